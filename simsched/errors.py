@@ -1,0 +1,52 @@
+"""Errors that a user can mend, each naming the place and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with the input: where it stands, what it is, how to mend it.
+
+    `where` is a file, a key or a table's name; `line` is 1-based and 0 where there is none.
+    """
+
+    where: str
+    message: str
+    remedy: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        """Render as `where:line: message; remedy`."""
+        place = f"{self.where}:{self.line}" if self.line else self.where
+        text = f"{place}: {self.message}" if place else self.message
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class InputError(Exception):
+    """The user's input is wrong; carries every problem found, not only the first."""
+
+    def __init__(self, *problems: Problem) -> None:
+        """Hold `problems` in the order in which they should be read."""
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def wrong(where: object, message: str, remedy: str = "", *, line: int = 0) -> InputError:
+    """Make an `InputError` of one problem."""
+    return InputError(Problem(str(where), message, remedy, line))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known name was probably meant, or list the known ones.
+
+    Returns a remedy such as `did you mean 'tiresias'?`, fit for `Problem.remedy`.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return f"known: {', '.join(names)}" if names else ""

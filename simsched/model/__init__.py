@@ -1,0 +1,1 @@
+"""Data and maths of clusters, jobs and applications; no input or output."""

@@ -1,0 +1,134 @@
+"""What a job physically is: how fast its steps are and how much each of them is worth.
+
+Three kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
+(`simsched.model.measured`) and a fixed duration (`simsched.model.fixed`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from simsched.model.placement import Shape
+
+
+class BatchChoice(NamedTuple):
+    """The per-GPU batch size of one micro-batch and the number of extra accumulation steps.
+
+    The total batch is GPUs x `local_bsz` x (`accum_steps` + 1).
+    """
+
+    local_bsz: int
+    accum_steps: int
+
+    def total(self, gpus: int) -> int:
+        """Give the total batch size on `gpus` GPUs, in examples."""
+        return gpus * self.local_bsz * (self.accum_steps + 1)
+
+
+NO_BATCH = BatchChoice(0, 0)
+
+
+class StepTime(NamedTuple):
+    """Seconds of one step without accumulation, and the part of them spent synchronising gradients."""
+
+    step_s: float
+    sync_s: float
+
+
+class GradientStats(NamedTuple):
+    """Squared norm of the mean gradient and trace of the covariance, at the initial batch size."""
+
+    sqr: float
+    var: float
+
+    def gain(self, scale: float) -> float:
+        """Give the AdaScale gain of a batch `scale` times the initial one (papers: r_t; 1 <= gain <= scale)."""
+        return (self.var + self.sqr) / (self.var / scale + self.sqr)
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """Which batch sizes an application accepts, in examples (total batch, and per GPU and micro-batch)."""
+
+    init_batch_size: int
+    max_batch_size: int
+    min_local_bsz: int
+    max_local_bsz: int
+
+
+class Running(NamedTuple):
+    """How a job runs between two breakpoints.
+
+    `rate` is progress per second, `efficiency` the statistical efficiency in (0, 1], `throughput` examples per second;
+    `step` and `gradient` are what the job can measure of itself, None where it trains nothing.
+    """
+
+    rate: float
+    efficiency: float
+    throughput: float
+    step: StepTime | None
+    gradient: GradientStats | None
+
+
+class Application(Protocol):
+    """The physics of a job; shared by all jobs of the application, hence without state of a run.
+
+    Progress counts iterations at the initial batch size (Pollux, section 2.2), or seconds for a fixed duration. It
+    runs through `epochs` epochs; the job is complete at the end of the last.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name the application."""
+
+    @property
+    def limits(self) -> BatchLimits | None:
+        """Give the batch limits, None where the job has no batch size."""
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """List the total batch sizes at which training is known to reach its target, ascending; () without batches."""
+
+    @property
+    def gpu_types(self) -> tuple[str, ...] | None:
+        """List the GPU types on which the speed is known, sorted; None where it does not depend on them."""
+
+    @property
+    def max_gpus(self) -> int | None:
+        """Give the largest number of GPUs the application can use, None where only its batch limits bound it."""
+
+    @property
+    def fixed_batch_size(self) -> int | None:
+        """Give the only total batch size that the application runs at, None where it may be chosen."""
+
+    @property
+    def restart_delay_s(self) -> int | None:
+        """Give the seconds that a change of placement costs, None for the engine's default."""
+
+    @property
+    def epochs(self) -> int:
+        """Count the epochs until completion."""
+
+    def epoch_end(self, epoch: int) -> float:
+        """Give the progress at the end of a 0-based epoch."""
+
+    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+        """Say how the job runs on a placement with a batch during an epoch.
+
+        Raises `ValueError` naming the application where the batch, the placement or the GPU type lies outside what it
+        knows.
+        """
+
+    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+        """Give the true step time on a placement, in seconds."""
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Give the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+
+
+class ApplicationSource(Protocol):
+    """Finds the physics of a job."""
+
+    def for_job(self, name: str, duration_s: int) -> Application:
+        """Give the application `name`; jobs of fixed duration get one of their own of `duration_s` seconds."""

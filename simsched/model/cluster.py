@@ -1,0 +1,52 @@
+"""The cluster: nodes that carry GPUs of one type each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine with `gpus` GPUs of type `gpu_type`, known by its index in the cluster."""
+
+    index: int
+    gpus: int
+    gpu_type: str = "t4"
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """`nodes` machines of the same make."""
+
+    nodes: int
+    gpus_per_node: int
+    gpu_type: str = "t4"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All nodes, in the order of their indices."""
+
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, *groups: NodeGroup) -> Cluster:
+        """Build a cluster of groups of nodes, numbered from 0 in the order given."""
+        makes = [group for group in groups for _ in range(group.nodes)]
+        return cls(tuple(Node(i, make.gpus_per_node, make.gpu_type) for i, make in enumerate(makes)))
+
+    @classmethod
+    def uniform(cls, nodes: int = 16, gpus_per_node: int = 4, gpu_type: str = "t4") -> Cluster:
+        """Build a cluster of `nodes` equal nodes (by default the one of Pollux, section 5.1)."""
+        return cls.of(NodeGroup(nodes, gpus_per_node, gpu_type))
+
+    @cached_property
+    def total_gpus(self) -> int:
+        """Count the GPUs of all nodes."""
+        return sum(node.gpus for node in self.nodes)
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """List the GPU types in the cluster, sorted."""
+        return tuple(sorted({node.gpu_type for node in self.nodes}))

@@ -1,0 +1,54 @@
+"""Which GPUs a job holds: an ordered tuple of (node, GPUs on it) pairs.
+
+The order is the order in which the nodes were picked. It is part of the allocation, because a ring of workers visits
+the nodes in it, and because the published measurements distinguish it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+#: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () holds nothing.
+Allocation = tuple[tuple[int, int], ...]
+
+#: GPUs on each node in the order of the allocation, for instance (4, 2).
+Shape = tuple[int, ...]
+
+NOTHING: Allocation = ()
+
+
+def shape_of(allocation: Allocation) -> Shape:
+    """Give the GPUs on each node, in allocation order."""
+    return tuple([gpus for _, gpus in allocation])
+
+
+def gpus_of(allocation: Allocation) -> int:
+    """Count the GPUs of an allocation."""
+    return sum([gpus for _, gpus in allocation])
+
+
+def from_counts(counts: Sequence[int]) -> Allocation:
+    """Make an allocation of GPUs per node (one count for each node of the cluster), nodes ascending."""
+    return tuple((node, int(gpus)) for node, gpus in enumerate(counts) if gpus)
+
+
+def consolidated_shape(gpus: int, gpus_per_node: int) -> Shape:
+    """Give the shape that uses as few nodes as possible: full nodes first, the remainder last."""
+    full, rest = divmod(gpus, gpus_per_node)
+    return (gpus_per_node,) * full + ((rest,) if rest else ())
+
+
+def canonical_rotation(shape: Shape) -> Shape:
+    """Give the smallest of all rotations, in tuple order; mirror images stay apart."""
+    return min(shape[i:] + shape[:i] for i in range(len(shape)))
+
+
+def describe(allocation: Allocation) -> str:
+    """Write an allocation as `node:gpus` pairs, for instance `5:4 2:2`."""
+    return " ".join(f"{node}:{gpus}" for node, gpus in allocation)
+
+
+def parse(text: str) -> Allocation:
+    """Read what `describe` wrote."""
+    pairs: Iterable[list[str]] = (pair.split(":") for pair in text.split())
+    return tuple((int(node), int(gpus)) for node, gpus in pairs)
