@@ -1,0 +1,31 @@
+"""What a policy wants done."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from simsched.model.placement import Allocation
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Allocations for jobs, either complete (a job not named holds nothing) or a change (the rest stays).
+
+    `allocations` maps job ids to allocations. In a change, `stop` lists jobs that lose what they hold. `wake_at_s` asks
+    for one more decision at that second. `watch` asks to be told, and to decide, at the very second at which a job's
+    attained service reaches so many GPU-seconds; a watch stays until it strikes, is replaced, or the job finishes.
+    `diagnostics` are numbers about the decision that end in the table of rounds.
+    """
+
+    allocations: Mapping[str, Allocation]
+    complete: bool = True
+    stop: Collection[str] = ()
+    wake_at_s: int | None = None
+    watch: Mapping[str, int] = field(default_factory=dict)
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:
+        """Make a decision that touches only the jobs named."""
+        return cls(start, complete=False, stop=stop, **rest)  # type: ignore[arg-type]
