@@ -1,0 +1,66 @@
+"""Refuses, before anything runs, jobs that could never run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simsched.errors import InputError, Problem
+from simsched.model.application import Application, ApplicationSource
+from simsched.model.cluster import Cluster
+from simsched.model.job import FIXED_DURATION, JobSpec
+
+_MOST_PROBLEMS = 20
+
+
+def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> None:
+    """Refuse a workload with jobs that are malformed or can never fit.
+
+    `rigid` tells that the policy gives a job the GPUs it asked for or none. Raises `InputError` naming up to 20 jobs.
+    """
+    problems: list[Problem] = []
+    if not jobs:
+        problems.append(Problem("workload", "there are no jobs", "use a longer trace or a wider window"))
+    seen: set[str] = set()
+    before = 0
+    for spec in jobs:
+        found = _faults(spec, cluster, applications, rigid=rigid)
+        if spec.id in seen:
+            found.append("its id is used twice")
+        if spec.submit_time_s < before:
+            found.append("the jobs are not sorted by submit time")
+        seen.add(spec.id)
+        before = max(before, spec.submit_time_s)
+        problems += [Problem(f"workload, job '{spec.id}'", fault) for fault in found]
+        if len(problems) >= _MOST_PROBLEMS:
+            break
+    if problems:
+        raise InputError(*problems)
+
+
+def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> list[str]:
+    faults: list[str] = []
+    if spec.submit_time_s < 0:
+        faults.append(f"it is submitted at {spec.submit_time_s} s, before the workload starts")
+    if spec.num_gpus < 1:
+        faults.append(f"it asks for {spec.num_gpus} GPUs")
+    elif rigid and spec.num_gpus > cluster.total_gpus:
+        faults.append(f"it asks for {spec.num_gpus} GPUs and can never fit a cluster of {cluster.total_gpus}")
+    if spec.application == FIXED_DURATION:
+        if spec.duration_s < 1:
+            faults.append(f"its duration is {spec.duration_s} s")
+        return faults
+    app = applications.for_job(spec.application, spec.duration_s)
+    return faults + _batch_faults(spec, app, rigid=rigid)
+
+
+def _batch_faults(spec: JobSpec, app: Application, *, rigid: bool) -> list[str]:
+    limits = app.limits
+    if limits is None or not spec.batch_size:
+        return []
+    low, high = limits.init_batch_size, limits.max_batch_size
+    if not low <= spec.batch_size <= high:
+        return [f"its batch size {spec.batch_size} is out of range for {app.name} ({low} to {high})"]
+    if rigid and spec.batch_size < spec.num_gpus * limits.min_local_bsz and not app.fixed_batch_size:
+        least = f"{app.name}'s least of {limits.min_local_bsz} per GPU"
+        return [f"its batch size {spec.batch_size} on {spec.num_gpus} GPUs is below {least}"]
+    return []

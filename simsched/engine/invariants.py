@@ -1,0 +1,107 @@
+"""What must hold at every instant of every run; off in production, on in every test.
+
+| number | statement |
+|---|---|
+| INV-1 | No GPU is given twice: on every node, free GPUs and GPUs held add up to the node's, and none is negative. |
+| INV-2 | Jobs are conserved: submitted jobs are active or finished, and each is submitted and finished once. |
+| INV-3 | The clock never goes back, within an instant neither by phase order of decisions. |
+| INV-4 | Attained service equals the sum of the recorded allocation intervals, which do not overlap. |
+| INV-5 | A policy reads nothing that it has not declared: its view was granted exactly its needs. |
+| INV-6 | Progress never falls, never passes the end of the epoch, and a finished job has made all of it. |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from simsched.engine.errors import InvariantError
+from simsched.engine.records import AllocationRecord, JobRecord, Recorder, RoundRecord
+from simsched.engine.state import ClusterState, JobState
+
+_SLACK = 1e-6  # relative; progress is a sum of products of floats
+
+
+def wanted_by_environment() -> bool:
+    """Tell whether the environment asks for the checks (`SIMSCHED_CHECK_INVARIANTS=1`, as all tests do)."""
+    return os.environ.get("SIMSCHED_CHECK_INVARIANTS") == "1"
+
+
+def _fail(number: int, message: str) -> None:
+    raise InvariantError(f"INV-{number}: {message}")
+
+
+class CheckingRecorder:
+    """Passes records on, and holds them against each other (INV-2, INV-3, INV-4)."""
+
+    def __init__(self, inner: Recorder) -> None:
+        """Check what goes to `inner`."""
+        self._inner = inner
+        self._service_gpu_s: dict[str, int] = {}
+        self._last_end_s: dict[str, int] = {}
+        self._finished: set[str] = set()
+        self._now_s = 0
+
+    def job(self, record: JobRecord) -> None:
+        """Check a finished job, and pass it on."""
+        if record.job_id in self._finished:
+            _fail(2, f"job {record.job_id} finished twice")
+        self._finished.add(record.job_id)
+        self._advance(record.end_time_s)
+        service = self._service_gpu_s.pop(record.job_id, 0)
+        if service != record.attained_gpu_s:
+            _fail(4, f"job {record.job_id} attained {record.attained_gpu_s} GPU-s, its intervals sum to {service}")
+        if record.jct_s != record.held_s + record.queueing_s or record.queueing_s < 0:
+            _fail(4, f"job {record.job_id}: JCT {record.jct_s} is not held {record.held_s} + queue {record.queueing_s}")
+        self._inner.job(record)
+
+    def allocation(self, record: AllocationRecord) -> None:
+        """Check an interval, and pass it on."""
+        job_id = record.job_id
+        if record.start_s < self._last_end_s.get(job_id, 0) or record.end_s <= record.start_s:
+            _fail(4, f"job {job_id}: interval {record.start_s} to {record.end_s} is empty or overlaps")
+        self._advance(record.end_s)
+        self._last_end_s[job_id] = record.end_s
+        seconds = record.end_s - record.start_s
+        self._service_gpu_s[job_id] = self._service_gpu_s.get(job_id, 0) + seconds * record.gpus
+        self._inner.allocation(record)
+
+    def round(self, record: RoundRecord) -> None:
+        """Check a decision's time, and pass it on."""
+        self._advance(record.time_s)
+        self._inner.round(record)
+
+    def _advance(self, time_s: int) -> None:
+        if time_s < self._now_s:
+            _fail(3, f"the clock went back from {self._now_s} to {time_s}")
+        self._now_s = time_s
+
+
+def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted: int, finished: int) -> None:
+    """Check the state after a decision (INV-1, INV-2, INV-6).
+
+    Raises `InvariantError`.
+    """
+    if submitted != len(active) + finished:
+        _fail(2, f"{submitted} jobs submitted, but {len(active)} active and {finished} finished")
+    held = [0] * len(cluster.free)
+    for job in active.values():
+        for node, gpus in job.allocation:
+            held[node] += gpus
+    for node, (free, used) in enumerate(zip(cluster.free, held, strict=True)):
+        if free < 0 or free + used != cluster.cluster.nodes[node].gpus:
+            _fail(1, f"node {node}: {free} GPUs free and {used} held")
+    if cluster.allocated_gpus != sum(held):
+        _fail(1, f"{cluster.allocated_gpus} GPUs counted as held, {sum(held)} are")
+    for job in active.values():
+        _check_progress(job)
+
+
+def _check_progress(job: JobState) -> None:
+    begin = job.app.epoch_end(job.epoch - 1) if job.epoch else 0.0
+    end = job.app.epoch_end(job.epoch)
+    slack = _SLACK * max(end, 1.0)
+    # Rounding a completion to a whole second can leave a job up to half a second past the end of its epoch.
+    overshoot = job.rate * 0.5
+    if not begin - slack <= job.live_progress <= end + slack + overshoot:
+        _fail(6, f"job {job.spec.id}: progress {job.live_progress} outside epoch {job.epoch} ({begin} to {end})")

@@ -1,0 +1,29 @@
+"""Settings of the engine that belong to the experiment, not to a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How the simulated cluster behaves.
+
+    `restart_delay_s` is what every change of placement costs, the first start included, unless the application says
+    otherwise. A distributed job that shares a node with another one runs at (1 - `interference`) of its speed (Pollux,
+    section 5.3.2). `idle_rounds` is how many decisions in a row may leave every GPU idle, with nothing else due to
+    happen, before the run is given up.
+    """
+
+    restart_delay_s: int = 30
+    interference: float = 0.0
+    idle_rounds: int = 1000
+
+    def __post_init__(self) -> None:
+        """Refuse what no cluster can be like."""
+        if self.restart_delay_s < 0:
+            message = f"restart_delay_s must not be negative, not {self.restart_delay_s}"
+            raise ValueError(message)
+        if not 0 <= self.interference < 1:
+            message = f"interference must be in [0, 1), not {self.interference}"
+            raise ValueError(message)

@@ -1,0 +1,103 @@
+"""What the engine tells the outside world, as plain records.
+
+The field names are the column names of the result tables (`simsched.results.schema`); a test holds the two together.
+All times are whole seconds from the start of the workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+
+class JobRecord(NamedTuple):
+    """One finished job."""
+
+    job_id: str
+    application: str
+    tenant: str
+    user: str
+    status: str
+    num_gpus: int
+    batch_size: int
+    submit_time_s: int
+    start_time_s: int
+    end_time_s: int
+    jct_s: int
+    held_s: int
+    queueing_s: int
+    restart_s: int
+    attained_gpu_s: int
+    restarts: int
+
+
+class AllocationRecord(NamedTuple):
+    """One interval during which nothing about a job's run changed.
+
+    While the job restarts, `restarting` is true and batch, efficiency and throughput are those it will begin with or 0.
+    """
+
+    job_id: str
+    start_s: int
+    end_s: int
+    gpus: int
+    nodes: int
+    placement: str
+    restarting: bool
+    local_bsz: int
+    accum_steps: int
+    batch_size: int
+    epoch: int
+    progress: float
+    rate: float
+    efficiency: float
+    throughput: float
+
+
+class RoundRecord(NamedTuple):
+    """One decision of the policy, as it stood afterwards."""
+
+    time_s: int
+    active_jobs: int
+    running_jobs: int
+    allocated_gpus: int
+    available_gpus: int
+    started: int
+    stopped: int
+    moved: int
+    diagnostics: Mapping[str, float]
+
+
+class Recorder(Protocol):
+    """Takes the records as they come, in the order in which they happen."""
+
+    def job(self, record: JobRecord) -> None:
+        """Take a finished job."""
+
+    def allocation(self, record: AllocationRecord) -> None:
+        """Take a closed interval."""
+
+    def round(self, record: RoundRecord) -> None:
+        """Take a decision."""
+
+
+class MemoryRecorder:
+    """Keeps the records in lists."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.jobs: list[JobRecord] = []
+        self.allocations: list[AllocationRecord] = []
+        self.rounds: list[RoundRecord] = []
+
+    def job(self, record: JobRecord) -> None:
+        """Keep a finished job."""
+        self.jobs.append(record)
+
+    def allocation(self, record: AllocationRecord) -> None:
+        """Keep a closed interval."""
+        self.allocations.append(record)
+
+    def round(self, record: RoundRecord) -> None:
+        """Keep a decision."""
+        self.rounds.append(record)

@@ -1,0 +1,252 @@
+"""Runs a workload on a cluster under a policy.
+
+Processes and appointments say when something is due; the ledger changes the state; the policy decides. See `Phase` for
+the order within one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+import simpy
+
+from simsched.engine.admission import check_jobs
+from simsched.engine.clock import Appointment, Clock, Phase
+from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
+from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
+from simsched.engine.ledger import Ledger
+from simsched.engine.live_view import LiveView
+from simsched.engine.options import EngineOptions
+from simsched.engine.records import Recorder, RoundRecord
+from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
+from simsched.engine.streams import stream
+from simsched.engine.validate import changes_of, check_changes, check_names
+from simsched.model.application import ApplicationSource
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.placement import Allocation
+from simsched.policy.contract import Policy
+from simsched.policy.decision import Decision
+from simsched.policy.view import JobView
+
+#: Called now and then with the simulated second and the number of finished jobs.
+Progress = Callable[[int, int], None]
+
+_PROGRESS_EVERY = 50  # decisions
+
+
+def simulate(
+    cluster: Cluster,
+    jobs: Sequence[JobSpec],
+    applications: ApplicationSource,
+    policy: Policy,
+    options: EngineOptions,
+    seed: int,
+    recorder: Recorder,
+    progress: Progress | None = None,
+    *,
+    check_invariants: bool | None = None,
+) -> None:
+    """Run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
+
+    Every record goes to `recorder` in the order in which things happen. The same arguments give the same records.
+    `check_invariants` has the numbered invariants checked as the run goes (None: if the environment says so).
+    Raises `InputError` for a workload that cannot run, `InfeasibleDecisionError` for a decision that cannot be carried
+    out, and `StuckError` where jobs are left that the policy never places.
+    """
+    check_jobs(jobs, cluster, applications, rigid=policy.rigid)
+    checking = wanted_by_environment() if check_invariants is None else check_invariants
+    if checking:
+        recorder = CheckingRecorder(recorder)
+    _Simulation(cluster, jobs, applications, policy, options, seed, recorder, progress, checking=checking).run()
+
+
+class _Simulation:
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Sequence[JobSpec],
+        applications: ApplicationSource,
+        policy: Policy,
+        options: EngineOptions,
+        seed: int,
+        recorder: Recorder,
+        progress: Progress | None,
+        *,
+        checking: bool,
+    ) -> None:
+        self._specs = jobs
+        self._applications = applications
+        self._policy = policy
+        self._triggers = policy.triggers
+        self._options = options
+        self._recorder = recorder
+        self._progress = progress
+        self._checking = checking
+        self._rng = stream(seed, "policy")
+        self._clock = Clock()
+        self._cluster = ClusterState(cluster)
+        self._active: dict[str, JobState] = {}
+        self._views: dict[str, JobView] = {}
+        self._history_gpu_s: list[int] = []
+        self._submitted = 0
+        self._finished = 0
+        self._decisions = 0
+        self._idle_rounds = 0
+        self._due: dict[int, Appointment] = {}
+        self._arrived: list[JobState] = []
+        self._gone: list[str] = []
+        self._crossed: dict[str, JobState] = {}
+        self._all_done = self._clock.env.event()
+        delay = options.restart_delay_s
+        self._ledger = Ledger(self._clock, self._cluster, recorder, delay, self._on_complete, self._on_cross)
+        self._view = LiveView(self._clock, self._cluster, self._views, self._history_gpu_s, policy.needs, delay)
+
+    def run(self) -> None:
+        """Let the clock run until every job is complete."""
+        self._clock.env.process(self._arrivals())
+        try:
+            self._clock.env.run(until=self._all_done)
+        except RuntimeError as error:
+            if self._all_done.triggered or "until" not in str(error):
+                raise
+            raise self._stuck() from None
+        if self._progress:
+            self._progress(self._clock.now_s, self._finished)
+
+    def _arrivals(self) -> Generator[simpy.Event, None, None]:
+        clock = self._clock
+        for spec in self._specs:
+            if spec.submit_time_s > clock.now_s or not self._submitted:
+                yield clock.until(spec.submit_time_s, Phase.ARRIVAL)
+            self._submit(spec)
+
+    def _submit(self, spec: JobSpec) -> None:
+        app = self._applications.for_job(spec.application, spec.duration_s)
+        job = JobState(spec, app, self._policy.agent(spec, app), self._clock, self._cluster.cluster)
+        job.view = JobView(job, self._policy.needs)
+        self._active[spec.id] = job
+        self._views[spec.id] = job.view
+        self._submitted += 1
+        self._arrived.append(job)
+        if self._triggers.arrival:
+            self._request(self._clock.now_s)
+        self._request_round()
+
+    def _request_round(self) -> None:
+        """Ask for a decision at the next multiple of the interval (this very second included, 0 excluded)."""
+        interval = self._triggers.interval_s
+        if interval is not None:
+            self._request(max(-(-self._clock.now_s // interval), 1) * interval)
+
+    def _request(self, time_s: int) -> None:
+        if time_s not in self._due:
+            self._due[time_s] = self._clock.at(time_s, Phase.DECISION, self._decide)
+
+    def _on_cross(self, job: JobState) -> None:
+        self._crossed[job.spec.id] = job
+        self._request(self._clock.now_s)
+
+    def _on_complete(self, job: JobState) -> None:
+        del self._active[job.spec.id]
+        del self._views[job.spec.id]
+        self._crossed.pop(job.spec.id, None)
+        self._finished += 1
+        self._history_gpu_s.append(job.settled_gpu_s)
+        self._gone.append(job.spec.id)
+        if self._finished == len(self._specs):
+            self._all_done.succeed()
+        elif self._triggers.completion:
+            self._request(self._clock.now_s)
+
+    def _decide(self) -> None:
+        now = self._clock.now_s
+        del self._due[now]
+        for job in self._ledger.stale.values():
+            self._ledger.retune(job)
+        self._ledger.stale.clear()
+        if not self._active:
+            return
+        decision = self._ask()
+        changes = self._check(decision)
+        self._apply(changes, decision)
+        if self._options.interference:
+            self._interfere()
+        if self._triggers.interval_s is not None:
+            self._request((now // self._triggers.interval_s + 1) * self._triggers.interval_s)
+        if decision.wake_at_s is not None:
+            self._request(decision.wake_at_s)
+        self._after_decision()
+
+    def _ask(self) -> Decision:
+        view = self._view
+        active = self._active
+        view.arrived = [job.view for job in self._arrived if job.spec.id in active]
+        view.finished = self._gone
+        view.crossed = [job.view for job in self._crossed.values()]
+        self._arrived, self._gone, self._crossed = [], [], {}
+        return self._policy.decide(view, self._rng)
+
+    def _check(self, decision: Decision) -> dict[str, Allocation]:
+        name, now = self._policy.name, self._clock.now_s
+        check_names(decision, self._active, name, now)
+        changes = changes_of(decision, self._active)
+        check_changes(changes, self._active, self._cluster, name, now)
+        return changes
+
+    def _apply(self, changes: dict[str, Allocation], decision: Decision) -> None:
+        jobs = [(self._active[job_id], allocation) for job_id, allocation in changes.items()]
+        held = [bool(job.allocation) for job, _ in jobs]
+        for job, _ in jobs:
+            if job.allocation:
+                self._ledger.release(job)
+        try:
+            for job, allocation in jobs:
+                if allocation:
+                    self._ledger.place(job, allocation)
+        except EngineError as error:
+            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
+        for job_id, attained_gpu_s in decision.watch.items():
+            self._ledger.watch(self._active[job_id], attained_gpu_s)
+        moves = [(had, bool(allocation)) for had, (_, allocation) in zip(held, jobs, strict=True)]
+        self._recorder.round(
+            RoundRecord(
+                time_s=self._clock.now_s,
+                active_jobs=len(self._active),
+                running_jobs=self._cluster.running_jobs,
+                allocated_gpus=self._cluster.allocated_gpus,
+                available_gpus=self._cluster.available_gpus,
+                started=moves.count((False, True)),
+                stopped=moves.count((True, False)),
+                moved=moves.count((True, True)),
+                diagnostics=decision.diagnostics,
+            )
+        )
+
+    def _interfere(self) -> None:
+        jobs = [job for job in self._active.values() if job.allocation]
+        shared = nodes_shared_by_distributed(jobs)
+        for job in jobs:
+            touched = len(job.allocation) > 1 and any(node in shared for node, _ in job.allocation)
+            self._ledger.slow_down(job, self._options.interference if touched else 0.0)
+
+    def _after_decision(self) -> None:
+        self._decisions += 1
+        if self._checking:
+            check_state(self._cluster, self._active, self._submitted, self._finished)
+        if self._cluster.allocated_gpus or self._submitted < len(self._specs):
+            self._idle_rounds = 0
+        else:
+            self._idle_rounds += 1
+            if self._idle_rounds >= self._options.idle_rounds:
+                raise self._stuck()
+        if self._progress and self._decisions % _PROGRESS_EVERY == 0:
+            self._progress(self._clock.now_s, self._finished)
+
+    def _stuck(self) -> StuckError:
+        waiting = list(self._active)
+        names = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
+        return StuckError(
+            f"policy '{self._policy.name}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
+            f"but {len(waiting)} jobs wait: {names}"
+        )

@@ -1,0 +1,177 @@
+"""The state of jobs and cluster; changed by the ledger alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simsched.agent.agent import Agent
+from simsched.engine.clock import Appointment, Clock
+from simsched.engine.remaining import TrueRemainingWork
+from simsched.model.application import NO_BATCH, Application, BatchLimits, Running, StepTime
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.placement import NOTHING, Allocation, Shape
+from simsched.policy.view import JobView
+
+
+class ClusterState:
+    """Which GPUs are free, by node index."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Start with every node up and empty."""
+        self.cluster = cluster
+        self.up = [True] * len(cluster.nodes)
+        self.free = [node.gpus for node in cluster.nodes]
+        self.available_gpus = cluster.total_gpus
+        self.allocated_gpus = 0
+        self.running_jobs = 0
+
+    def take(self, allocation: Allocation) -> None:
+        """Mark GPUs as held by one more job."""
+        self.running_jobs += 1
+        for node, gpus in allocation:
+            self.free[node] -= gpus
+            self.allocated_gpus += gpus
+
+    def give_back(self, allocation: Allocation) -> None:
+        """Mark GPUs as free, held by one job less."""
+        self.running_jobs -= 1
+        for node, gpus in allocation:
+            self.free[node] += gpus
+            self.allocated_gpus -= gpus
+
+
+class JobState:
+    """All that is known of one submitted, unfinished job.
+
+    A job that holds GPUs is in one of three conditions: restarting (until `ready_s`), running (`running` says how since
+    `since_s`, at `rate` progress per second), or at a breakpoint inside the current instant. `appointment` is what
+    happens to it next. Service is settled up to `since_s`; the properties add what has passed since.
+    """
+
+    __slots__ = (
+        "agent",
+        "allocation",
+        "app",
+        "appointment",
+        "batch",
+        "clock",
+        "cluster",
+        "epoch",
+        "first_start_s",
+        "gpu_type",
+        "gpus",
+        "progress",
+        "rate",
+        "ready_s",
+        "restart_s",
+        "running",
+        "settled_gpu_s",
+        "settled_held_s",
+        "shape",
+        "since_s",
+        "slowdown",
+        "spec",
+        "starts",
+        "view",
+        "watch",
+        "watch_gpu_s",
+    )
+
+    def __init__(self, spec: JobSpec, app: Application, agent: Agent, clock: Clock, cluster: Cluster) -> None:
+        """Begin as submitted and waiting."""
+        self.spec = spec
+        self.app = app
+        self.agent = agent
+        self.clock = clock
+        self.cluster = cluster
+        self.allocation: Allocation = NOTHING
+        self.shape: Shape = ()
+        self.gpus = 0
+        self.gpu_type = cluster.nodes[0].gpu_type
+        self.batch = NO_BATCH
+        self.ready_s = 0
+        self.since_s = 0
+        self.running: Running | None = None
+        self.rate = 0.0
+        self.slowdown = 0.0
+        self.progress = 0.0
+        self.epoch = 0
+        self.starts = 0
+        self.first_start_s: int | None = None
+        self.settled_gpu_s = 0
+        self.settled_held_s = 0
+        self.restart_s = 0
+        self.appointment: Appointment | None = None
+        self.watch_gpu_s = 0
+        self.watch: Appointment | None = None
+        self.view: JobView
+
+    @property
+    def limits(self) -> BatchLimits | None:
+        """Give the application's batch limits."""
+        return self.app.limits
+
+    @property
+    def max_gpus(self) -> int | None:
+        """Give the largest number of GPUs that the application can use."""
+        return self.app.max_gpus
+
+    @property
+    def fixed_batch_size(self) -> int | None:
+        """Give the only batch size that the application runs at."""
+        return self.app.fixed_batch_size
+
+    @property
+    def held_s(self) -> int:
+        """Seconds for which the job has held GPUs."""
+        return self.settled_held_s + (self.clock.now_s - self.since_s if self.gpus else 0)
+
+    @property
+    def attained_gpu_s(self) -> int:
+        """Service attained, in GPU-seconds."""
+        return self.settled_gpu_s + (self.gpus * (self.clock.now_s - self.since_s) if self.gpus else 0)
+
+    @property
+    def age_s(self) -> int:
+        """Seconds since submission."""
+        return self.clock.now_s - self.spec.submit_time_s
+
+    @property
+    def report(self) -> object:
+        """Give what the agent tells a scheduler."""
+        return self.agent.report
+
+    @property
+    def live_progress(self) -> float:
+        """Progress at this instant."""
+        if self.running is None:
+            return self.progress
+        return self.progress + self.rate * (self.clock.now_s - self.since_s)
+
+    @property
+    def remaining(self) -> TrueRemainingWork:
+        """Give the oracle of the work left."""
+        return TrueRemainingWork(self.spec, self.app, self.epoch, self.live_progress, self.cluster)
+
+    def step_time(self, shape: Shape, local_bsz: int) -> StepTime:
+        """Give the true step time on a placement of the GPU type that the job runs on (or would first)."""
+        return self.app.step_time(shape, local_bsz, self.gpu_type)
+
+
+def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:
+    """Give the GPU type of an allocation, None where it mixes several."""
+    types = {cluster.nodes[node].gpu_type for node, _ in allocation}
+    return types.pop() if len(types) == 1 else None
+
+
+def nodes_shared_by_distributed(jobs: Sequence[JobState]) -> set[int]:
+    """Find the nodes that more than one distributed job uses."""
+    seen: set[int] = set()
+    shared: set[int] = set()
+    for job in jobs:
+        if len(job.allocation) > 1:
+            nodes = {node for node, _ in job.allocation}
+            shared |= seen & nodes
+            seen |= nodes
+    return shared

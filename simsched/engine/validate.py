@@ -1,0 +1,86 @@
+"""Checks a decision against cluster and jobs; the engine never repairs one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simsched.engine.errors import InfeasibleDecisionError
+from simsched.engine.state import ClusterState, JobState, gpu_type_of
+from simsched.model.placement import Allocation
+from simsched.policy.decision import Decision
+
+
+def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, Allocation]:
+    """Reduce a decision to the jobs whose allocation it changes, in workload order for a complete one."""
+    wanted = decision.allocations
+    if decision.complete:
+        nothing: Allocation = ()
+        return {
+            job_id: wanted.get(job_id, nothing)
+            for job_id, job in active.items()
+            if job.allocation != wanted.get(job_id, nothing)
+        }
+    changes: dict[str, Allocation] = {job_id: () for job_id in decision.stop if active[job_id].allocation}
+    changes.update({job_id: new for job_id, new in wanted.items() if active[job_id].allocation != new})
+    return changes
+
+
+def check_names(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: int) -> None:
+    """Refuse a decision about jobs that are not active.
+
+    Raises `InfeasibleDecisionError`.
+    """
+    named = [*decision.allocations, *decision.stop, *decision.watch]
+    unknown = sorted({str(job_id) for job_id in named if job_id not in active})
+    if unknown:
+        reasons = [f"job '{job_id}' is not active" for job_id in unknown]
+        raise InfeasibleDecisionError(policy, now_s, reasons)
+    if decision.complete and decision.stop:
+        raise InfeasibleDecisionError(policy, now_s, ["a complete decision stops jobs by not naming them"])
+    if decision.wake_at_s is not None and decision.wake_at_s <= now_s:
+        raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={decision.wake_at_s} is not in the future"])
+
+
+def check_changes(
+    changes: Mapping[str, Allocation],
+    active: Mapping[str, JobState],
+    cluster: ClusterState,
+    policy: str,
+    now_s: int,
+) -> None:
+    """Refuse changes that the nodes cannot hold or that are no allocations at all.
+
+    Raises `InfeasibleDecisionError` with every reason.
+    """
+    reasons: list[str] = []
+    balance: dict[int, int] = {}
+    for job_id, new in changes.items():
+        for node, gpus in active[job_id].allocation:
+            balance[node] = balance.get(node, 0) + gpus
+        reasons += [f"job '{job_id}': {reason}" for reason in _malformed(new, cluster)]
+        for node, gpus in new:
+            balance[node] = balance.get(node, 0) - gpus
+    if not reasons:
+        for node in sorted(balance):
+            left = cluster.free[node] + balance[node]
+            if left < 0:
+                users = [job_id for job_id, new in changes.items() if any(node == at for at, _ in new)]
+                capacity = cluster.cluster.nodes[node].gpus
+                reasons.append(f"node {node} ({capacity} GPUs) is {-left} GPUs short for jobs {', '.join(users)}")
+    if reasons:
+        raise InfeasibleDecisionError(policy, now_s, reasons)
+
+
+def _malformed(allocation: Allocation, cluster: ClusterState) -> list[str]:
+    nodes = [node for node, _ in allocation]
+    known = len(cluster.up)
+    reasons = [f"there is no node {node}" for node in nodes if not 0 <= node < known]
+    if reasons:
+        return reasons
+    reasons += [f"node {node} is down" for node in nodes if not cluster.up[node]]
+    reasons += [f"{gpus} GPUs on node {node}" for node, gpus in allocation if gpus < 1]
+    if len(set(nodes)) < len(nodes):
+        reasons.append(f"a node is named twice in {allocation}")
+    elif nodes and gpu_type_of(cluster.cluster, allocation) is None:
+        reasons.append(f"GPU types are mixed in {allocation}")
+    return reasons
