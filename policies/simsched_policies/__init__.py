@@ -1,0 +1,1 @@
+"""The policies that ship with simsched: one policy, one file or folder."""
