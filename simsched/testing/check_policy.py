@@ -1,0 +1,191 @@
+"""The conformance kit: what every policy must do, checked for any of them.
+
+Each check has a name; `check_policy` runs them all and returns what failed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simsched.engine.errors import EngineError
+from simsched.engine.records import MemoryRecorder
+from simsched.errors import InputError
+from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.policy.contract import Policy, Triggers
+from simsched.policy.decision import Decision
+from simsched.policy.signals import Signal, UndeclaredSignalError
+from simsched.testing.builders import Applications, FakeView, fresh_view, random_jobs, run, toy_application
+
+#: Makes a fresh instance of the policy under test.
+Maker = Callable[[], Policy]
+
+_CLUSTERS = (Cluster.uniform(1, 4), Cluster.uniform(3, 2), Cluster.of(NodeGroup(2, 4), NodeGroup(2, 1)))
+_JOBS = 25
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A check that a policy does not pass, and why."""
+
+    check: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Render as `check: reason`."""
+        return f"{self.check}: {self.reason}"
+
+
+class _FailedError(Exception):
+    """Carries the reason out of a check."""
+
+
+def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
+    """Run the whole kit on a policy and return what it fails, nothing if it conforms.
+
+    `make` is the policy's class, or any function that makes a fresh instance; `seeds` is how many random workloads are
+    run on each of a few small clusters. The engine's invariants are on.
+    """
+    failures: list[Failure] = []
+    for name, check in CHECKS.items():
+        try:
+            check(make, seeds)
+        except (_FailedError, EngineError, UndeclaredSignalError, InputError) as error:
+            failures.append(Failure(name, str(error)))
+        except Exception as error:  # noqa: BLE001  # whatever the policy raises is its failure, not the kit's
+            failures.append(Failure(name, f"{type(error).__name__}: {error}"))
+    return failures
+
+
+def _expect(condition: bool, reason: str) -> None:
+    if not condition:
+        raise _FailedError(reason)
+
+
+def _declaration(make: Maker, seeds: int) -> None:
+    policy = make()
+    _expect(isinstance(getattr(policy, "name", None), str) and bool(policy.name), "it has no name")
+    _expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
+    unknown = sorted(str(signal) for signal in policy.needs if signal not in set(Signal))
+    _expect(not unknown, f"it needs unknown signals: {', '.join(unknown)}")
+    _expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
+
+
+def _empty_queue(make: Maker, seeds: int) -> None:
+    decision = make().decide(FakeView(Cluster.uniform()), np.random.default_rng(0))
+    _expect(isinstance(decision, Decision), "it does not return a Decision")
+    _expect(not decision.allocations and not decision.stop, f"it allocates without jobs: {decision}")
+
+
+def _all_nodes_down(make: Maker, seeds: int) -> None:
+    policy = make()
+    view = _view(policy, Cluster.uniform(2, 4), 3)
+    view.up = [False, False]
+    decision = policy.decide(view, np.random.default_rng(0))
+    placed = sorted(job_id for job_id, held in decision.allocations.items() if held)
+    _expect(not placed, f"with all nodes down it places {', '.join(placed)}")
+
+
+def _job_larger_than_cluster(make: Maker, seeds: int) -> None:
+    policy = make()
+    cluster = Cluster.uniform(2, 2)
+    view = _view(policy, cluster, 1, gpus=1000)
+    decision = policy.decide(view, np.random.default_rng(0))
+    for job_id, held in decision.allocations.items():
+        gpus = sum(count for _, count in held)
+        _expect(gpus <= cluster.total_gpus, f"job {job_id} gets {gpus} of {cluster.total_gpus} GPUs")
+        if policy.rigid:
+            _expect(gpus == 0, f"rigid job {job_id} asks for 1000 GPUs and gets {gpus}")
+
+
+def _feasible(make: Maker, seeds: int) -> None:
+    for seed in range(seeds):
+        for cluster in _CLUSTERS:
+            _, jobs = _workload(make(), cluster, seed)
+            records = _run(make, cluster, seed)
+            _expect(len(records.jobs) == len(jobs), f"{len(records.jobs)} of {len(jobs)} jobs finished (seed {seed})")
+
+
+def _rigid_means_rigid(make: Maker, seeds: int) -> None:
+    if not make().rigid:
+        return
+    records = _run(make, _CLUSTERS[0], 0)
+    asked = {job.job_id: job.num_gpus for job in records.jobs}
+    for interval in records.allocations:
+        wanted = asked[interval.job_id]
+        _expect(interval.gpus == wanted, f"job {interval.job_id} asks for {wanted} GPUs and gets {interval.gpus}")
+
+
+def _deterministic(make: Maker, seeds: int) -> None:
+    first, second = (_run(make, _CLUSTERS[1], 0) for _ in range(2))
+    _expect(first.jobs == second.jobs, "the same seed gives other completion times")
+    _expect(first.rounds == second.rounds, "the same seed gives other decisions")
+
+
+def _no_global_randomness(make: Maker, seeds: int) -> None:
+    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    _run(make, _CLUSTERS[0], 1)
+    after = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    _expect(before == after, "it draws from a global random generator instead of the one it is given")
+
+
+def _order_of_names(make: Maker, seeds: int) -> None:
+    """Names are labels: other ids in the same order must give the same schedule."""
+    cluster = _CLUSTERS[0]
+    applications, jobs = _workload(make(), cluster, 2)
+    renamed = [replace(job, id=f"{999 - i}-renamed") for i, job in enumerate(jobs)]
+    first = run(make(), jobs, cluster=cluster, applications=applications)
+    second = run(make(), renamed, cluster=cluster, applications=applications)
+    same = [job.jct_s for job in first.jobs] == [job.jct_s for job in second.jobs]
+    _expect(same, "the schedule changes when jobs are given other ids")
+
+
+def _needs_models(policy: Policy) -> bool:
+    """Tell whether the policy refuses jobs that know only a duration."""
+    applications = Applications()
+    try:
+        app = applications.for_job(FIXED_DURATION, 1)
+        policy.agent(JobSpec("probe", 0, 1, duration_s=1), app)
+    except InputError:
+        return True
+    return False
+
+
+def _workload(policy: Policy, cluster: Cluster, seed: int) -> tuple[Applications, list[JobSpec]]:
+    application = "toy" if _needs_models(policy) else FIXED_DURATION
+    most = min(4, cluster.total_gpus)
+    rng = np.random.default_rng(seed)
+    jobs = random_jobs(rng, _JOBS, most_gpus=most, application=application)
+    return Applications(toy_application()), jobs
+
+
+def _run(make: Maker, cluster: Cluster, seed: int) -> MemoryRecorder:
+    policy = make()
+    applications, jobs = _workload(policy, cluster, seed)
+    return run(policy, jobs, cluster=cluster, applications=applications, seed=seed)
+
+
+def _view(policy: Policy, cluster: Cluster, count: int, gpus: int = 2) -> FakeView:
+    application = "toy" if _needs_models(policy) else FIXED_DURATION
+    jobs = [
+        JobSpec(f"job-{i}", 0, gpus, application=application, batch_size=32, duration_s=100) for i in range(count)
+    ]
+    return fresh_view(policy, jobs, cluster, Applications(toy_application()))
+
+
+#: The checks by name, in the order in which they run.
+CHECKS: dict[str, Callable[[Maker, int], None]] = {
+    "declaration": _declaration,
+    "empty queue": _empty_queue,
+    "all nodes down": _all_nodes_down,
+    "job larger than the cluster": _job_larger_than_cluster,
+    "feasible decisions, every job finishes, nothing undeclared read": _feasible,
+    "rigid jobs get what they asked for": _rigid_means_rigid,
+    "same seed, same run": _deterministic,
+    "no global random generator": _no_global_randomness,
+    "names are labels": _order_of_names,
+}

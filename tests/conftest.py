@@ -1,0 +1,21 @@
+"""What every test runs with: invariants on, and the folder of published data if it is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Give the folder of published data, or skip the test."""
+    if not SHARED.is_dir():
+        pytest.skip("needs the published data, which is not part of the project (looked in ../shared/data)")
+    return SHARED
