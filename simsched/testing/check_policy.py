@@ -171,9 +171,7 @@ def _run(make: Maker, cluster: Cluster, seed: int) -> MemoryRecorder:
 
 def _view(policy: Policy, cluster: Cluster, count: int, gpus: int = 2) -> FakeView:
     application = "toy" if _needs_models(policy) else FIXED_DURATION
-    jobs = [
-        JobSpec(f"job-{i}", 0, gpus, application=application, batch_size=32, duration_s=100) for i in range(count)
-    ]
+    jobs = [JobSpec(f"job-{i}", 0, gpus, application=application, batch_size=32, duration_s=100) for i in range(count)]
     return fresh_view(policy, jobs, cluster, Applications(toy_application()))
 
 

@@ -207,7 +207,7 @@ def test_an_infeasible_decision_names_policy_time_node_and_jobs(allocation: Allo
 
 
 def test_two_jobs_cannot_share_a_gpu() -> None:
-    with pytest.raises(InfeasibleDecisionError, match="node 1 .4 GPUs. is 2 GPUs short for jobs a, b"):
+    with pytest.raises(InfeasibleDecisionError, match=r"node 1 .4 GPUs. is 2 GPUs short for jobs a, b"):
         run(Script({10: {"a": ((1, 3),), "b": ((1, 3),)}}), [fixed("a"), fixed("b")])
 
 

@@ -1,0 +1,35 @@
+"""The policy in policies/README.md works as it stands in the text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from simsched.policy import registry
+from simsched.testing import check_policy
+from simsched.testing.builders import random_jobs, run
+
+README = Path(__file__).resolve().parents[2] / "policies" / "README.md"
+
+
+def test_the_policy_of_the_readme_conforms_and_is_short(tmp_path: Path) -> None:
+    code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    (tmp_path / "shortest_first.py").write_text(code[1], encoding="utf-8")
+    policy = registry.load("shortest_first.py:ShortestFirst", folder=tmp_path)
+    assert check_policy(policy) == []
+    assert len([line for line in code[1].splitlines() if line.strip()]) <= 22
+
+
+def test_it_beats_first_in_first_out_on_mean_jct(tmp_path: Path) -> None:
+    import numpy as np
+
+    code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    (tmp_path / "shortest_first.py").write_text(code[1], encoding="utf-8")
+    shortest = registry.load("shortest_first.py:ShortestFirst", folder=tmp_path)
+    jobs = random_jobs(np.random.default_rng(3), 60, most_gpus=4, application="fixed-duration")
+    means = [
+        np.mean([job.jct_s for job in run(policy(), jobs).jobs]) for policy in (shortest, registry.load("fifo"))
+    ]
+    assert means[0] < means[1]

@@ -1,0 +1,64 @@
+"""Random workloads under every policy, with every invariant checked as the run goes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from simsched.engine.options import EngineOptions
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.policy import registry
+from simsched.testing.builders import Applications, run, toy_application
+from simsched.testing.strategies import clusters, workloads
+
+FEW = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+RIGID = [name for name in registry.names() if registry.load(name).rigid]
+TOY = Applications(toy_application(epochs=2, iterations_per_epoch=200))
+
+
+def options() -> st.SearchStrategy[EngineOptions]:
+    return st.builds(EngineOptions, restart_delay_s=st.sampled_from([0, 1, 30]), interference=st.sampled_from([0, 0.5]))
+
+
+@pytest.mark.parametrize("name", RIGID)
+@FEW
+@given(cluster=clusters(), jobs=workloads(), options=options())
+def test_jobs_of_fixed_duration_get_their_service(
+    name: str, cluster: Cluster, jobs: list[JobSpec], options: EngineOptions
+) -> None:
+    records = run(registry.load(name)(), jobs, cluster=cluster, options=options)
+    assert {job.job_id for job in records.jobs} == {job.id for job in jobs}
+    duration = {job.id: job.duration_s for job in jobs}
+    for job in records.jobs:
+        assert job.held_s - job.restart_s >= duration[job.job_id] - 1
+        if not options.interference:
+            assert job.held_s - job.restart_s == duration[job.job_id]
+
+
+@pytest.mark.parametrize("name", registry.names())
+@FEW
+@given(cluster=clusters(), jobs=workloads(application="toy", most_jobs=6), options=options())
+def test_training_jobs_finish_all_their_epochs(
+    name: str, cluster: Cluster, jobs: list[JobSpec], options: EngineOptions
+) -> None:
+    records = run(registry.load(name)(), jobs, cluster=cluster, applications=TOY, options=options)
+    assert {job.job_id for job in records.jobs} == {job.id for job in jobs}
+    last = {interval.job_id: interval for interval in records.allocations}
+    assert {interval.epoch for interval in last.values()} <= {1}
+    for interval in records.allocations:
+        assert 0 <= interval.efficiency <= 1 + 1e-12
+        assert interval.end_s > interval.start_s
+
+
+@pytest.mark.parametrize("name", RIGID)
+@FEW
+@given(jobs=workloads())
+def test_with_unlimited_gpus_nobody_waits(name: str, jobs: list[JobSpec]) -> None:
+    policy = registry.load(name)()
+    interval_s = policy.triggers.interval_s or 1
+    for job in run(policy, jobs, cluster=Cluster.uniform(60, 4)).jobs:
+        wait_s = -job.submit_time_s % interval_s or (interval_s if job.submit_time_s == 0 and interval_s > 1 else 0)
+        assert job.start_time_s - job.submit_time_s == wait_s
+        assert job.restarts == 0
