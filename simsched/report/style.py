@@ -1,0 +1,183 @@
+"""How every figure looks, and how it is saved."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation, Transform
+
+#: The kinds of picture that are written; `svg` can be had too.
+FORMATS = ("png", "pdf")
+
+#: A figure and the numbers that it shows.
+Drawn = tuple[Figure, pd.DataFrame]
+
+#: Okabe and Ito's colours, told apart under all common kinds of colour blindness. Indigo and grey stand for their
+#: yellow, too pale on white, and their black, which hides whiskers.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#808080")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+_MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">")
+#: Where these policies take part, they look the same in every report.
+_USUAL = MappingProxyType({"pollux": 0, "tiresias": 1, "optimus": 2, "srtf": 3, "fifo": 7})
+
+_SETTINGS = MappingProxyType(
+    {
+        "axes.axisbelow": True,
+        "axes.grid": True,
+        "axes.labelsize": 9,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 9.5,
+        "font.family": "DejaVu Sans",
+        "font.size": 9,
+        "grid.color": "#DDDDDD",
+        "grid.linewidth": 0.6,
+        "legend.fontsize": 8.5,
+        "legend.frameon": False,
+        "lines.linewidth": 1.7,
+        "pdf.fonttype": 42,
+        "savefig.dpi": 150,
+        "svg.hashsalt": "simsched",
+        "xtick.labelsize": 8.5,
+        "ytick.labelsize": 8.5,
+    }
+)
+_NO_DATES: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+_TITLE_SIZE = 11
+_CAPTION_SIZE = 7.5
+#: Inches: left of and outside title and caption, a line of title, caption and legend, a legend's handle and letter.
+_LEFT, _MARGIN = 0.1, 0.08
+_TITLE_HEIGHT, _CAPTION_LINE, _LEGEND_LINE = 0.36, 0.145, 0.205
+_LEGEND_HANDLE, _LEGEND_LETTER = 0.58, 0.06
+BAND_ALPHA = 0.18
+#: With more lines than this, bands hide more than they show.
+MOST_BANDS = 4
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colour, dashes and marker of one label."""
+
+    colour: str
+    dash: Any
+    marker: str
+
+
+def looks(labels: Iterable[str]) -> dict[str, Look]:
+    """Give each label its look; the usual policies keep theirs, and no two of the first eight share a colour."""
+    names = list(dict.fromkeys(labels))
+    chosen: dict[str, int] = {}
+    for policy, colour in _USUAL.items():
+        name = next((n for n in names if policy in n.lower() and n not in chosen), None)
+        if name is not None:
+            chosen[name] = colour
+    free = [colour for colour in range(len(PALETTE)) if colour not in chosen.values()]
+    rest = [name for name in names if name not in chosen]
+    for index, name in enumerate(rest):
+        chosen[name] = free[index] if index < len(free) else (index - len(free)) % len(PALETTE)
+    return {
+        name: Look(
+            PALETTE[chosen[name]],
+            _DASHES[(index + index // len(PALETTE)) % len(_DASHES)],  # a colour used again gets other dashes
+            _MARKERS[index % len(_MARKERS)],
+        )
+        for index, name in enumerate(names)
+    }
+
+
+def styled() -> AbstractContextManager[None]:
+    """Draw inside this context: the project's settings hold there, and whatever held before comes back after it."""
+    settings: Any = dict(_SETTINGS)
+    return mpl.rc_context(settings)
+
+
+def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
+    """Make an empty figure with a title above and a small caption below its panels.
+
+    Sizes in inches; `height` is that of the panels, to which title, legend and caption add their own.
+    """
+    lines = textwrap.wrap(caption, int(width * 15.5))
+    below = _MARGIN + _CAPTION_LINE * len(lines)
+    figure = Figure(figsize=(width, height + _TITLE_HEIGHT + below), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.text(_LEFT, -_MARGIN, title, transform=_corner(figure, 1), va="top", weight="bold", size=_TITLE_SIZE)
+    text = "\n".join(lines)
+    figure.text(_LEFT, _MARGIN, text, transform=_corner(figure, 0), va="bottom", size=_CAPTION_SIZE, color="#444444")
+    _leave_room(figure, _TITLE_HEIGHT, below)
+    return figure
+
+
+def legend_above(figure: Figure, axes: Axes) -> None:
+    """Put the legend of `axes` between the title and the panels, in as many lines as it needs."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    width, height = figure.get_size_inches()
+    longest = max(len(label) for label in labels)
+    columns = max(1, min(len(labels), int((width - 0.2) / (_LEGEND_HANDLE + _LEGEND_LETTER * longest))))
+    needed = _LEGEND_LINE * -(-len(labels) // columns) + 0.06
+    below = _MARGIN + _CAPTION_LINE * (figure.texts[1].get_text().count("\n") + 1)
+    figure.set_size_inches(width, height + needed)
+    _leave_room(figure, _TITLE_HEIGHT + needed, below)
+    figure.legend(
+        handles,
+        labels,
+        loc="upper left",
+        bbox_to_anchor=(_LEFT, -_TITLE_HEIGHT),
+        bbox_transform=_corner(figure, 1),
+        ncols=columns,
+        borderpad=0,
+        borderaxespad=0,
+    )
+
+
+def _corner(figure: Figure, top: int) -> Transform:
+    """Give coordinates in inches from the lower (0) or upper (1) left corner of a figure, whatever its size."""
+    whole: Any = figure.transFigure  # any transform will do, the stubs ask for an affine one
+    return figure.dpi_scale_trans + ScaledTranslation(0, top, whole)
+
+
+def _leave_room(figure: Figure, above: float, below: float) -> None:
+    height = figure.get_size_inches()[1]
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, below / height, 1, 1 - (above + below) / height))
+
+
+def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
+
+    Each file is written aside and renamed when whole. Returns the paths, pictures first.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with styled():
+        for kind in formats:
+            partial = _partial(folder, f"{name}.{kind}")
+            figure.savefig(partial, format=kind, metadata=_NO_DATES.get(kind))
+            paths.append(partial.replace(folder / f"{name}.{kind}"))
+    partial = _partial(folder, f"{name}.csv")
+    data.to_csv(partial, index=False, lineterminator="\n")
+    paths.append(partial.replace(folder / f"{name}.csv"))
+    return paths
+
+
+def _partial(folder: Path, name: str) -> Path:
+    return folder / f".{name}.{os.getpid()}.partial"

@@ -1,0 +1,135 @@
+"""Tables as text: headers and rows of strings, for a terminal, markdown or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from simsched.report.units import Shown, number, shown_unit
+from simsched.results.compare import DifferenceRow, Row, short_keys
+from simsched.results.metrics import HEADLINE, Reading, find_metric
+from simsched.results.statistics import Difference, Estimate
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table ready to be shown; the first `text_columns` columns read as text, the others as numbers."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    text_columns: int = 1
+
+
+def comparison_table(
+    rows: Sequence[Row], metrics: Sequence[str] | None = None, *, title: str = "Comparison", published_source: str = ""
+) -> TextTable:
+    """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
+
+    `metrics` (default: the headline metrics, and those that have published values) may name a unit, as in
+    `makespan_min`; otherwise each column gets the unit that reads best.
+    """
+    readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
+    swept = list(dict.fromkeys(key for row in rows for key in row.point))
+    short = short_keys(swept)
+    shown = [_shown(reading, rows, metrics is not None) for reading in readings]
+    titles = [unit.title(reading.title) for reading, unit in zip(readings, shown, strict=True)]
+    lines = tuple(_line(row, swept, readings, shown) for row in rows)
+    return TextTable(
+        title,
+        ("policy", *(short[key] for key in swept), *titles),
+        lines,
+        _notes(rows, [reading.key for reading in readings], published_source),
+        1 + len(swept),
+    )
+
+
+def _readings(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
+    names = list(metrics) if metrics is not None else [*HEADLINE, *(key for row in rows for key in row.published)]
+    return [find_metric(name) for name in dict.fromkeys(names)]
+
+
+def _shown(reading: Reading, rows: Sequence[Row], asked: bool) -> Shown:
+    """Choose the unit of a column: the one in the metric's name if it was asked for by name, else what reads best."""
+    if asked and reading.unit != reading.stored_unit:
+        return Shown(reading.unit, reading.factor)
+    means = [estimate.mean for row in rows if (estimate := row.estimate(reading.key)) is not None]
+    return shown_unit(reading.stored_unit, means)
+
+
+def _line(row: Row, swept: Sequence[str], readings: Sequence[Reading], shown: Sequence[Shown]) -> tuple[str, ...]:
+    cells = [row.policy, *(str(row.point.get(key, "")) for key in swept)]
+    for reading, unit in zip(readings, shown, strict=True):
+        text = estimate_text(row.estimate(reading.key), unit.factor)
+        published = row.published.get(reading.key)
+        cells.append(text if published is None else f"{text} ({number(published * unit.factor)})")
+    return tuple(cells)
+
+
+def estimate_text(estimate: Estimate | None, factor: float = 1, write: Callable[[float], str] = number) -> str:
+    """Write an estimate as `0.76 ±0.05`, without ± where there is no interval, `-` where there is no value."""
+    if estimate is None:
+        return "-"
+    half = estimate.half_width
+    mean = write(estimate.mean * factor)
+    return mean if half is None else f"{mean} ±{number(half * factor)}"
+
+
+def _notes(rows: Sequence[Row], keys: Sequence[str], source: str) -> tuple[str, ...]:
+    seeds = sorted({len(row.cells) for row in rows})
+    if not seeds:
+        return ()
+    count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    notes = (
+        ["One seed, hence no interval."] if seeds == [1] else [f"Mean over {count} seeds ±95 % interval (Student's t)."]
+    )
+    if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
+        notes.append("A value that some seeds do not have is the mean over the others.")
+    if any(key in row.published for row in rows for key in keys):
+        notes.append(f"In brackets: published values{f' ({source})' if source else ''}.")
+    return tuple(notes)
+
+
+def difference_table(
+    found: Sequence[DifferenceRow], metrics: Sequence[str] | None = None, *, title: str = ""
+) -> TextTable:
+    """Show the relative differences from the reference policy in per cent, seed by seed, with 95 % intervals.
+
+    An asterisk marks differences whose interval leaves zero out.
+    """
+    wanted = HEADLINE if metrics is None else metrics
+    readings = [find_metric(name) for name in wanted]
+    readings = [reading for reading in readings if any(reading.key in one.differences for one in found)]
+    rows = tuple((one.row.name, *(_difference(one.differences, reading.key) for reading in readings)) for one in found)
+    reference = found[0].reference.policy if found else "the reference"
+    return TextTable(
+        title or f"Difference from {reference}",
+        ("policy", *(f"{reading.title} (%)" for reading in readings)),
+        rows,
+        ("Mean of the relative differences seed by seed ±95 % interval; * the interval leaves zero out.",),
+    )
+
+
+def _difference(differences: Mapping[str, Difference], key: str) -> str:
+    difference = differences.get(key)
+    if difference is None or difference.relative is None:
+        return "-"
+    text = estimate_text(difference.relative, 100, lambda value: f"{value:+.1f}")
+    return f"{text} *" if difference.relative.excludes_zero else text
+
+
+def to_markdown(table: TextTable) -> str:
+    """Write a table as markdown, numbers aligned right, notes below."""
+    numbers = len(table.headers) - table.text_columns
+    lines = [
+        _markdown_row(table.headers),
+        "|" + "|".join(["---"] * table.text_columns + ["---:"] * numbers) + "|",
+        *(_markdown_row(row) for row in table.rows),
+    ]
+    notes = ["", *table.notes] if table.notes else []
+    return "\n".join([*lines, *notes]) + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

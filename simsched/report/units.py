@@ -1,0 +1,59 @@
+"""How numbers are shown: the unit that reads best, and as many digits as mean something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MINUTE_S = 60
+HOUR_S = 3600
+DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A unit for the reader, and the factor that leads to it."""
+
+    unit: str
+    factor: float
+
+    def title(self, text: str) -> str:
+        """Add the unit to the title of an axis or a column."""
+        return f"{text} ({self.unit})" if self.unit else text
+
+
+def shown_unit(unit: str, values: Iterable[float]) -> Shown:
+    """Choose how values of a metric are shown: seconds as hours unless all are short, shares as per cent."""
+    if unit == "s":
+        return time_unit(max(values, default=0), days=False)
+    if unit == "share":
+        return Shown("%", 100)
+    return Shown(unit, 1)
+
+
+def time_unit(longest_s: float, *, days: bool = True) -> Shown:
+    """Choose the unit of a time: days (for an axis), hours, minutes or seconds."""
+    if days and longest_s > 7 * DAY_S:
+        return Shown("days", 1 / DAY_S)
+    if longest_s >= HOUR_S / 2:
+        return Shown("h", 1 / HOUR_S)
+    if longest_s >= 3 * MINUTE_S:
+        return Shown("min", 1 / MINUTE_S)
+    return Shown("s", 1)
+
+
+def number(value: float) -> str:
+    """Write a number with two decimals below 10, one below 100, none above; whole numbers above 100 with commas."""
+    size = abs(value)
+    if size < 9.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Write a round duration in its largest unit: `30 s`, `10 min`, `1 h`, `2 days`."""
+    for unit, name in ((DAY_S, "days"), (HOUR_S, "h"), (MINUTE_S, "min")):
+        if seconds >= unit:
+            count = seconds / unit
+            return f"{count:g} {'day' if name == 'days' and count == 1 else name}"
+    return f"{seconds:g} s"

@@ -1,0 +1,141 @@
+"""Sets the policies of a run beside each other, and a run beside expected completion times."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from simsched.errors import nearest, wrong
+from simsched.results.metrics import find_metric
+from simsched.results.reader import Cell, Run
+from simsched.results.statistics import Difference, Estimate, estimate, paired_difference
+
+#: Which replication a cell is: its seed, and the values of swept keys that count as replications.
+Replica = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One policy at one point of the sweep, over all its seeds.
+
+    `values` has, for each metric of the summaries, one value per replication; `published` the published values, in the
+    units of the summaries.
+    """
+
+    policy: str
+    policy_name: str
+    point: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+    values: Mapping[str, Mapping[Replica, float]]
+    published: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        """The label, followed by the point of the sweep where there is one: `pollux [load=2.0]`."""
+        return row_name(self.policy, self.point)
+
+    def estimate(self, metric: str) -> Estimate | None:
+        """Average a metric (named as in the summaries) over the replications; None where no summary has it."""
+        values = self.values.get(metric)
+        return estimate(values.values()) if values else None
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """How one row differs from the reference policy at the same point, metric by metric."""
+
+    row: Row
+    reference: Row
+    differences: Mapping[str, Difference]
+
+
+def short_keys(keys: Collection[str]) -> dict[str, str]:
+    """Shorten swept keys to their last part (`workload.load` to `load`) where that stays unambiguous."""
+    last = [key.rsplit(".", 1)[-1] for key in keys]
+    return {key: short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)}
+
+
+def row_name(policy: str, point: Mapping[str, Any]) -> str:
+    """Name a row by its policy and its point of the sweep."""
+    if not point:
+        return policy
+    short = short_keys(list(point))
+    return f"{policy} [{', '.join(f'{short[key]}={value}' for key, value in point.items())}]"
+
+
+def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
+    """Gather the cells of a run into rows, one per policy and sweep point, in the order of the grid.
+
+    Swept keys named in `replicate_over` (say, a list of workload files) count as replications beside the seed and not
+    as points. Published values are looked up under the name of the row, else under the label of the policy if that has
+    one row only.
+    """
+    unknown = [key for key in replicate_over if key not in run.swept]
+    if unknown:
+        raise wrong(run.folder, f"'{unknown[0]}' is not swept in this run", nearest(unknown[0], run.swept))
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in run.cells:
+        groups.setdefault((cell.policy, str(_point(cell, replicate_over))), []).append(cell)
+    return [
+        _row(run, cells, replicate_over, _published(run, cells[0], replicate_over, groups)) for cells in groups.values()
+    ]
+
+
+def _point(cell: Cell, replicate_over: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in cell.point.items() if key not in replicate_over}
+
+
+def _row(run: Run, cells: Sequence[Cell], replicate_over: Collection[str], published: Mapping[str, float]) -> Row:
+    values: dict[str, dict[Replica, float]] = {}
+    for cell in cells:
+        replica = (cell.seed, *(str(cell.point[key]) for key in replicate_over if key in cell.point))
+        for metric, value in cell.summary.items():
+            of_metric = values.setdefault(metric, {})
+            if replica in of_metric:
+                message = f"'{row_name(cell.policy, cell.point)}' has seed {cell.seed} twice"
+                raise wrong(run.folder, message, "give each policy its own label")
+            of_metric[replica] = value
+    first = cells[0]
+    return Row(first.policy, first.policy_name, _point(first, replicate_over), tuple(cells), values, published)
+
+
+def _published(
+    run: Run, cell: Cell, replicate_over: Collection[str], groups: Iterable[tuple[str, str]]
+) -> dict[str, float]:
+    """Find the published values of a row, converted to the units of the summaries."""
+    rows_of_policy = [policy for policy, _ in groups].count(cell.policy)
+    names = [row_name(cell.policy, _point(cell, replicate_over))]
+    if rows_of_policy == 1:
+        names.append(cell.policy)
+    found: Mapping[str, float] = next((run.published[name] for name in names if name in run.published), {})
+    readings = {name: find_metric(name) for name in found}
+    return {reading.key: float(found[name]) / reading.factor for name, reading in readings.items()}
+
+
+def paired_differences(
+    rows: Sequence[Row], reference: str, metrics: Collection[str] | None = None
+) -> list[DifferenceRow]:
+    """Compare every row with the row of the policy labelled `reference` at the same point, seed by seed.
+
+    A reference that a swept key does not concern stands for all values of that key. `metrics` are named as in the
+    summaries (default: all). Raises `InputError` where no policy has that label.
+    """
+    references = [row for row in rows if row.policy == reference]
+    if not references:
+        raise wrong(
+            "reference policy", f"no policy is labelled '{reference}'", nearest(reference, {r.policy for r in rows})
+        )
+    found = []
+    for row in rows:
+        other = next((r for r in references if _same_point(row, r)), None)
+        if other is None or other is row:
+            continue
+        names = row.values if metrics is None else metrics
+        pairs = {name: paired_difference(row.values.get(name, {}), other.values.get(name, {})) for name in names}
+        found.append(DifferenceRow(row, other, {name: pair for name, pair in pairs.items() if pair is not None}))
+    return found
+
+
+def _same_point(row: Row, reference: Row) -> bool:
+    return all(key in row.point and row.point[key] == value for key, value in reference.point.items())

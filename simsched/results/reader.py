@@ -1,0 +1,247 @@
+"""Reads the folders that a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simsched.errors import InputError, Problem, wrong
+from simsched.results.schema import SCHEMA_VERSION, TABLES
+
+RUN_FILE = "run.json"
+MANIFEST_FILE = "manifest.json"
+SUMMARY_FILE = "summary.json"
+
+_RERUN = "run the experiment again, which repeats only what is missing"
+_RUN_KEYS = ("name", "cells")
+_CELL_KEYS = ("cell", "policy", "seed", "point", "folder")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The results of one policy under one seed at one point of the sweep.
+
+    `policy` is the label under which the policy is shown, `policy_name` the policy itself; `point` maps swept keys to
+    their values. The three tables are read when first asked for and kept; `table` reads without keeping.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    summary: Mapping[str, float]
+    policy: str = ""
+    policy_name: str = ""
+    seed: int = 0
+    point: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def workload_name(self) -> str:
+        """Name of the workload (for a CSV file its stem), from the manifest; empty where it has none."""
+        workload = self.manifest.get("workload")
+        name = workload.get("name", "") if isinstance(workload, Mapping) else workload
+        return str(name or "")
+
+    def has(self, table: str) -> bool:
+        """Tell whether the table was recorded."""
+        return (self.folder / TABLES[table].file).is_file()
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Read a table, or only some of its columns."""
+        return read_table(self.folder, name, columns)
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """The finished jobs."""
+        return self.table("jobs")
+
+    @cached_property
+    def allocations(self) -> pd.DataFrame:
+        """The intervals during which nothing about a job changed."""
+        return self.table("allocations")
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """The decisions, `diagnostics` being a dict in each row."""
+        return self.table("rounds")
+
+
+@dataclass(frozen=True)
+class Run:
+    """All cells of an experiment, in the order of its grid.
+
+    `published` maps the label of a row to metrics and their published values, which stand in `published_source`;
+    `experiment` is the resolved specification.
+    """
+
+    folder: Path
+    name: str
+    cells: tuple[Cell, ...]
+    published: Mapping[str, Mapping[str, float]]
+    experiment: Mapping[str, Any]
+    published_source: str = ""
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Labels of the policies, in the order of the grid."""
+        return tuple(dict.fromkeys(cell.policy for cell in self.cells))
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Swept keys, in the order in which the cells name them."""
+        return tuple(dict.fromkeys(key for cell in self.cells for key in cell.point))
+
+
+def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a result table (`jobs`, `allocations` or `rounds`) of a cell folder.
+
+    Raises `InputError` where the file is missing, damaged, of another version, or lacks a column.
+    """
+    table = TABLES[name]
+    path = Path(folder) / table.file
+    if not path.is_file():
+        raise wrong(path, f"the table of {name} is not there", f"record it, or {_RERUN}")
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_schema(path, name, file.schema_arrow)
+            arrow = file.read(columns=None if columns is None else list(columns))
+    except (pa.ArrowException, OSError) as error:
+        raise wrong(
+            path, f"cannot be read as Parquet ({_first_line(error)})", f"delete the folder and {_RERUN}"
+        ) from error
+    frame: pd.DataFrame = arrow.to_pandas(maps_as_pydicts="strict")
+    return frame
+
+
+def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
+    version = (schema.metadata or {}).get(b"simsched_schema", b"none").decode()
+    if version != SCHEMA_VERSION:
+        message = f"its tables are of version {version}, this simsched reads version {SCHEMA_VERSION}"
+        raise wrong(path, message, "run the experiment again with this version")
+    missing = [column.name for column in TABLES[name].columns if column.name not in schema.names]
+    if missing:
+        raise wrong(path, f"lacks the column '{missing[0]}'", f"delete the folder and {_RERUN}")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; raises `InputError` where the file is missing or holds anything else."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise wrong(path, "the file is not there", _RERUN) from error
+    except json.JSONDecodeError as error:
+        raise wrong(path, f"is not valid JSON ({error.msg})", f"delete it and {_RERUN}", line=error.lineno) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise wrong(path, f"cannot be read ({_first_line(error)})", _RERUN) from error
+    if not isinstance(content, dict):
+        raise wrong(path, "is not a JSON object", f"delete it and {_RERUN}")
+    return content
+
+
+def read_cell(folder: Path) -> Cell:
+    """Read the folder of one cell; its tables are read when asked for.
+
+    Policy, seed and point come from the manifest where it names them (`policy`, `policy_name`, `seed`, `point`).
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise wrong(folder, "there is no such folder of results", "name the folder of a run, or of one of its cells")
+    manifest = read_json(folder / MANIFEST_FILE)
+    summary = read_json(folder / SUMMARY_FILE)
+    policy = manifest.get("policy", "")
+    label = policy.get("label") or policy.get("name", "") if isinstance(policy, Mapping) else policy
+    name = policy.get("name", "") if isinstance(policy, Mapping) else manifest.get("policy_name", policy)
+    point = manifest.get("point", {})
+    return Cell(
+        folder=folder,
+        manifest=manifest,
+        summary=summary,
+        policy=str(label),
+        policy_name=str(name),
+        seed=int(manifest.get("seed", 0)),
+        point=point if isinstance(point, Mapping) else {},
+    )
+
+
+def read_run(folder: Path) -> Run:
+    """Read the folder of a run: `run.json` and every cell that it lists.
+
+    Raises `InputError` that names every missing or damaged cell.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise wrong(folder, "there is no such folder of results", "run an experiment first, with `simsched run`")
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise wrong(
+            folder, f"is not the folder of a run: it has no {RUN_FILE}", "name the folder that `simsched run` made"
+        )
+    content = read_json(path)
+    entries = _entries(path, content)
+    cells: list[Cell] = []
+    problems: list[Problem] = []
+    for entry in entries:
+        try:
+            cells.append(_listed_cell(folder, entry))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(*problems)
+    return Run(
+        folder=folder,
+        name=str(content["name"]),
+        cells=tuple(cells),
+        published=_mapping(path, content, "published"),
+        experiment=_mapping(path, content, "experiment"),
+        published_source=str(content.get("published_source") or ""),
+    )
+
+
+def _listed_cell(folder: Path, entry: Mapping[str, Any]) -> Cell:
+    cell = read_cell(folder / entry["folder"])
+    return Cell(
+        folder=cell.folder,
+        manifest=cell.manifest,
+        summary=cell.summary,
+        policy=str(entry["policy"]),
+        policy_name=str(entry.get("policy_name", cell.policy_name)),
+        seed=int(entry["seed"]),
+        point=dict(entry["point"]),
+    )
+
+
+def _entries(path: Path, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    missing = [key for key in _RUN_KEYS if key not in content]
+    if missing:
+        raise wrong(path, f"lacks the key '{missing[0]}'", f"delete it and {_RERUN}")
+    entries = content["cells"]
+    if not isinstance(entries, list) or not entries:
+        raise wrong(path, "lists no cells", _RERUN)
+    problems: list[Problem] = []
+    for number, entry in enumerate(entries):
+        known = entry if isinstance(entry, Mapping) else {}
+        absent = [key for key in _CELL_KEYS if key not in known]
+        if absent:
+            problems.append(
+                Problem(f"{path}: cells[{number}]", f"lacks the key '{absent[0]}'", f"delete it and {_RERUN}")
+            )
+    if problems:
+        raise InputError(*problems)
+    return entries
+
+
+def _mapping(path: Path, content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = content.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise wrong(path, f"'{key}' is not a mapping", f"delete it and {_RERUN}")
+    return value

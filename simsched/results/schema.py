@@ -1,0 +1,136 @@
+"""Every column of the result tables, written down once: name, type, unit and meaning.
+
+The columns stand in the order of the fields of the engine's records (`simsched.engine.records`), which this package
+does not import; a test holds the two together, and another holds `docs/results.md` to this page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+#: Version of the tables; stored in every file, and raised when a column changes its meaning.
+SCHEMA_VERSION = "1"
+
+_TEXT = pa.string()
+_TIME = pa.int64()
+_COUNT = pa.int32()
+_NUMBER = pa.float64()
+_TEXT_NUMBERS = pa.map_(pa.string(), pa.float64())
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its Arrow type, its unit (empty for names and plain counts) and what it tells."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One result table: what a row is, and its columns in order."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def file(self) -> str:
+        """Name of the Parquet file."""
+        return f"{self.name}.parquet"
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema, no column nullable, with the version of the tables as its only metadata."""
+        fields = [pa.field(column.name, column.type, nullable=False) for column in self.columns]
+        return pa.schema(fields, metadata={"simsched_schema": SCHEMA_VERSION})
+
+
+JOBS = Table(
+    "jobs",
+    "one finished job, in the order of completion",
+    (
+        Column("job_id", _TEXT, "", "name of the job, unique within the workload"),
+        Column("application", _TEXT, "", "what the job trains, or `fixed-duration`"),
+        Column("tenant", _TEXT, "", "tenant or virtual cluster; empty where unknown"),
+        Column("user", _TEXT, "", "submitting user; empty where unknown"),
+        Column("status", _TEXT, "", "final state in the trace; empty where unknown"),
+        Column("num_gpus", _COUNT, "GPU", "GPUs that the user asked for"),
+        Column("batch_size", _COUNT, "examples", "total batch size that the user asked for; 0 where not given"),
+        Column("submit_time_s", _TIME, "s", "time of submission"),
+        Column("start_time_s", _TIME, "s", "time at which the job first held GPUs"),
+        Column("end_time_s", _TIME, "s", "time of completion"),
+        Column("jct_s", _TIME, "s", "job completion time: `end_time_s - submit_time_s`"),
+        Column("held_s", _TIME, "s", "time for which the job held GPUs, restarting included"),
+        Column("queueing_s", _TIME, "s", "time in the system without GPUs, before and between runs: `jct_s - held_s`"),
+        Column("restart_s", _TIME, "s", "part of `held_s` spent starting or restarting"),
+        Column("attained_gpu_s", _TIME, "GPU s", "attained service: GPUs held times seconds, restarting included"),
+        Column("restarts", _COUNT, "", "times the job was started or moved again after its first start"),
+    ),
+)
+
+ALLOCATIONS = Table(
+    "allocations",
+    "one interval during which nothing about a job's run changed, in the order of the ends",
+    (
+        Column("job_id", _TEXT, "", "the job"),
+        Column("start_s", _TIME, "s", "begin of the interval"),
+        Column("end_s", _TIME, "s", "end of the interval, later than its begin"),
+        Column("gpus", _COUNT, "GPU", "GPUs held"),
+        Column("nodes", _COUNT, "", "nodes over which they are spread"),
+        Column(
+            "placement", _TEXT, "", "`node:GPUs` pairs in the order in which the nodes were picked, as in `5:4 2:2`"
+        ),
+        Column("restarting", pa.bool_(), "", "true while the job restores its state and makes no progress"),
+        Column("local_bsz", _COUNT, "examples", "batch of one GPU and micro-batch; 0 while restarting or unknown"),
+        Column("accum_steps", _COUNT, "", "extra gradient accumulation steps"),
+        Column("batch_size", _COUNT, "examples", "total batch: `gpus * local_bsz * (accum_steps + 1)`"),
+        Column("epoch", _COUNT, "", "epoch, counted from 0"),
+        Column("progress", _NUMBER, "iterations or s", "progress at the begin of the interval"),
+        Column("rate", _NUMBER, "1/s", "progress per second; 0 while restarting"),
+        Column("efficiency", _NUMBER, "", "statistical efficiency in (0, 1]; 0 while restarting"),
+        Column("throughput", _NUMBER, "examples/s", "examples per second, slow-downs included; 0 while restarting"),
+    ),
+)
+
+ROUNDS = Table(
+    "rounds",
+    "one decision of the policy, as things stood after it",
+    (
+        Column("time_s", _TIME, "s", "time of the decision"),
+        Column("active_jobs", _COUNT, "", "jobs submitted and not finished"),
+        Column("running_jobs", _COUNT, "", "jobs that hold GPUs"),
+        Column("allocated_gpus", _COUNT, "GPU", "GPUs held by jobs"),
+        Column("available_gpus", _COUNT, "GPU", "GPUs of the nodes that are up"),
+        Column("started", _COUNT, "", "jobs that got GPUs and held none before"),
+        Column("stopped", _COUNT, "", "jobs that lost all their GPUs"),
+        Column("moved", _COUNT, "", "jobs whose placement changed in any other way"),
+        Column("diagnostics", _TEXT_NUMBERS, "", "the policy's own numbers about the decision, keys sorted"),
+    ),
+)
+
+#: The tables of a cell, by name.
+TABLES: dict[str, Table] = {table.name: table for table in (JOBS, ALLOCATIONS, ROUNDS)}
+
+
+def schema_markdown() -> str:
+    """Write the tables as markdown, one section each, as it stands in `docs/results.md`."""
+    sections = [_section(table) for table in TABLES.values()]
+    return "\n".join(sections)
+
+
+def _section(table: Table) -> str:
+    lines = [
+        f"### {table.file}",
+        "",
+        f"A row is {table.row}.",
+        "",
+        "| column | type | unit | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| `{c.name}` | {c.type} | {c.unit} | {c.meaning} |" for c in table.columns]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,35 @@
+"""Computes the summary of a cell from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simsched.results.metrics import summarise
+from simsched.results.reader import read_table
+from simsched.results.schema import TABLES
+
+#: The columns that the metrics look at; the rest of large tables stays on disk.
+_COLUMNS = {
+    "jobs": (
+        "application",
+        "end_time_s",
+        "jct_s",
+        "held_s",
+        "queueing_s",
+        "restart_s",
+        "attained_gpu_s",
+        "restarts",
+    ),
+    "allocations": ("start_s", "end_s", "restarting", "efficiency"),
+    "rounds": ("time_s",),
+}
+
+
+def summarise_folder(folder: Path, total_gpus: int) -> dict[str, float]:
+    """Compute every metric that the tables in `folder` allow (the table of jobs must be there)."""
+    jobs = read_table(folder, "jobs", _COLUMNS["jobs"])
+    allocations, rounds = (
+        read_table(folder, name, _COLUMNS[name]) if (Path(folder) / TABLES[name].file).is_file() else None
+        for name in ("allocations", "rounds")
+    )
+    return summarise(jobs, allocations, rounds, total_gpus)

@@ -1,0 +1,161 @@
+"""Writes the result tables while a simulation runs, and the JSON files beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simsched.errors import wrong
+from simsched.results.schema import TABLES, Table
+
+#: Rows that are held in memory before they go to disk as one row group.
+ROW_GROUP_ROWS = 65_536
+
+Row = Sequence[Any]
+
+
+class TableWriter:
+    """Streams records to `jobs.parquet`, `allocations.parquet` and `rounds.parquet` in a folder.
+
+    A context manager that takes the engine's records as tuples in the order of the schema. Of each table at most
+    `row_group_rows` rows wait in memory. The files get their names when the block ends well; if it ends with an
+    exception, nothing of them stays. The same records give the same bytes. Records of tables that are not among
+    `tables` are dropped.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tables: Collection[str] = ("jobs", "allocations", "rounds"),
+        *,
+        row_group_rows: int = ROW_GROUP_ROWS,
+    ) -> None:
+        """Write into `folder`, which is made if need be."""
+        unknown = sorted(set(tables) - set(TABLES))
+        if unknown:
+            raise wrong(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
+        self._folder = Path(folder)
+        self._tables = {
+            name: _TableFile(self._folder, table, row_group_rows) if name in tables else None
+            for name, table in TABLES.items()
+        }
+        self._jobs, self._allocations, self._rounds = (self._tables[name] for name in TABLES)
+
+    def __enter__(self) -> TableWriter:
+        """Open the files under temporary names."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for table in self._open_tables():
+                table.open()
+        except OSError as error:
+            self._discard()
+            raise wrong(self._folder, f"cannot write results: {error.strerror}", "name another folder") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Finish the files, or remove them if the block failed."""
+        if kind is not None:
+            self._discard()
+            return
+        try:
+            for table in self._open_tables():
+                table.close()
+        except BaseException:
+            self._discard()
+            raise
+        for table in self._open_tables():
+            table.publish()
+
+    def job(self, record: Row) -> None:
+        """Take a finished job."""
+        if self._jobs is not None:
+            self._jobs.add(record)
+
+    def allocation(self, record: Row) -> None:
+        """Take a closed interval."""
+        if self._allocations is not None:
+            self._allocations.add(record)
+
+    def round(self, record: Row) -> None:
+        """Take a decision; its diagnostics, the last field, are copied, keys sorted."""
+        if self._rounds is not None:
+            *fields, diagnostics = record
+            self._rounds.add((*fields, sorted(diagnostics.items())))
+
+    def _open_tables(self) -> list[_TableFile]:
+        return [table for table in self._tables.values() if table is not None]
+
+    def _discard(self) -> None:
+        for table in self._open_tables():
+            table.discard()
+
+
+class _TableFile:
+    """One Parquet file that is being written under a temporary name."""
+
+    def __init__(self, folder: Path, table: Table, row_group_rows: int) -> None:
+        self._table = table
+        self._schema = table.arrow
+        self._path = folder / table.file
+        self._partial = folder / f".{table.file}.partial"
+        self._limit = row_group_rows
+        self._rows: list[Row] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    def open(self) -> None:
+        self._writer = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
+
+    def add(self, row: Row) -> None:
+        rows = self._rows
+        rows.append(row)
+        if len(rows) >= self._limit:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def publish(self) -> None:
+        self._partial.replace(self._path)
+
+    def discard(self) -> None:
+        self._rows = []
+        writer, self._writer = self._writer, None
+        with contextlib.suppress(OSError):  # a full disk must not hide the error that led here
+            if writer is not None:
+                writer.close()
+        with contextlib.suppress(OSError):
+            self._partial.unlink()
+
+    def _flush(self) -> None:
+        if not self._rows or self._writer is None:
+            return
+        columns = zip(*self._rows, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self._schema, strict=True)]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=self._limit)
+        self._rows = []
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON with sorted keys, whole or not at all.
+
+    Not-a-number and infinity raise `ValueError`: they are not JSON, and a result that is not a number is left out.
+    """
+    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,133 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from simsched.engine.records import AllocationRecord, JobRecord, RoundRecord
+from simsched.errors import InputError
+from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise
+
+
+def job(name, application, submit, start, end, *, held, restart, gpu_s, restarts):
+    jct = end - submit
+    return JobRecord(
+        name, application, "", "", "", 1, 0, submit, start, end, jct, held, jct - held, restart, gpu_s, restarts
+    )
+
+
+def interval(name, start, end, *, restarting=False, efficiency=0.0, gpus=1):
+    return AllocationRecord(name, start, end, gpus, 1, "0:1", restarting, 8, 0, 8, 0, 0.0, 1.0, efficiency, 1.0)
+
+
+# Four jobs on 4 GPUs: JCTs 100, 200, 300, 1000; queueing 0, 50, 100, 250.
+JOBS = pd.DataFrame(
+    [
+        job("a", "ncf", 0, 0, 100, held=100, restart=10, gpu_s=100, restarts=0),
+        job("b", "ncf", 100, 150, 300, held=150, restart=20, gpu_s=300, restarts=1),
+        job("c", "bert", 100, 200, 400, held=200, restart=30, gpu_s=400, restarts=1),
+        job("d", "imagenet", 0, 250, 1000, held=750, restart=60, gpu_s=1500, restarts=2),
+    ]
+)
+# Running: 100 s at 0.5 and 300 s at 0.9; the restart's efficiency must not count.
+ALLOCATIONS = pd.DataFrame(
+    [
+        interval("a", 0, 50, restarting=True, efficiency=0.1),
+        interval("a", 50, 150, efficiency=0.5),
+        interval("b", 0, 300, efficiency=0.9, gpus=4),
+    ]
+)
+ROUNDS = pd.DataFrame([RoundRecord(60 * i, 1, 1, 1, 4, 0, 0, 0, {}) for i in range(3)])
+SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 4)
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("jct_mean_s", 1600 / 4),
+        ("jct_median_s", (200 + 300) / 2),
+        ("jct_p95_s", 300 + 0.85 * 700),  # rank 0.95 * 3 = 2.85
+        ("jct_p99_s", 300 + 0.97 * 700),  # rank 0.99 * 3 = 2.97
+        ("makespan_s", 1000),
+        ("gpu_utilisation", 2300 / (4 * 1000)),
+        ("statistical_efficiency", (100 * 0.5 + 300 * 0.9) / 400),
+        ("queueing_mean_s", 400 / 4),
+        ("queueing_median_s", 75),
+        ("queueing_p95_s", 100 + 0.85 * 150),
+        ("restarts_per_job", 4 / 4),
+        ("restarts_per_hour", 4 / (1200 / 3600)),
+        ("restart_share", 120 / 1200),
+        ("gpu_hours_per_job", 2300 / 3600 / 4),
+        ("finished_jobs", 4),
+        ("decisions", 3),
+    ],
+)
+def test_metric_of_the_hand_worked_example(metric, expected):
+    assert SUMMARY[metric] == pytest.approx(expected, rel=1e-12)
+
+
+def test_every_metric_is_in_the_hand_worked_example():
+    assert set(METRICS) <= set(SUMMARY)
+    assert set(HEADLINE) <= set(METRICS)
+
+
+def test_means_per_application_are_there_under_their_names():
+    per_application = {name: value for name, value in SUMMARY.items() if "[" in name}
+    assert per_application == {"jct_mean_s[bert]": 300, "jct_mean_s[imagenet]": 1000, "jct_mean_s[ncf]": 150}
+
+
+def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
+    late = pd.DataFrame([job("a", "ncf", 500, 500, 600, held=100, restart=0, gpu_s=100, restarts=0)])
+    assert summarise(late, None, None, 1)["makespan_s"] == 600
+
+
+def test_metrics_of_tables_that_were_not_recorded_are_left_out():
+    summary = summarise(JOBS, None, None, 4)
+    assert set(SUMMARY) - set(summary) == {"statistical_efficiency", "decisions"}
+
+
+def test_no_finished_job_leaves_only_the_counts():
+    assert summarise(JOBS.iloc[:0], ALLOCATIONS.iloc[:0], ROUNDS.iloc[:0], 4) == {"finished_jobs": 0, "decisions": 0}
+
+
+def test_a_job_that_held_nothing_gives_no_share():
+    idle = pd.DataFrame([job("a", "ncf", 5, 5, 5, held=0, restart=0, gpu_s=0, restarts=0)])
+    assert "restart_share" not in summarise(idle, None, None, 4)
+
+
+def test_values_are_plain_floats():
+    assert {type(value) for value in SUMMARY.values()} == {float}
+
+
+def test_percentiles_agree_with_numpy_on_many_jobs():
+    rng = np.random.default_rng(3)
+    ends = rng.integers(1, 10**6, 1001)
+    jobs = pd.DataFrame(
+        [job(str(i), "x", 0, 0, int(e), held=1, restart=0, gpu_s=1, restarts=0) for i, e in enumerate(ends)]
+    )
+    assert summarise(jobs, None, None, 1)["jct_p99_s"] == np.sort(ends)[990]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "unit", "factor"),
+    [
+        ("jct_mean_s", "jct_mean_s", "s", 1),
+        ("jct_mean_h", "jct_mean_s", "h", 1 / 3600),
+        ("makespan_min", "makespan_s", "min", 1 / 60),
+        ("jct_mean_h[imagenet]", "jct_mean_s[imagenet]", "h", 1 / 3600),
+        ("gpu_utilisation", "gpu_utilisation", "share", 1),
+        ("restarts_per_job", "restarts_per_job", "", 1),
+    ],
+)
+def test_a_metric_is_found_by_name_in_the_unit_asked_for(name, key, unit, factor):
+    reading = find_metric(name)
+    assert (reading.key, reading.unit, reading.factor) == (key, unit, factor)
+
+
+@pytest.mark.parametrize("name", ["jct_means_s", "makespan_h[bert]", "gpu_utilisation_h", "", "jct_mean_s[]"])
+def test_an_unknown_metric_is_refused(name):
+    with pytest.raises(InputError, match="no metric"):
+        find_metric(name)
+
+
+def test_a_mistyped_metric_is_answered_with_the_nearest():
+    with pytest.raises(InputError, match="did you mean 'makespan_s'"):
+        find_metric("makspan_s")

@@ -1,0 +1,132 @@
+import pytest
+
+from simsched.errors import InputError
+from simsched.report.tables import comparison_table, difference_table, estimate_text, to_markdown
+from simsched.report.units import duration, number, shown_unit, time_unit
+from simsched.results.compare import comparison, paired_differences
+from simsched.results.reader import Cell, Run
+from simsched.results.statistics import Estimate, estimate
+
+
+def rows(values, published=None, key=None):
+    cells = [
+        Cell(
+            None,
+            {},
+            {"jct_mean_s": 3600.0 * jct, "gpu_utilisation": 0.5},
+            policy,
+            policy,
+            seed,
+            {key: point} if key else {},
+        )
+        for point, policies in (values.items() if key else [(None, values)])
+        for policy, seeds in policies.items()
+        for seed, jct in enumerate(seeds)
+    ]
+    return comparison(Run(None, "x", tuple(cells), published or {}, {}))
+
+
+def test_a_comparison_has_a_row_per_policy_with_intervals_and_published_values():
+    table = comparison_table(rows({"p": [2, 4, 6], "q": [3, 3, 3]}, {"p": {"jct_mean_h": 0.76}}))
+    assert table.headers == ("policy", "mean JCT (h)", "GPU utilisation (%)")
+    assert table.rows == (("p", "4.00 ±4.97 (0.76)", "50.0 ±0.00"), ("q", "3.00 ±0.00", "50.0 ±0.00"))
+    assert table.notes == ("Mean over 3 seeds ±95 % interval (Student's t).", "In brackets: published values.")
+
+
+def test_the_source_of_published_values_is_named():
+    table = comparison_table(rows({"p": [2]}, {"p": {"jct_mean_h": 1}}), published_source="Table 2")
+    assert table.notes[1] == "In brackets: published values (Table 2)."
+
+
+def test_a_value_that_some_seeds_lack_is_pointed_out():
+    cells = [
+        Cell(None, {}, {"makespan_s": 5.0} | ({"jct_mean_s[bert]": 7200.0} if seed else {}), "p", "p", seed, {})
+        for seed in (0, 1, 2)
+    ]
+    table = comparison_table(comparison(Run(None, "x", tuple(cells), {}, {})), ["makespan_s", "jct_mean_h[bert]"])
+    assert table.rows == (("p", "5.00 ±0.00", "2.00 ±0.00"),)
+    assert "some seeds do not have" in table.notes[1]
+
+
+def test_one_seed_has_no_interval():
+    table = comparison_table(rows({"p": [2]}))
+    assert table.rows == (("p", "2.00", "50.0"),)
+    assert table.notes == ("One seed, hence no interval.",)
+
+
+def test_a_metric_can_be_asked_for_in_another_unit():
+    table = comparison_table(rows({"p": [2]}), ["jct_mean_min"])
+    assert table.headers == ("policy", "mean JCT (min)")
+    assert table.rows == (("p", "120"),)
+    with pytest.raises(InputError, match="no metric"):
+        comparison_table(rows({"p": [2]}), ["jct_mean_days"])
+
+
+def test_short_times_are_not_shown_as_zero_hours():
+    table = comparison_table(rows({"p": [0.01]}), ["jct_mean_s"])
+    assert table.headers[1:] == ("mean JCT (s)",)
+    assert table.rows == (("p", "36.0"),)
+
+
+def test_swept_keys_have_columns_of_their_own():
+    table = comparison_table(rows({0.5: {"p": [1]}, 2.0: {"p": [3]}}, key="workload.load"), ["jct_mean_s"])
+    assert table.headers == ("policy", "load", "mean JCT (h)")
+    assert table.rows == (("p", "0.5", "1.00"), ("p", "2.0", "3.00"))
+    assert table.text_columns == 2
+
+
+def test_differences_are_relative_and_marked_where_the_interval_leaves_zero_out():
+    found = paired_differences(rows({"ref": [10, 20, 30], "clear": [9, 18, 27], "vague": [9, 25, 30]}), "ref")
+    table = difference_table(found, ["jct_mean_s"])
+    assert table.title == "Difference from ref"
+    assert table.headers == ("policy", "mean JCT (%)")
+    assert table.rows[0] == ("clear", "-10.0 ±0.00 *")
+    assert table.rows[1][1].startswith("+5.0 ±")
+    assert not table.rows[1][1].endswith("*")
+
+
+def test_markdown_aligns_numbers_right_and_escapes_bars():
+    text = to_markdown(comparison_table(rows({"a|b": [2]}), ["jct_mean_s"]))
+    assert text == (
+        "| policy | mean JCT (h) |\n|---|---:|\n| a\\|b | 2.00 |\n\nOne seed, hence no interval.\n"
+    )  # fmt: skip
+
+
+def test_estimates_are_written_with_half_the_interval():
+    assert estimate_text(estimate([2, 4, 6])) == "4.00 ±4.97"
+    assert estimate_text(Estimate(0.5, 1), 100) == "50.0"
+    assert estimate_text(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.756, "0.76"),
+        (9.994, "9.99"),
+        (9.996, "10.0"),
+        (16.27, "16.3"),
+        (99.96, "100"),
+        (12345.6, "12,346"),
+        (-3, "-3.00"),
+    ],
+)
+def test_numbers_have_as_many_digits_as_mean_something(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(30, "30 s"), (60, "1 min"), (1800, "30 min"), (36000, "10 h"), (86400, "1 day"), (345600, "4 days")],
+)
+def test_durations_are_named_in_their_largest_unit(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_units_follow_the_size_of_the_values():
+    assert shown_unit("s", [100, 7200]).unit == "h"
+    assert shown_unit("s", [100, 300]).unit == "min"
+    assert shown_unit("s", []).unit == "s"
+    assert (shown_unit("share", [0.5]).unit, shown_unit("share", [0.5]).factor) == ("%", 100)
+    assert shown_unit("GPU h", [4]).factor == 1
+    assert time_unit(30 * 86400).unit == "days"
+    assert shown_unit("s", [30 * 86400]).unit == "h"

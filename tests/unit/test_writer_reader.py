@@ -1,0 +1,231 @@
+import json
+import shutil
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from simsched.engine.records import AllocationRecord, JobRecord, Recorder, RoundRecord
+from simsched.errors import InputError
+from simsched.results.metrics import summarise
+from simsched.results.reader import read_cell, read_run, read_table
+from simsched.results.schema import TABLES
+from simsched.results.summary import summarise_folder
+from simsched.results.writer import TableWriter, write_json
+
+JOBS = [
+    JobRecord("a", "ncf", "t", "u", "Pass", 1, 0, 0, 60, 160, 160, 100, 60, 30, 100, 0),
+    JobRecord("b", "bert", "", "", "", 2, 24, 10, 60, 500, 490, 440, 50, 60, 880, 1),
+]
+ALLOCATIONS = [
+    AllocationRecord("a", 60, 90, 1, 1, "0:1", True, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0),
+    AllocationRecord("a", 90, 160, 1, 1, "0:1", False, 256, 0, 256, 0, 0.0, 1.5, 0.9, 384.0),
+]
+ROUNDS = [RoundRecord(60, 2, 2, 3, 4, 2, 0, 0, {"z": 1.0, "fitness": 0.25}), RoundRecord(120, 1, 1, 1, 4, 0, 0, 1, {})]
+
+
+def write(folder, **options):
+    with TableWriter(folder, **options) as writer:
+        recorder: Recorder = writer
+        for job in JOBS:
+            recorder.job(job)
+        for allocation in ALLOCATIONS:
+            recorder.allocation(allocation)
+        for round_ in ROUNDS:
+            recorder.round(round_)
+
+
+def make_cell(folder, **manifest):
+    write(folder)
+    write_json(folder / "manifest.json", {"policy": {"name": "fifo", "label": "FIFO"}, "seed": 7, **manifest})
+    write_json(folder / "summary.json", {"jct_mean_s": 325.0})
+    return folder
+
+
+def make_run(folder, **content):
+    make_cell(folder / "cells" / "c1")
+    entry = {"cell": "c1", "policy": "F", "policy_name": "fifo", "seed": 1, "point": {}, "folder": "cells/c1"}
+    write_json(folder / "run.json", {"name": "tiny", "cells": [entry], **content})
+    return folder
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    write(tmp_path)
+    jobs = read_table(tmp_path, "jobs")
+    assert [tuple(row) for row in jobs.itertuples(index=False)] == [tuple(job) for job in JOBS]
+    allocations = read_table(tmp_path, "allocations")
+    assert [tuple(row) for row in allocations.itertuples(index=False)] == [tuple(a) for a in ALLOCATIONS]
+    rounds = read_table(tmp_path, "rounds")
+    assert list(rounds["time_s"]) == [60, 120]
+    assert list(rounds["diagnostics"]) == [{"fitness": 0.25, "z": 1.0}, {}]
+
+
+def test_the_files_have_the_columns_and_types_of_the_schema(tmp_path):
+    write(tmp_path)
+    for table in TABLES.values():
+        schema = pq.read_schema(tmp_path / table.file)
+        assert schema.names == [column.name for column in table.columns]
+        assert [field.type for field in schema] == [column.type for column in table.columns]
+
+
+def test_the_same_records_give_the_same_bytes_whatever_the_order_of_diagnostics(tmp_path):
+    write(tmp_path / "one")
+    shuffled = ROUNDS[0]._replace(diagnostics={"fitness": 0.25, "z": 1.0})
+    with TableWriter(tmp_path / "two") as writer:
+        for job in JOBS:
+            writer.job(job)
+        for allocation in ALLOCATIONS:
+            writer.allocation(allocation)
+        for round_ in (shuffled, ROUNDS[1]):
+            writer.round(round_)
+    for table in TABLES.values():
+        assert (tmp_path / "one" / table.file).read_bytes() == (tmp_path / "two" / table.file).read_bytes()
+
+
+def test_rows_go_to_disk_in_groups_of_bounded_size(tmp_path):
+    with TableWriter(tmp_path, row_group_rows=100) as writer:
+        for number in range(250):
+            writer.job(JOBS[0]._replace(job_id=str(number)))
+    metadata = pq.read_metadata(tmp_path / "jobs.parquet")
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [100, 100, 50]
+    assert list(read_table(tmp_path, "jobs")["job_id"]) == [str(number) for number in range(250)]
+
+
+def test_an_empty_table_still_has_its_columns(tmp_path):
+    with TableWriter(tmp_path):
+        pass
+    jobs = read_table(tmp_path, "jobs")
+    assert len(jobs) == 0
+    assert list(jobs.columns) == list(JobRecord._fields)
+
+
+def test_tables_not_asked_for_are_not_written(tmp_path):
+    write(tmp_path, tables=("jobs",))
+    assert [path.name for path in tmp_path.iterdir()] == ["jobs.parquet"]
+
+
+def test_an_unknown_table_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no result table 'job'"):
+        TableWriter(tmp_path, tables=("job",))
+
+
+def write_and_fail(folder):
+    with TableWriter(folder, row_group_rows=1) as writer:
+        writer.job(JOBS[0])
+        message = "the simulation failed"
+        raise RuntimeError(message)
+
+
+def test_a_failed_block_leaves_no_files(tmp_path):
+    with pytest.raises(RuntimeError, match="simulation failed"):
+        write_and_fail(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_of_the_wrong_type_fails_at_the_end_and_leaves_no_files(tmp_path):
+    writer = TableWriter(tmp_path)
+    writer.__enter__()
+    writer.job(JOBS[0]._replace(jct_s="long"))  # type: ignore[arg-type]
+    with pytest.raises(pa.ArrowInvalid):
+        writer.__exit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write results"), TableWriter(tmp_path / "file" / "inside"):
+        pass
+
+
+def test_json_has_sorted_keys_and_no_partial_file_stays(tmp_path):
+    write_json(tmp_path / "x.json", {"b": 1, "a": "ä"})
+    assert (tmp_path / "x.json").read_text(encoding="utf-8") == '{\n  "a": "ä",\n  "b": 1\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "x.json", {"a": float("nan")})
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == {"a": "ä", "b": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_cell_reads_its_tables_when_asked(tmp_path):
+    cell = read_cell(make_cell(tmp_path, workload={"name": "workload-6"}))
+    assert (cell.policy, cell.policy_name, cell.seed, cell.workload_name) == ("FIFO", "fifo", 7, "workload-6")
+    assert cell.summary == {"jct_mean_s": 325.0}
+    assert cell.has("rounds")
+    assert len(cell.jobs) == 2
+    assert cell.jobs is cell.jobs
+    assert len(cell.allocations) == 2
+    assert list(cell.table("rounds", ["time_s"]).columns) == ["time_s"]
+
+
+def test_the_summary_of_a_folder_is_that_of_its_tables(tmp_path):
+    write(tmp_path)
+    tables = [read_table(tmp_path, name) for name in ("jobs", "allocations", "rounds")]
+    assert summarise_folder(tmp_path, 4) == summarise(tables[0], tables[1], tables[2], 4)
+    (tmp_path / "allocations.parquet").unlink()
+    (tmp_path / "rounds.parquet").unlink()
+    assert summarise_folder(tmp_path, 4) == summarise(tables[0], None, None, 4)
+
+
+def test_a_run_lists_its_cells_with_label_seed_and_point(tmp_path):
+    run = read_run(make_run(tmp_path, published={"F": {"makespan_h": 1}}, experiment={"name": "tiny"}))
+    assert run.name == "tiny"
+    assert [(cell.policy, cell.seed, cell.point) for cell in run.cells] == [("F", 1, {})]
+    assert run.policies == ("F",)
+    assert run.swept == ()
+    assert run.published == {"F": {"makespan_h": 1}}
+    assert run.experiment == {"name": "tiny"}
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"has no run\.json"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object"),
+        ('{"name": "x"}', "lacks the key 'cells'"),
+        ('{"name": "x", "cells": []}', "lists no cells"),
+        ('{"name": "x", "cells": [{"cell": "c"}]}', r"cells\[0\]: lacks the key 'policy'"),
+    ],
+)
+def test_a_damaged_run_file_is_refused(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_run(tmp_path)
+
+
+def test_every_missing_cell_is_named_at_once(tmp_path):
+    make_run(tmp_path)
+    content = json.loads((tmp_path / "run.json").read_text())
+    content["cells"] += [content["cells"][0] | {"folder": f"cells/{name}"} for name in ("c2", "c3")]
+    write_json(tmp_path / "run.json", content)
+    with pytest.raises(InputError) as caught:
+        read_run(tmp_path)
+    assert ["c2" in caught.value.problems[0].where, "c3" in caught.value.problems[1].where] == [True, True]
+
+
+def test_a_truncated_table_is_refused_with_its_name(tmp_path):
+    cell = read_cell(make_cell(tmp_path))
+    whole = (tmp_path / "jobs.parquet").read_bytes()
+    (tmp_path / "jobs.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"jobs\.parquet: cannot be read as Parquet"):
+        _ = cell.jobs
+
+
+def test_a_missing_table_and_a_foreign_one_are_refused(tmp_path):
+    cell = read_cell(make_cell(tmp_path))
+    (tmp_path / "rounds.parquet").unlink()
+    with pytest.raises(InputError, match="table of rounds is not there"):
+        _ = cell.rounds
+    pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "rounds.parquet")
+    with pytest.raises(InputError, match="version none"):
+        _ = cell.rounds
+    shutil.copy(tmp_path / "jobs.parquet", tmp_path / "rounds.parquet")
+    with pytest.raises(InputError, match="lacks the column 'time_s'"):
+        _ = cell.rounds
