@@ -1,0 +1,193 @@
+"""The official Philly log `cluster_job_log`: one JSON array of jobs with all their scheduling attempts.
+
+Times are strings without a zone, most likely UTC; a missing one is the *string* "None". A job that never started has no
+attempts. A machine may be listed several times in one attempt. The array is in no order. (Jeon et al., ATC'19.)
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.errors import InputError, Problem, wrong
+from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.sheet import unreadable
+from simsched.workload.trace import EPOCH, STATUSES, raise_all
+
+_STYLE = "%Y-%m-%d %H:%M:%S"
+_REMEDY = "correct or remove the record"
+
+
+@dataclass
+class _Log:
+    """The log as columns: one entry a job, and one entry an attempt with the job that it belongs to."""
+
+    job_id: list[str] = field(default_factory=list)
+    submitted: list[str | None] = field(default_factory=list)
+    status: list[str] = field(default_factory=list)
+    tenant: list[str] = field(default_factory=list)
+    user: list[str] = field(default_factory=list)
+    gpus: list[int] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
+    owner: list[int] = field(default_factory=list)
+    start: list[str | None] = field(default_factory=list)
+    end: list[str | None] = field(default_factory=list)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Append one job; raises `KeyError`, `TypeError` or `ValueError` where the record is not as described."""
+        attempts = record["attempts"]
+        for attempt in attempts:
+            self.owner.append(len(self.job_id))
+            self.start.append(attempt["start_time"])
+            self.end.append(attempt["end_time"])
+        self.gpus.append(_gpus_of(attempts))
+        self.attempts.append(len(attempts))
+        self.submitted.append(record["submitted_time"])
+        self.status.append(str(record["status"]))
+        self.tenant.append(str(record.get("vc") or ""))
+        self.user.append(str(record.get("user") or ""))
+        self.job_id.append(str(record["jobid"]))
+
+
+def _gpus_of(attempts: Sequence[dict[str, Any]]) -> int:
+    """Count the GPUs of the first attempt that lists any; a machine listed twice counts twice."""
+    return next((gpus for gpus in map(_gpus_of_attempt, attempts) if gpus), 0)
+
+
+def _gpus_of_attempt(attempt: dict[str, Any]) -> int:
+    return sum(len(container["gpus"]) for container in attempt["detail"])
+
+
+def _matches(head: Head) -> bool:
+    return head.line.lstrip().startswith("[")
+
+
+def _read(path: Path) -> Jobs:
+    """Read the jobs that ran: service is the sum over attempts of which both start and end are known."""
+    log = _collect(path, _load(path))
+    count = len(log.job_id)
+    problems: list[Problem] = []
+    submitted = _seconds(path, log.submitted, "submitted_time", log, range(count), problems)
+    start = _seconds(path, log.start, "start_time", log, log.owner, problems)
+    end = _seconds(path, log.end, "end_time", log, log.owner, problems)
+    problems.extend(_wrong_values(path, log, start, end))
+    raise_all(str(path), iter(problems))
+    both = ~np.isnan(start) & ~np.isnan(end)
+    owner = np.asarray(log.owner, dtype=np.int64)[both]
+    service = np.bincount(owner, weights=(end - start)[both], minlength=count)
+    timed = np.bincount(owner, minlength=count) > 0
+    gpus = np.asarray(log.gpus)
+    attempts = np.asarray(log.attempts)
+    keep, dropped = _sift(
+        ("submission not recorded", np.isnan(submitted)),
+        ("never started", attempts == 0),
+        ("no attempt with both a start and an end", ~timed),
+        ("no GPU listed", gpus == 0),
+    )
+    columns = {
+        "job_id": np.asarray(log.job_id, dtype=object)[keep],
+        "submit_time_s": submitted[keep],
+        "duration_s": service[keep],
+        "num_gpus": gpus[keep],
+        "tenant": np.asarray(log.tenant, dtype=object)[keep],
+        "user": np.asarray(log.user, dtype=object)[keep],
+        "status": np.asarray(log.status, dtype=object)[keep],
+        "attempts": attempts[keep],
+        "row": np.flatnonzero(keep),
+    }
+    return Jobs(columns, EPOCH, dropped)
+
+
+def _load(path: Path) -> list[Any]:
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+            records = json.load(stream)
+    except json.JSONDecodeError as error:
+        raise wrong(
+            path, f"the JSON is cut short or damaged at column {error.colno}: {error.msg}",
+            "fetch the file again; a whole log ends with ]", line=error.lineno,
+        ) from None  # fmt: skip
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    if not isinstance(records, list):
+        raise wrong(path, "the JSON is no array", "give the log as one array of jobs")
+    return records
+
+
+def _collect(path: Path, records: list[Any]) -> _Log:
+    log = _Log()
+    for i, record in enumerate(records):
+        try:
+            log.add(record)
+        except KeyError as error:
+            raise _unlike(path, i, f"key {error} is missing") from None
+        except (AttributeError, TypeError, ValueError):
+            raise _unlike(path, i, "is not a job with attempts as the official log has them") from None
+    return log
+
+
+def _unlike(path: Path, index: int, what: str) -> InputError:
+    remedy = "a job has status, vc, jobid, attempts, submitted_time, user; an attempt start_time, end_time, detail"
+    return wrong(path, f"record {index + 1}: {what}", remedy)
+
+
+def _seconds(
+    path: Path,
+    texts: Sequence[str | None],
+    key: str,
+    log: _Log,
+    owners: Sequence[int],
+    problems: list[Problem],
+) -> npt.NDArray[np.float64]:
+    """Turn time strings into seconds since 1970-01-01, NaN where the log has "None"."""
+    column = pd.Series(list(texts), dtype=object)
+    missing = (column.isna() | column.isin(["None", ""])).to_numpy("bool")
+    moments = pd.to_datetime(column.mask(missing, None), errors="coerce", format=_STYLE)
+    for i in np.flatnonzero(moments.isna().to_numpy() & ~missing).tolist():
+        message = f"{_record(log, owners[i])}: {key} '{texts[i]}' is no time such as 2017-10-07 01:11:39"
+        problems.append(Problem(str(path), message, _REMEDY))
+    return ((moments - EPOCH) / pd.Timedelta(seconds=1)).to_numpy("float64").astype(np.float64)
+
+
+def _wrong_values(
+    path: Path, log: _Log, start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]
+) -> Iterator[Problem]:
+    for i in np.flatnonzero(end < start).tolist():
+        message = f"{_record(log, log.owner[i])}: an attempt ends ({log.end[i]}) before it starts ({log.start[i]})"
+        yield Problem(str(path), message, _REMEDY)
+    for i, status in enumerate(log.status):
+        if status not in STATUSES:
+            message = f"{_record(log, i)}: status '{status}' is none of {', '.join(STATUSES)}"
+            yield Problem(str(path), message, _REMEDY)
+
+
+def _record(log: _Log, index: int) -> str:
+    return f"record {index + 1} ({log.job_id[index]})"
+
+
+def _sift(*reasons: tuple[str, npt.NDArray[np.bool_]]) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
+    """Count each row under the first reason that drops it; returns what to keep and the counts."""
+    keep = np.ones(len(reasons[0][1]), dtype=bool)
+    dropped = {}
+    for reason, mask in reasons:
+        dropped[reason] = int((keep & mask).sum())
+        keep &= ~mask
+    return keep, dropped
+
+
+FORMAT = Format(
+    "philly-json",
+    "Philly, official cluster_job_log",
+    'JSON: [{"status", "vc", "jobid", "attempts": [{"start_time", "end_time", "detail": ...}], "submitted_time", ...}]',
+    _matches,
+    _read,
+)

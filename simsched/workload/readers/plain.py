@@ -1,0 +1,82 @@
+"""simsched's own trace CSV, version 1: `submit_time,num_gpus,duration` and optional columns (see docs/formats.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from simsched.errors import Problem, nearest
+from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.sheet import Sheet, open_sheet
+from simsched.workload.readers.version import check_version
+from simsched.workload.trace import EPOCH, STATUSES
+
+KIND = "simsched-trace"
+REQUIRED = ("submit_time", "num_gpus", "duration")
+OPTIONAL = ("job_id", "tenant", "user", "status", "attempts", "application", "batch_size")
+
+
+def _matches(head: Head) -> bool:
+    return head.has(*REQUIRED) or KIND in head.line
+
+
+def _read(path: Path) -> Jobs:
+    """Read every row; a wrong value, an unknown column or a repeated id is refused, not skipped."""
+    check_version(path, KIND)
+    sheet = open_sheet(path, REQUIRED)
+    blame_unknown_columns(sheet, (*REQUIRED, *OPTIONAL))
+    submit, origin = _submission(sheet)
+    columns: dict[str, Any] = {
+        "submit_time_s": submit,
+        "duration_s": sheet.number("duration", least=0),
+        "num_gpus": sheet.number("num_gpus", least=1, whole=True),
+        "tenant": sheet.text("tenant"),
+        "user": sheet.text("user"),
+        "status": sheet.one_of("status", STATUSES),
+        "row": sheet.rows,
+    }
+    if "job_id" in sheet:
+        columns["job_id"] = sheet.unique("job_id")
+    columns |= optional_columns(sheet)
+    sheet.check()
+    return Jobs(columns, origin)
+
+
+def optional_columns(sheet: Sheet) -> dict[str, Any]:
+    """Read the columns `attempts`, `batch_size` and `application` where the file has them."""
+    columns: dict[str, Any] = {}
+    if "attempts" in sheet:
+        columns["attempts"] = sheet.number("attempts", least=1, whole=True)
+    if "batch_size" in sheet:
+        columns["batch_size"] = sheet.number("batch_size", least=0, whole=True)
+    if "application" in sheet:
+        sheet.blame("application", sheet.missing("application"), "is missing")
+        columns["application"] = sheet.text("application")
+    return columns
+
+
+def blame_unknown_columns(sheet: Sheet, known: tuple[str, ...]) -> None:
+    """Note a problem for each column that the schema does not know."""
+    for column in sheet.cells.columns:
+        if column not in known:
+            problem = Problem(str(sheet.path), f"column '{column}' is unknown", nearest(column, known))
+            sheet.problems.append(problem)
+
+
+def _submission(sheet: Sheet) -> tuple[Any, pd.Timestamp | None]:
+    """Read `submit_time` as seconds, or as timestamps if the first one is no number."""
+    first = str(sheet.cells["submit_time"].iat[0])
+    if not sheet.missing("submit_time")[0] and pd.isna(pd.to_numeric(first, errors="coerce")) and "-" in first[1:]:
+        return sheet.moment("submit_time"), EPOCH
+    return sheet.number("submit_time", least=0).round(), None
+
+
+FORMAT = Format(
+    "plain",
+    "simsched trace CSV, version 1",
+    "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,application,batch_size]",
+    _matches,
+    _read,
+)

@@ -1,0 +1,89 @@
+"""A job list: the published workload CSV of Pollux, or simsched's with further columns (see docs/formats.md)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simsched.errors import Problem, wrong
+from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.workload.readers.format import Head
+from simsched.workload.readers.plain import blame_unknown_columns
+from simsched.workload.readers.sheet import Sheet, open_sheet
+from simsched.workload.readers.version import check_version
+from simsched.workload.trace import STATUSES
+
+KIND = "simsched-workload"
+REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
+OPTIONAL = ("duration", "tenant", "user", "status", "attempts")
+
+
+def is_workload(head: Head) -> bool:
+    """Tell whether a file is a job list, by its beginning."""
+    return head.has("name", "time", "num_replicas") or KIND in head.line
+
+
+def workload_files(folder: Path) -> list[Path]:
+    """List the CSV files of a folder of job lists, `workload-2` before `workload-10`.
+
+    Raises `InputError` where there is none.
+    """
+    files = sorted(folder.glob("*.csv"), key=_by_number)
+    if not files:
+        raise wrong(folder, "holds no CSV file", "name a workload CSV or a folder of them")
+    return files
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    """Order names so that runs of digits compare as numbers."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def read_workload(path: Path) -> list[JobSpec]:
+    """Read a job list in the order in which its jobs come, rows of the same second in the order of the file.
+
+    The `name` of a row is the job's id. Raises `InputError` naming line and column of every wrong value.
+    """
+    check_version(path, KIND)
+    sheet = open_sheet(path, REQUIRED)
+    blame_unknown_columns(sheet, (*REQUIRED, *OPTIONAL))
+    columns = _columns(sheet)
+    sheet.check()
+    order = np.argsort(columns["submit_time_s"], kind="stable")
+    lists = [np.asarray(column)[order].tolist() for column in columns.values()]
+    return [JobSpec(**dict(zip(columns, values, strict=True))) for values in zip(*lists, strict=True)]
+
+
+def _columns(sheet: Sheet) -> dict[str, Any]:
+    """Turn the cells into the fields of `JobSpec`."""
+    size = len(sheet)
+    sheet.blame("application", sheet.missing("application"), "is missing")
+    application = np.asarray(sheet.text("application"), dtype=object)
+    columns: dict[str, Any] = {
+        "id": sheet.unique("name"),
+        "submit_time_s": _whole(sheet, "time", 0),
+        "application": application,
+        "num_gpus": _whole(sheet, "num_replicas", 1),
+        "batch_size": _whole(sheet, "batch_size", 0),
+    }
+    fixed = application == FIXED_DURATION
+    if "duration" in sheet:
+        columns["duration_s"] = _whole(sheet, "duration", 0)
+        sheet.blame("duration", fixed & (columns["duration_s"] < 1), f"must be at least 1 for '{FIXED_DURATION}'")
+    elif fixed.any():
+        message = f"column 'duration' is missing, which jobs of '{FIXED_DURATION}' need"
+        sheet.problems.append(Problem(str(sheet.path), message, "add their service time in seconds"))
+    if "attempts" in sheet:
+        columns["attempts"] = _whole(sheet, "attempts", 1)
+    for column in ("tenant", "user", "status"):
+        text = sheet.one_of(column, STATUSES) if column == "status" else sheet.text(column)
+        columns[column] = np.full(size, "", dtype=object) if isinstance(text, str) else text
+    return columns
+
+
+def _whole(sheet: Sheet, column: str, least: int) -> Any:
+    """Read a column of whole numbers; wrong cells read as 0 until the sheet is checked."""
+    return np.nan_to_num(sheet.number(column, least=least, whole=True), posinf=0, neginf=0).astype(np.int64)

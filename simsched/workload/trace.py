@@ -1,0 +1,157 @@
+"""A cluster trace: which jobs were submitted when, for how many GPUs, and how long they ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.errors import InputError, Problem
+from simsched.model.job import FIXED_DURATION
+
+#: What each column of a trace's table means.
+COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "job_id": "name of the job, unique within the trace",
+        "submit_time_s": "submission, in whole seconds after the first submission of the trace",
+        "num_gpus": "GPUs asked for, at least 1",
+        "duration_s": "service time in seconds on `num_gpus` GPUs: the sum over all attempts, without waiting",
+        "tenant": "virtual cluster, group or queue; empty where the trace names none",
+        "user": "who submitted it; empty where the trace names none",
+        "status": "final state: Pass, Killed or Failed; empty where the trace records none",
+        "attempts": "how often the cluster started the job",
+        "application": f"application of the job; `{FIXED_DURATION}` where the trace knows only GPUs and seconds",
+        "batch_size": "total batch size asked for, in examples; 0 where the trace names none",
+        "row": "0-based place of the job in the source, before sorting by submission",
+    }
+)
+
+STATUSES = ("Pass", "Killed", "Failed")
+#: How many problems of one file are reported before the rest is only counted.
+PROBLEM_CAP = 20
+
+_DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"tenant": "", "user": "", "status": "", "attempts": 1, "application": FIXED_DURATION, "batch_size": 0}
+)
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+_INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The jobs of a cluster, sorted by submission, ties in the order of the source.
+
+    `table` has one row a job and the columns of `COLUMNS`; do not change it. `origin` is the timestamp of second 0 (no
+    time zone), None where the source counts seconds from an unknown day; `start_s` is then the second of the source's
+    own clock at which the first job came. `dropped` counts the rows of the source that are no jobs to replay, by
+    reason; `adjusted` counts the jobs whose values were rounded, by what was done.
+    """
+
+    name: str
+    source: str
+    table: pd.DataFrame
+    origin: pd.Timestamp | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    adjusted: Mapping[str, int] = field(default_factory=dict)
+    start_s: int = 0
+
+    def __len__(self) -> int:
+        """Count the jobs."""
+        return len(self.table)
+
+    @property
+    def gpu_time_s(self) -> npt.NDArray[np.float64]:
+        """Give the GPU-seconds of each job, in the order of the table."""
+        gpu_time: npt.NDArray[np.float64] = self.table["duration_s"].to_numpy() * self.table["num_gpus"].to_numpy()
+        return gpu_time
+
+    def second_of_day(self) -> npt.NDArray[np.int64]:
+        """Give the seconds since midnight at which each job came.
+
+        Where there is no `origin`, second 0 of the source's clock is taken for midnight.
+        """
+        start = self.start_s if self.origin is None else seconds_of(self.origin)
+        return (self.table["submit_time_s"].to_numpy("int64") + start) % 86400
+
+
+def seconds_of(moment: pd.Timestamp) -> int:
+    """Count the whole seconds from 1970-01-01 to a timestamp without a time zone."""
+    return int((moment - EPOCH) // pd.Timedelta(seconds=1))
+
+
+#: Second 0 of the clock on which readers of timestamps count.
+EPOCH = pd.Timestamp("1970-01-01")
+
+
+def make_trace(
+    name: str,
+    source: str,
+    columns: Mapping[str, Any],
+    *,
+    origin: pd.Timestamp | None = None,
+    dropped: Mapping[str, int] = _NOTHING,
+    adjusted: Mapping[str, int] = _NOTHING,
+) -> Trace:
+    """Make a trace of columns in any order of submission, check it and sort it.
+
+    `columns` needs `submit_time_s`, `num_gpus` and `duration_s`; `origin` is the timestamp of second 0 of the clock on
+    which `submit_time_s` counts. Jobs without `job_id` are named `job-0`, `job-1`, ... in order of submission. Raises
+    `InputError` naming row and column where a value is missing, negative or zero GPUs, and where there is no job.
+    """
+    table = pd.DataFrame(dict(columns))
+    if table.empty:
+        raise InputError(Problem(name, "holds no job that ran", _why_empty(dropped)))
+    if "row" not in table:
+        table["row"] = np.arange(len(table))
+    raise_all(name, _problems(name, table))
+    for column in (column for column in _DEFAULTS if column not in table):
+        table[column] = _DEFAULTS[column]
+    table = table.sort_values(["submit_time_s", "row"], kind="stable", ignore_index=True)
+    if "job_id" not in table:
+        table["job_id"] = [f"job-{i}" for i in range(len(table))]
+    first = int(table["submit_time_s"].iloc[0])
+    table["submit_time_s"] -= first
+    table = table.astype(dict.fromkeys(_INTEGERS, "int64") | {"duration_s": "float64"})
+    start = None if origin is None else origin + pd.Timedelta(seconds=first)
+    start_s = first if origin is None else 0
+    return Trace(name, source, table[list(COLUMNS)], start, _frozen(dropped), _frozen(adjusted), start_s)
+
+
+def raise_all(where: str, problems: Iterator[Problem]) -> None:
+    """Raise one `InputError` of the first problems and a count of the rest; do nothing where there is none."""
+    found = sorted(problems, key=lambda problem: problem.line)
+    if not found:
+        return
+    rest = len(found) - PROBLEM_CAP
+    if rest > 0:
+        found = [*found[:PROBLEM_CAP], Problem(where, f"and {rest} more problems of this kind")]
+    raise InputError(*found)
+
+
+def _problems(name: str, table: pd.DataFrame) -> Iterator[Problem]:
+    """Find the values that no trace may hold; rows are counted as in the source, from 1."""
+    rows = table["row"].to_numpy() + 1
+    for column, least in (("submit_time_s", -np.inf), ("duration_s", 0), ("num_gpus", 1)):
+        values = pd.to_numeric(table[column], errors="coerce").to_numpy("float64")
+        for i in np.flatnonzero(~np.isfinite(values)).tolist():
+            yield Problem(name, f"row {rows[i]}: column '{column}' has no number")
+        for i in np.flatnonzero(values < least).tolist():
+            yield Problem(name, f"row {rows[i]}: column '{column}' is {values[i]:g}, below {least}")
+    if "job_id" in table:
+        for i in np.flatnonzero(table["job_id"].duplicated()).tolist():
+            yield Problem(name, f"row {rows[i]}: column 'job_id': '{table['job_id'].iat[i]}' names an earlier job too")
+
+
+def _why_empty(dropped: Mapping[str, int]) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()) if count)
+    return f"left out: {reasons}" if reasons else "give at least one job"
+
+
+def _frozen(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Keep the reasons that occurred, in a mapping that nobody can change."""
+    return MappingProxyType({reason: int(count) for reason, count in counts.items() if count})
