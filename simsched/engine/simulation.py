@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 import simpy
+from threadpoolctl import threadpool_limits
 
 from simsched.engine.admission import check_jobs
 from simsched.engine.clock import Appointment, Clock, Phase
@@ -58,7 +59,11 @@ def simulate(
     checking = wanted_by_environment() if check_invariants is None else check_invariants
     if checking:
         recorder = CheckingRecorder(recorder)
-    _Simulation(cluster, jobs, applications, policy, options, seed, recorder, progress, checking=checking).run()
+    run = _Simulation(cluster, jobs, applications, policy, options, seed, recorder, progress, checking=checking)
+    # The matrices here are tiny: threads of a linear-algebra library would spin for longer than they work (measured: a
+    # fit of a throughput model took 30 times as long with them), and sums would depend on how many there are.
+    with threadpool_limits(limits=1):
+        run.run()
 
 
 class _Simulation:
