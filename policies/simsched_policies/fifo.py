@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from simsched.policy import Decision, Policy, View
-from simsched.policy.gang import admit, available_gpus, keep_and_place
+from simsched.policy.placers import PLACERS, PlacerName
+from simsched.policy.roster import Roster
 
 
 @dataclass
@@ -22,11 +23,14 @@ class Fifo(Policy):
     name: ClassVar[str] = "fifo"
 
     backfill: bool = False
+    placement: PlacerName = "most-free"
+    _roster: Roster = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start without jobs."""
+        self._roster = Roster(preempts=False, blocking=not self.backfill)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Keep what runs and start the longest waiting."""
-        running = [job for job in view.jobs.values() if job.running]
-        waiting = [job for job in view.jobs.values() if not job.running]
-        free = available_gpus(view) - sum(job.num_gpus for job in running)
-        starting = admit(waiting, free, blocking=not self.backfill)
-        return Decision(keep_and_place([*running, *starting], view))
+        """Start the longest waiting."""
+        self._roster.take_in(view, lambda job: (), PLACERS[self.placement])
+        return Decision.change(*self._roster.schedule())

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, Signal, View
-from simsched.policy.gang import admit, available_gpus, keep_and_place
+from simsched.policy import Decision, JobView, Policy, Signal, View
+from simsched.policy.placers import PLACERS, PlacerName
+from simsched.policy.roster import Key, Roster
 
 
 @dataclass
 class Srtf(Policy):
     """Runs the jobs with the least time left, preempting others; jobs that do not fit are skipped.
 
-    Source: the baseline of Tiresias, section 5.1. The time left is the true one, on the GPUs asked for.
+    Source: the baseline of Tiresias, section 5.1. The time left is the true one, on the GPUs asked for; ties go to the
+    job submitted first.
     """
 
     name: ClassVar[str] = "srtf"
     needs: ClassVar[frozenset[Signal]] = frozenset({Signal.REMAINING_WORK})
 
+    placement: PlacerName = "most-free"
+    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
+
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by time left; ties go to the job submitted first."""
-        order = sorted(view.jobs.values(), key=lambda job: job.remaining.seconds)
-        return Decision(keep_and_place(admit(order, available_gpus(view)), view))
+        """Admit by time left."""
+        self._roster.take_in(view, _key, PLACERS[self.placement])
+        return Decision.change(*self._roster.schedule(lambda job_id: _key(view.jobs[job_id])))
+
+
+def _key(job: JobView) -> Key:
+    return (job.remaining.seconds,)

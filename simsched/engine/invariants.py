@@ -89,7 +89,8 @@ def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted
         for node, gpus in job.allocation:
             held[node] += gpus
     for node, (free, used) in enumerate(zip(cluster.free, held, strict=True)):
-        if free < 0 or free + used != cluster.cluster.nodes[node].gpus:
+        gpus = cluster.cluster.nodes[node].gpus if cluster.up[node] else 0
+        if free < 0 or free + used != gpus:
             _fail(1, f"node {node}: {free} GPUs free and {used} held")
     if cluster.allocated_gpus != sum(held):
         _fail(1, f"{cluster.allocated_gpus} GPUs counted as held, {sum(held)} are")

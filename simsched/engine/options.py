@@ -13,16 +13,24 @@ class EngineOptions:
     otherwise. A distributed job that shares a node with another one runs at (1 - `interference`) of its speed (Pollux,
     section 5.3.2). `idle_rounds` is how many decisions in a row may leave every GPU idle, with nothing else due to
     happen, before the run is given up.
+
+    In a cloud, nodes come and go: `initial_nodes` is how many of the cluster's nodes (the first ones) are rented at the
+    start (None: all), and a node that a policy asks for is up after `node_start_s`, paid for from the moment of asking.
     """
 
     restart_delay_s: int = 30
     interference: float = 0.0
     idle_rounds: int = 1000
+    initial_nodes: int | None = None
+    node_start_s: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be like."""
         if self.restart_delay_s < 0:
             message = f"restart_delay_s must not be negative, not {self.restart_delay_s}"
+            raise ValueError(message)
+        if self.node_start_s < 0 or (self.initial_nodes is not None and self.initial_nodes < 0):
+            message = "node_start_s and initial_nodes must not be negative"
             raise ValueError(message)
         if not 0 <= self.interference < 1:
             message = f"interference must be in [0, 1), not {self.interference}"

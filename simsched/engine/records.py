@@ -62,6 +62,7 @@ class RoundRecord(NamedTuple):
     running_jobs: int
     allocated_gpus: int
     available_gpus: int
+    rented_nodes: int
     started: int
     stopped: int
     moved: int

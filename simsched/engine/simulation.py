@@ -7,6 +7,7 @@ the order within one instant.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 
 import simpy
 from threadpoolctl import threadpool_limits
@@ -21,7 +22,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import Recorder, RoundRecord
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.engine.streams import stream
-from simsched.engine.validate import changes_of, check_changes, check_names
+from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -90,7 +91,7 @@ class _Simulation:
         self._checking = checking
         self._rng = stream(seed, "policy")
         self._clock = Clock()
-        self._cluster = ClusterState(cluster)
+        self._cluster = ClusterState(cluster, options.initial_nodes)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[int] = []
@@ -194,9 +195,11 @@ class _Simulation:
 
     def _check(self, decision: Decision) -> dict[str, Allocation]:
         name, now = self._policy.name, self._clock.now_s
-        check_names(decision, self._active, name, now)
+        check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
         check_changes(changes, self._active, self._cluster, name, now)
+        if decision.keep_up is not None:
+            check_nodes_to_leave(decision.keep_up, changes, self._active, name, now)
         return changes
 
     def _apply(self, changes: dict[str, Allocation], decision: Decision) -> None:
@@ -211,6 +214,8 @@ class _Simulation:
                     self._ledger.place(job, allocation)
         except EngineError as error:
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
+        if decision.keep_up is not None:
+            self._rent(set(decision.keep_up))
         for job_id, attained_gpu_s in decision.watch.items():
             self._ledger.watch(self._active[job_id], attained_gpu_s)
         moves = [(had, bool(allocation)) for had, (_, allocation) in zip(held, jobs, strict=True)]
@@ -221,12 +226,29 @@ class _Simulation:
                 running_jobs=self._cluster.running_jobs,
                 allocated_gpus=self._cluster.allocated_gpus,
                 available_gpus=self._cluster.available_gpus,
+                rented_nodes=self._cluster.rented_nodes,
                 started=moves.count((False, True)),
                 stopped=moves.count((True, False)),
                 moved=moves.count((True, True)),
                 diagnostics=decision.diagnostics,
             )
         )
+
+    def _rent(self, wanted: set[int]) -> None:
+        """Let nodes go that are not wanted, and have those come up that are wanted and down."""
+        cluster = self._cluster
+        ready_s = self._clock.now_s + self._options.node_start_s
+        for node in range(len(cluster.up)):
+            if node not in wanted:
+                cluster.take_down(node)
+            elif not cluster.up[node] and node not in cluster.starting:
+                join = partial(self._on_join, node)
+                cluster.starting[node] = self._clock.at(ready_s, Phase.RECOVERY, join)
+
+    def _on_join(self, node: int) -> None:
+        self._cluster.bring_up(node)
+        if self._triggers.capacity:
+            self._request(self._clock.now_s)
 
     def _interfere(self) -> None:
         jobs = [job for job in self._active.values() if job.allocation]
@@ -239,7 +261,7 @@ class _Simulation:
         self._decisions += 1
         if self._checking:
             check_state(self._cluster, self._active, self._submitted, self._finished)
-        if self._cluster.allocated_gpus or self._submitted < len(self._specs):
+        if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < len(self._specs):
             self._idle_rounds = 0
         else:
             self._idle_rounds += 1

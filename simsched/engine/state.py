@@ -17,12 +17,16 @@ from simsched.policy.view import JobView
 class ClusterState:
     """Which GPUs are free, by node index."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        """Start with every node up and empty."""
+    def __init__(self, cluster: Cluster, initial_nodes: int | None = None) -> None:
+        """Start with the first `initial_nodes` nodes (None: all) up and empty."""
         self.cluster = cluster
-        self.up = [True] * len(cluster.nodes)
-        self.free = [node.gpus for node in cluster.nodes]
-        self.available_gpus = cluster.total_gpus
+        first = len(cluster.nodes) if initial_nodes is None else initial_nodes
+        self.up = [node.index < first for node in cluster.nodes]
+        self.free = [node.gpus if node.index < first else 0 for node in cluster.nodes]
+        self.available_gpus = sum(self.free)
+        self.nodes_up = sum(self.up)
+        #: Nodes that have been asked for and are not up yet, with what will bring them up.
+        self.starting: dict[int, Appointment] = {}
         self.allocated_gpus = 0
         self.running_jobs = 0
 
@@ -32,6 +36,29 @@ class ClusterState:
         for node, gpus in allocation:
             self.free[node] -= gpus
             self.allocated_gpus += gpus
+
+    @property
+    def rented_nodes(self) -> int:
+        """Count the nodes that are up or starting."""
+        return self.nodes_up + len(self.starting)
+
+    def bring_up(self, node: int) -> None:
+        """Let a node join, empty."""
+        self.starting.pop(node, None)
+        self.up[node] = True
+        self.nodes_up += 1
+        self.free[node] = self.cluster.nodes[node].gpus
+        self.available_gpus += self.free[node]
+
+    def take_down(self, node: int) -> None:
+        """Let an empty node go, or one that is still starting."""
+        if node in self.starting:
+            self.starting.pop(node).cancel()
+        elif self.up[node]:
+            self.up[node] = False
+            self.nodes_up -= 1
+            self.available_gpus -= self.cluster.nodes[node].gpus
+            self.free[node] = 0
 
     def give_back(self, allocation: Allocation) -> None:
         """Mark GPUs as free, held by one job less."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
@@ -25,8 +25,8 @@ def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, 
     return changes
 
 
-def check_names(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: int) -> None:
-    """Refuse a decision about jobs that are not active.
+def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: int) -> None:
+    """Refuse a decision about jobs that are not active, or about other nodes than the cluster's.
 
     Raises `InfeasibleDecisionError`.
     """
@@ -37,6 +37,8 @@ def check_names(decision: Decision, active: Mapping[str, JobState], policy: str,
         raise InfeasibleDecisionError(policy, now_s, reasons)
     if decision.complete and decision.stop:
         raise InfeasibleDecisionError(policy, now_s, ["a complete decision stops jobs by not naming them"])
+    if decision.keep_up is not None and not all(0 <= node < nodes for node in decision.keep_up):
+        raise InfeasibleDecisionError(policy, now_s, [f"keep_up names nodes outside 0 to {nodes - 1}"])
     if decision.wake_at_s is not None and decision.wake_at_s <= now_s:
         raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={decision.wake_at_s} is not in the future"])
 
@@ -68,6 +70,28 @@ def check_changes(
                 capacity = cluster.cluster.nodes[node].gpus
                 reasons.append(f"node {node} ({capacity} GPUs) is {-left} GPUs short for jobs {', '.join(users)}")
     if reasons:
+        raise InfeasibleDecisionError(policy, now_s, reasons)
+
+
+def check_nodes_to_leave(
+    keep_up: Collection[int],
+    changes: Mapping[str, Allocation],
+    active: Mapping[str, JobState],
+    policy: str,
+    now_s: int,
+) -> None:
+    """Refuse to let nodes go that hold jobs after the decision.
+
+    Raises `InfeasibleDecisionError` with every such node and its jobs.
+    """
+    kept = set(keep_up)
+    users: dict[int, list[str]] = {}
+    for job_id, job in active.items():
+        for node, _ in changes.get(job_id, job.allocation):
+            if node not in kept:
+                users.setdefault(node, []).append(job_id)
+    if users:
+        reasons = [f"node {node} is to go but holds jobs {', '.join(users[node])}" for node in sorted(users)]
         raise InfeasibleDecisionError(policy, now_s, reasons)
 
 

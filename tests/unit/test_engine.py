@@ -33,6 +33,7 @@ class Script(Policy):
     interval_s: int = 10
     seen: dict[int, tuple[list[str], list[str], list[str]]] = field(default_factory=dict)
     watch: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    rent: Mapping[int, set[int]] = field(default_factory=dict)
 
     @property
     def triggers(self) -> Triggers:
@@ -44,7 +45,8 @@ class Script(Policy):
         here = self.steps.get(view.now_s, {})
         stop = [job_id for job_id, new in here.items() if not new]
         start = {job_id: new for job_id, new in here.items() if new}
-        return Decision.change(start, stop, watch=self.watch.get(view.now_s, {}))
+        watch, keep_up = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
+        return Decision.change(start, stop, watch=watch, keep_up=keep_up)
 
 
 def fixed(job_id: str, submit_s: int = 0, gpus: int = 1, duration_s: int = 100) -> JobSpec:
@@ -245,3 +247,23 @@ def test_jobs_that_could_never_run_are_refused_before_anything_runs(jobs: list[J
     with pytest.raises(InputError) as caught:
         run(Fifo(), jobs)
     assert reason in str(caught.value)
+
+
+def test_a_rented_node_is_paid_for_at_once_and_up_after_its_start() -> None:
+    cloud = EngineOptions(initial_nodes=1, node_start_s=25)
+    script = Script({40: {"a": ((1, 1),)}, 70: {"a": ((0, 1),)}}, rent={10: {0, 1}, 70: {0}})
+    records = run(script, [fixed("a", duration_s=20)], options=cloud)
+    seen = {row.time_s: (row.available_gpus, row.rented_nodes) for row in records.rounds}
+    assert [seen[now] for now in (10, 30, 40, 70)] == [(4, 2), (4, 2), (8, 2), (4, 1)]
+    assert records.jobs[0].end_time_s == 70 + 30 + 20
+
+
+def test_a_node_that_is_not_up_holds_no_job() -> None:
+    cloud = EngineOptions(initial_nodes=1, node_start_s=25)
+    with pytest.raises(InfeasibleDecisionError, match="node 1 is down"):
+        run(Script({20: {"a": ((1, 1),)}}, rent={10: {0, 1}}), [fixed("a")], options=cloud)
+
+
+def test_a_node_that_holds_a_job_cannot_go() -> None:
+    with pytest.raises(InfeasibleDecisionError, match="node 1 is to go but holds jobs a"):
+        run(Script({10: {"a": ((1, 1),)}}, rent={20: {0}}), [fixed("a")])

@@ -35,7 +35,7 @@ ALLOCATIONS = pd.DataFrame(
         interval("b", 0, 300, efficiency=0.9, gpus=4),
     ]
 )
-ROUNDS = pd.DataFrame([RoundRecord(60 * i, 1, 1, 1, 4, 0, 0, 0, {}) for i in range(3)])
+ROUNDS = pd.DataFrame([RoundRecord(60 * i, 1, 1, 1, 4, 1, 0, 0, 0, {}) for i in range(3)])
 SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 4)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent.agent import Agent
-from simsched.agent.goodput_agent import GoodputReport, goodput_agent
+from simsched.agent.goodput_agent import GoodputReport, Shared, goodput_agent
 from simsched.model.application import Application
 from simsched.model.job import JobSpec
 from simsched.model.placement import from_counts
@@ -55,6 +55,7 @@ class Pollux(Policy):
     method: Literal["hybrid", "genetic"] = "hybrid"
     effort: float = 1.0
     trace: Sequence[str] = ()
+    _shared: Shared = field(default_factory=Shared, init=False, repr=False)
     _tables: GoodputTables = field(default_factory=GoodputTables, init=False, repr=False)
     _population: Ints | None = field(default=None, init=False, repr=False)
     _order: list[str] = field(default_factory=list, init=False, repr=False)
@@ -79,7 +80,7 @@ class Pollux(Policy):
 
     def agent(self, job: JobSpec, application: Application) -> Agent:
         """Let every job adapt its batch to its goodput."""
-        return goodput_agent(job, application)
+        return goodput_agent(job, application, shared=self._shared)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Search for the best allocation of this round, starting from what is and from the last round's finds."""

@@ -40,8 +40,9 @@ class GoodputTables:
     def speedup(self, job: JobView, gpus: int, fair_gpus: int, width: int) -> Floats:
         """Give the speedup over `fair_gpus` GPUs on one node, for up to `gpus` GPUs on one and on several nodes.
 
-        The result has shape [2, `width`], first index one or several nodes, second the number of GPUs; it is padded with
-        0. Without a model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its artifact).
+        The result has shape [2, `width`], first index one or several nodes, second the number of GPUs; it is padded
+        with 0. Without a model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its
+        artifact).
         """
         table = np.zeros((2, width))
         report, limits = job.goodput, job.limits
