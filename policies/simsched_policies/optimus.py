@@ -76,7 +76,7 @@ class Optimus(Policy):
         """Give the seconds that one GPU more saves, 0 where the job cannot use it."""
         limits = job.limits
         assert limits is not None  # `agent` refuses jobs without
-        batch = job.fixed_batch_size or job.spec.batch_size or limits.init_batch_size
+        batch = job.spec.batch_size or job.fixed_batch_size or limits.init_batch_size
         most = batch // limits.min_local_bsz
         if gpus + 1 > (most if job.max_gpus is None else min(most, job.max_gpus)):
             return 0.0

@@ -69,8 +69,8 @@ class NoBatchAgent:
 
 
 def fixed_agent(job: JobSpec, application: Application) -> Agent:
-    """Make the agent that keeps a job at the batch size submitted (or the initial one where none was given)."""
+    """Make the agent that keeps a job at the batch size submitted (the application's own where none was given)."""
     if application.limits is None:
         return NoBatchAgent()
-    target = application.fixed_batch_size or job.batch_size or application.limits.init_batch_size
+    target = job.batch_size or application.fixed_batch_size or application.limits.init_batch_size
     return FixedBatchAgent(application.limits, target)

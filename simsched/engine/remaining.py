@@ -32,7 +32,7 @@ class TrueRemainingWork:
         gpus = self._spec.num_gpus
         batch = NO_BATCH
         if app.limits is not None:
-            target = app.fixed_batch_size or self._spec.batch_size or app.limits.init_batch_size
+            target = self._spec.batch_size or app.fixed_batch_size or app.limits.init_batch_size
             batch = batch_for_target(app.limits, target, gpus)
         shape = consolidated_shape(gpus, node.gpus)
         seconds, progress = 0.0, self._progress

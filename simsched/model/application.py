@@ -95,6 +95,10 @@ class Application(Protocol):
         """List the GPU types on which the speed is known, sorted; None where it does not depend on them."""
 
     @property
+    def tuned(self) -> tuple[tuple[int, int], ...]:
+        """List (GPUs, total batch size) that users who tuned their jobs ask for; () where it must be worked out."""
+
+    @property
     def max_gpus(self) -> int | None:
         """Give the largest number of GPUs the application can use, None where only its batch limits bound it."""
 
@@ -105,6 +109,14 @@ class Application(Protocol):
     @property
     def restart_delay_s(self) -> int | None:
         """Give the seconds that a change of placement costs, None for the engine's default."""
+
+    @property
+    def start_delay_s(self) -> int | None:
+        """Give the seconds that the first start costs, None for the engine's default."""
+
+    @property
+    def tensor_skew(self) -> float | None:
+        """Give the share of the largest tensor in the size of the model, None where it is not known."""
 
     @property
     def epochs(self) -> int:

@@ -37,6 +37,7 @@ class Toy:
     serial_s: float = 0.0
     shared_s: float = 8.0
     batch_sizes: tuple[int, ...] = (8,)
+    tuned: tuple[tuple[int, int], ...] = ()
     limits: BatchLimits | None = LIMITS
     max_gpus: int | None = None
     name: str = "toy"
@@ -189,3 +190,7 @@ def test_maps_of_configurations_pass_over_applications_without_batches():
     assert dict(initial_batch_sizes(known)) == {"b": 8}
     with pytest.raises(ValueError, match="no batch sizes"):
         configurations(Toy(batch_sizes=(), limits=None))
+
+
+def test_an_application_that_names_its_tuned_configurations_is_taken_at_its_word() -> None:
+    assert configurations(Toy(tuned=((6, 32), (8, 16)))) == [(6, 32), (8, 16)]

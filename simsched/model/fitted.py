@@ -1,0 +1,154 @@
+"""Applications whose physics is a fitted model: smooth, compact, and made to be shipped.
+
+Step times come from a `simsched.model.step_model.StepModel` for each GPU type, statistical efficiency from the gradient
+noise scale as it changes over training and with the batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, Running, StepTime
+from simsched.model.efficiency import gradient_of
+from simsched.model.placement import Shape
+from simsched.model.step_model import Placements, StepModel
+
+
+@dataclass(frozen=True)
+class NoiseCurve:
+    """The gradient noise scale, in examples, over training and over total batch sizes.
+
+    `noise[i][j]` holds in the 0-based epoch `epochs[i]` at a total batch of `batch_sizes[j]`; both ascend. Between
+    epochs the logarithm of the noise follows straight lines, between batch sizes it does so over their logarithms;
+    beyond the ends it stays.
+    """
+
+    epochs: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    noise: tuple[tuple[float, ...], ...]
+
+    def at(self, batch_size: float, epoch: int) -> float:
+        """Give the noise scale in an epoch when trained at a total batch."""
+        logs = np.log(np.asarray(self.noise, dtype=np.float64))
+        column = [np.interp(epoch, self.epochs, logs[:, j]) for j in range(len(self.batch_sizes))]
+        return float(np.exp(np.interp(np.log(batch_size), np.log(self.batch_sizes), column)))
+
+
+@dataclass(frozen=True)
+class Training:
+    """What it takes to train to the target: epochs of equal progress, and the noise over them.
+
+    `iterations_per_epoch` counts iterations at the initial batch size. `batch_sizes` are the total ones known to reach
+    the target, ascending. `iterations_ratio` says, for each of them, how many iterations whole runs took, as a multiple
+    of those that progress and gain imply (real runs do not follow the AdaScale gain exactly); it tells predictions of
+    remaining iterations apart, not how fast training goes.
+    """
+
+    epochs: int
+    iterations_per_epoch: float
+    noise: NoiseCurve
+    batch_sizes: tuple[int, ...]
+    iterations_ratio: tuple[float, ...]
+
+
+class FittedApplication:
+    """An application known by fitted models, one of step times for each GPU type."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: BatchLimits,
+        training: Training,
+        step_models: Mapping[str, StepModel],
+        *,
+        tuned: tuple[tuple[int, int], ...] = (),
+        fixed_batch_size: int | None = None,
+        max_gpus: int | None = None,
+        restart_delay_s: int | None = None,
+    ) -> None:
+        """Take the models; `step_models` is keyed by GPU type."""
+        self.name = name
+        self.limits = limits
+        self.training = training
+        self.step_models = step_models
+        self.batch_sizes = training.batch_sizes
+        self.gpu_types = tuple(sorted(step_models))
+        self.tuned = tuned
+        self.fixed_batch_size = fixed_batch_size
+        self.max_gpus = max_gpus
+        self.restart_delay_s = restart_delay_s
+        self.start_delay_s = restart_delay_s
+        self.tensor_skew: float | None = None
+        self.epochs = training.epochs
+        self._steps: dict[tuple[Shape, int, str], StepTime] = {}
+        self._runs: dict[tuple[Shape, BatchChoice, int, str], Running] = {}
+        self._gradients: dict[tuple[float, int], GradientStats] = {}
+        self._iterations: dict[float, tuple[float, ...]] = {}
+
+    def epoch_end(self, epoch: int) -> float:
+        """Give the progress at the end of a 0-based epoch."""
+        return (epoch + 1) * self.training.iterations_per_epoch
+
+    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+        """Give the step time on a placement, in seconds; `ValueError` for an unknown GPU type."""
+        key = shape, local_bsz, gpu_type
+        if key not in self._steps:
+            self._steps[key] = self._step_time(*key)
+        return self._steps[key]
+
+    def _step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+        model = self.step_models.get(gpu_type)
+        if model is None:
+            message = f"{self.name} has no step times for GPUs of type {gpu_type}, only for {', '.join(self.gpu_types)}"
+            raise ValueError(message)
+        if not shape or local_bsz < 1:
+            message = f"{self.name} cannot run on the placement {shape} with a per-GPU batch of {local_bsz}"
+            raise ValueError(message)
+        compute, step = model.times_s(Placements.of(shape), [local_bsz])
+        return StepTime(float(step[0]), float(step[0] - compute[0]))
+
+    def gradient(self, batch_size: float, epoch: int) -> GradientStats:
+        """Give the gradient statistics (of unit squared mean) in an epoch when trained at a total batch."""
+        key = batch_size, epoch
+        if key not in self._gradients:
+            limits = self.limits
+            if not limits.init_batch_size <= batch_size <= limits.max_batch_size:
+                bounds = f"{limits.init_batch_size} to {limits.max_batch_size}"
+                message = f"{self.name}: total batch {batch_size:g} lies outside {bounds}"
+                raise ValueError(message)
+            self._gradients[key] = gradient_of(self.training.noise.at(batch_size, epoch), limits.init_batch_size)
+        return self._gradients[key]
+
+    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+        """Say how the job runs; `ValueError` where the batch or the GPU type is not known."""
+        key = shape, batch, epoch, gpu_type
+        found = self._runs.get(key)
+        if found is None:
+            found = self._runs[key] = self._running(*key)
+        return found
+
+    def _running(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+        total = batch.total(sum(shape))
+        step = self.step_time(shape, batch.local_bsz, gpu_type)
+        gradient = self.gradient(total, epoch)
+        scale = total / self.limits.init_batch_size
+        gain = gradient.gain(scale)
+        seconds = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
+        return Running(gain / seconds, gain / scale, total / seconds, step, gradient)
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Give the iterations done by the end of an epoch: progress divided by the gain, summed over epochs."""
+        if batch_size not in self._iterations:
+            self._iterations[batch_size] = self._count_iterations(batch_size)
+        return self._iterations[batch_size][epoch]
+
+    def _count_iterations(self, batch_size: float) -> tuple[float, ...]:
+        scale = batch_size / self.limits.init_batch_size
+        per_epoch = self.training.iterations_per_epoch
+        known, ratios = self.training.batch_sizes, self.training.iterations_ratio
+        ratio = float(np.interp(np.log(batch_size), np.log(known), ratios))
+        steps = [ratio * per_epoch / self.gradient(batch_size, epoch).gain(scale) for epoch in range(self.epochs)]
+        return tuple(np.cumsum(steps).tolist())

@@ -1,0 +1,51 @@
+"""Jobs that know only GPUs and seconds: the physics of a trace without models."""
+
+from __future__ import annotations
+
+from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.job import FIXED_DURATION
+from simsched.model.placement import Shape
+
+_RUNNING = Running(1.0, 1.0, 0.0, None, None)
+
+
+class FixedDuration:
+    """A job that runs for `duration_s` seconds wherever it is placed; progress counts those seconds."""
+
+    __slots__ = ("duration_s",)
+
+    name = FIXED_DURATION
+    limits: BatchLimits | None = None
+    batch_sizes: tuple[int, ...] = ()
+    tuned: tuple[tuple[int, int], ...] = ()
+    gpu_types: tuple[str, ...] | None = None
+    max_gpus: int | None = None
+    fixed_batch_size: int | None = None
+    restart_delay_s: int | None = None
+    start_delay_s: int | None = None
+    tensor_skew: float | None = None
+    epochs = 1
+
+    def __init__(self, duration_s: int) -> None:
+        """Take the service time in whole seconds, at least 1."""
+        if duration_s < 1:
+            message = f"a job of fixed duration needs at least 1 second, not {duration_s}"
+            raise ValueError(message)
+        self.duration_s = duration_s
+
+    def epoch_end(self, epoch: int) -> float:
+        """Give the duration, which is where the only epoch ends."""
+        return float(self.duration_s)
+
+    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+        """Run at one second per second on any placement."""
+        return _RUNNING
+
+    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+        """Refuse: such a job has no steps."""
+        message = f"jobs of {FIXED_DURATION} have no training steps, so their step time is unknown"
+        raise ValueError(message)
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Give the duration: one iteration a second."""
+        return float(self.duration_s)

@@ -1,0 +1,112 @@
+"""Goodput, the product of throughput and statistical efficiency, and the batch that makes it largest (Pollux, 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simsched.model.application import BatchLimits, GradientStats
+from simsched.model.efficiency import gain
+from simsched.model.throughput import ThroughputParams, overlap
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CANDIDATES = 50  # total batch sizes tried, geometrically spaced (Pollux's artifact)
+_SLACK = 1e-8  # below this, a quotient counts as whole
+
+
+class BestBatch(NamedTuple):
+    """The largest goodput of each configuration and the batch that reaches it; three arrays of one shape."""
+
+    goodput: Floats
+    local_bsz: Ints
+    accum_steps: Ints
+
+
+class CandidateBatches:
+    """The batches that an optimisation tries, which depend on an application's limits alone.
+
+    Keeping one for all goodput models of an application saves making the same candidates anew at each optimisation.
+    """
+
+    def __init__(self, limits: BatchLimits) -> None:
+        """Start with no candidates made."""
+        self.limits = limits
+        self._of_gpus: dict[int, tuple[Ints, Ints]] = {}
+        self._stacked: dict[bytes, tuple[Ints, Ints]] = {}
+
+    def of(self, gpus: Ints) -> tuple[Ints, Ints]:
+        """Give per-GPU batch and accumulation steps; each len(gpus) x 50, invalid ones with a batch of 0."""
+        key = gpus.tobytes()
+        if key not in self._stacked:
+            rows = [self._row(int(count)) for count in gpus]
+            self._stacked[key] = np.stack([b for b, _ in rows]), np.stack([a for _, a in rows])
+        return self._stacked[key]
+
+    def _row(self, gpus: int) -> tuple[Ints, Ints]:
+        if gpus not in self._of_gpus:
+            self._of_gpus[gpus] = _candidates(self.limits, gpus)
+        return self._of_gpus[gpus]
+
+
+def _candidates(limits: BatchLimits, gpus: int) -> tuple[Ints, Ints]:
+    """Split 50 geometrically spaced total batches over `gpus` GPUs and as few micro-batches as fit.
+
+    Above the initial batch, one GPU always accumulates, so that gradient statistics can be taken.
+    """
+    smallest = max(limits.init_batch_size, limits.min_local_bsz * gpus)
+    local = np.geomspace(smallest, limits.max_batch_size, num=CANDIDATES) / gpus
+    accum = np.ceil(local / limits.max_local_bsz - _SLACK) - 1
+    if gpus == 1:
+        accum = np.where(local > limits.init_batch_size + _SLACK, np.maximum(accum, 1), accum)
+    local = np.ceil(local / (accum + 1) - _SLACK)
+    fits = (local >= limits.min_local_bsz) & (local <= limits.max_local_bsz)
+    return np.where(fits, local, 0).astype(np.int64), accum.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class GoodputModel:
+    """Predicts the goodput of one job, in examples of the initial batch size's worth per second.
+
+    It stands on fitted throughput parameters and on gradient statistics, both as of one moment. Throughput knows only
+    whether nodes are crossed, so all numbers of nodes beyond one give the same goodput.
+    """
+
+    params: ThroughputParams
+    gradient: GradientStats
+    limits: BatchLimits
+    candidates: CandidateBatches | None = field(default=None, repr=False, compare=False)
+
+    def evaluate(self, nodes: ArrayLike, gpus: ArrayLike, local_bsz: ArrayLike, accum_steps: ArrayLike) -> Floats:
+        """Give the goodput of configurations, as arrays that broadcast against each other."""
+        batch = np.asarray(gpus) * np.asarray(local_bsz) * (np.asarray(accum_steps) + 1)
+        scale = batch / self.limits.init_batch_size
+        throughput = batch / self.params.iteration_time_s(nodes, gpus, local_bsz, accum_steps)
+        return np.asarray(throughput * (gain(self.gradient, scale) / scale), dtype=np.float64)
+
+    def optimise(self, nodes: ArrayLike, gpus: ArrayLike) -> BestBatch:
+        """Find the batch with the largest goodput on each of the placements given (numbers or flat arrays).
+
+        Of equally good candidates the smallest total batch wins. A placement on which no candidate fits gets goodput 0.
+        The batch may exceed the largest allowed one by rounding up; whoever runs it clips it.
+        """
+        spread, count = np.broadcast_arrays(np.asarray(nodes, dtype=np.int64), np.asarray(gpus, dtype=np.int64))
+        flat = np.ascontiguousarray(count).reshape(-1)
+        local, accum = (self.candidates or CandidateBatches(self.limits)).of(flat)
+        goodput = self._score(spread.reshape(-1, 1), flat.reshape(-1, 1), local, accum)
+        best = np.argmax(goodput, axis=1)
+        at = np.arange(len(flat)), best
+        shape = count.shape
+        return BestBatch(goodput[at].reshape(shape), local[at].reshape(shape), accum[at].reshape(shape))
+
+    def _score(self, nodes: Ints, gpus: Ints, local: Ints, accum: Ints) -> Floats:
+        """Evaluate candidates, invalid ones as 0; the quotients are those of `evaluate`, sync times once per row."""
+        batch = gpus * local * (accum + 1)
+        scale = np.maximum(batch, 1) / self.limits.init_batch_size
+        grad = self.params.grad_time_s(local)
+        time = accum * grad + overlap(grad, self.params.sync_time_s(nodes, gpus), self.params.gamma)
+        return np.asarray(batch / time * (gain(self.gradient, scale) / scale), dtype=np.float64)

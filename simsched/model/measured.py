@@ -1,0 +1,249 @@
+"""Applications whose physics is what was measured: tables of step times and of gradient statistics, interpolated.
+
+The rules of interpolation are those of the simulator published with Pollux (OSDI'21, artifact), so that its runs can be
+replayed to the second. That includes what one would not choose anew: the triangulation over unscaled coordinates (which
+depends on the order of its points) and gradient statistics used as they are, even where noise made them negative.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import LinearNDInterpolator
+from scipy.spatial import QhullError
+
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, Running, StepTime
+from simsched.model.placement import Shape, canonical_rotation
+
+Floats = NDArray[np.float64]
+
+_MOST_NODES = 16  # more nodes count as so many beyond the placements measured one by one
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """Step times measured on one placement: per-GPU batch sizes ascending, seconds of step and of synchronisation."""
+
+    local_bsz: tuple[int, ...]
+    step_s: tuple[float, ...]
+    sync_s: tuple[float, ...]
+
+    def at(self, local_bsz: int) -> StepTime:
+        """Interpolate linearly between measured batch sizes; `ValueError` outside them."""
+        sizes = self.local_bsz
+        if not sizes[0] <= local_bsz <= sizes[-1]:
+            message = f"per-GPU batch {local_bsz} lies outside {sizes[0]} to {sizes[-1]}"
+            raise ValueError(message)
+        high = max(bisect_left(sizes, local_bsz), 1)
+        return StepTime(self._line(self.step_s, high, local_bsz), self._line(self.sync_s, high, local_bsz))
+
+    def _line(self, values: tuple[float, ...], high: int, local_bsz: int) -> float:
+        low = high - 1
+        slope = (values[high] - values[low]) / (self.local_bsz[high] - self.local_bsz[low])
+        return slope * (local_bsz - self.local_bsz[low]) + values[low]
+
+
+@dataclass(frozen=True)
+class ScalabilityRow:
+    """A step time measured on so many nodes and GPUs, whatever their shape."""
+
+    nodes: int
+    gpus: int
+    local_bsz: int
+    step_s: float
+    sync_s: float
+
+
+@dataclass(frozen=True)
+class TrainingCurve:
+    """A whole training run at one total batch size, one value per epoch.
+
+    `progress` (iterations at the initial batch size) and `iterations` are totals at the end of the epoch.
+    """
+
+    batch_size: int
+    progress: tuple[float, ...]
+    iterations: tuple[float, ...]
+    grad_sqr: tuple[float, ...]
+    grad_var: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the measurements do not say about an application, None where they do or where nothing bounds it."""
+
+    max_local_bsz: int | None = None
+    fixed_batch_size: int | None = None
+    max_gpus: int | None = None
+    restart_delay_s: int | None = None
+
+
+class MeasuredApplication:
+    """An application known by measurements on one GPU type.
+
+    `placements` maps shapes (their smallest rotations) to step times; `scalability` holds further ones by numbers of
+    nodes and GPUs; `curves` holds at least two training runs over the same number of epochs, by ascending batch size.
+    Answers are kept, so asking twice costs a look-up.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        placements: Mapping[Shape, StepTable],
+        scalability: Sequence[ScalabilityRow],
+        curves: Sequence[TrainingCurve],
+        *,
+        bounds: Bounds = Bounds(),
+        gpu_type: str = "t4",
+    ) -> None:
+        """Take the tables; they are not copied and must not change."""
+        self.name = name
+        self.placements = placements
+        self.scalability = scalability
+        self.curves = curves
+        self.gpu_types = (gpu_type,)
+        self.tuned: tuple[tuple[int, int], ...] = ()
+        self.batch_sizes = tuple(curve.batch_size for curve in curves)
+        self.limits = _limits_of(placements, self.batch_sizes, bounds)
+        self.fixed_batch_size = bounds.fixed_batch_size
+        self.max_gpus = bounds.max_gpus
+        self.restart_delay_s = bounds.restart_delay_s
+        self.start_delay_s = bounds.restart_delay_s
+        self.tensor_skew: float | None = None
+        self.epochs = len(curves[0].progress)
+        self._ends = tuple(min(curve.progress[epoch] for curve in curves) for epoch in range(self.epochs))
+        self._steps: dict[tuple[Shape, int], StepTime] = {}
+        self._runs: dict[tuple[Shape, BatchChoice, int], Running] = {}
+
+    def epoch_end(self, epoch: int) -> float:
+        """Give the least progress that any of the measured runs had made at the end of a 0-based epoch."""
+        return self._ends[epoch]
+
+    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+        """Give the step time on a placement, in seconds; `ValueError` outside what was measured."""
+        self._check_type(gpu_type)
+        found = self._steps.get((shape, local_bsz))
+        if found is None:
+            found = self._steps[shape, local_bsz] = self._interpolate(shape, local_bsz)
+        return found
+
+    def gradient(self, batch_size: float, epoch: int) -> GradientStats:
+        """Give the gradient statistics of an epoch, interpolated over total batch sizes."""
+        low, high = self._bracket(batch_size)
+        sqr = _between(batch_size, low, high, low.grad_sqr[epoch], high.grad_sqr[epoch])
+        var = _between(batch_size, low, high, low.grad_var[epoch], high.grad_var[epoch])
+        return GradientStats(sqr, var)
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Give the iterations done by the end of an epoch, interpolated over total batch sizes."""
+        low, high = self._bracket(batch_size)
+        return _between(batch_size, low, high, low.iterations[epoch], high.iterations[epoch])
+
+    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+        """Say how the job runs; `ValueError` outside what was measured."""
+        self._check_type(gpu_type)
+        found = self._runs.get((shape, batch, epoch))
+        if found is None:
+            found = self._runs[shape, batch, epoch] = self._running(shape, batch, epoch)
+        return found
+
+    def _running(self, shape: Shape, batch: BatchChoice, epoch: int) -> Running:
+        total = batch.total(sum(shape))
+        step = self.step_time(shape, batch.local_bsz, self.gpu_types[0])
+        gradient = self.gradient(total, epoch)
+        scale = total / self.limits.init_batch_size
+        gain = gradient.gain(scale)
+        seconds = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
+        return Running(gain / seconds, gain / scale, total / seconds, step, gradient)
+
+    def _check_type(self, gpu_type: str) -> None:
+        if gpu_type != self.gpu_types[0]:
+            message = f"{self.name} was measured on GPUs of type {self.gpu_types[0]}, not on {gpu_type}"
+            raise ValueError(message)
+
+    def _bracket(self, batch_size: float) -> tuple[TrainingCurve, TrainingCurve]:
+        """Find the curves of the largest measured batch not above and the smallest not below."""
+        sizes = self.batch_sizes
+        if not sizes[0] <= batch_size <= sizes[-1]:
+            message = f"{self.name}: total batch {batch_size:g} lies outside {sizes[0]} to {sizes[-1]}"
+            raise ValueError(message)
+        high = bisect_left(sizes, batch_size)
+        low = high if sizes[high] == batch_size else high - 1
+        return self.curves[low], self.curves[high]
+
+    def _interpolate(self, shape: Shape, local_bsz: int) -> StepTime:
+        if not shape:
+            message = f"{self.name} cannot run on no GPU"
+            raise ValueError(message)
+        table = self.placements.get(canonical_rotation(shape))
+        if table is None:
+            return self._by_counts(shape, local_bsz)
+        try:
+            return table.at(local_bsz)
+        except ValueError as error:
+            message = f"{self.name} on {shape} GPUs: {error}"
+            raise ValueError(message) from None
+
+    def _by_counts(self, shape: Shape, local_bsz: int) -> StepTime:
+        """Interpolate over numbers of nodes, of GPUs and the batch, for shapes that were not measured."""
+        step, sync = self._surface(min(len(shape), _MOST_NODES), sum(shape), local_bsz)
+        if np.isnan(step):
+            message = (
+                f"{self.name}: {sum(shape)} GPUs on {len(shape)} nodes at a per-GPU batch of {local_bsz} lie outside "
+                "what was measured"
+            )
+            raise ValueError(message)
+        return StepTime(float(step), float(sync))
+
+    @cached_property
+    def _surface(self) -> _Surface:
+        return _Surface(self.name, self.placements, self.scalability)
+
+
+class _Surface:
+    """Step times over (nodes, GPUs, per-GPU batch), linear within the simplices of a Delaunay triangulation."""
+
+    def __init__(self, name: str, placements: Mapping[Shape, StepTable], rows: Sequence[ScalabilityRow]) -> None:
+        # Qhull breaks ties by the order of the points: placements averaged and sorted first, then the rows as given.
+        averaged = _average(placements)
+        points = [*averaged, *((row.nodes, row.gpus, row.local_bsz) for row in rows)]
+        values = [*averaged.values(), *((row.step_s, row.sync_s) for row in rows)]
+        try:
+            self._interpolator = LinearNDInterpolator(np.array(points, dtype=np.float64), np.array(values))
+        except (QhullError, ValueError):
+            message = f"{name} was measured on too few placements to tell its speed on others"
+            raise ValueError(message) from None
+
+    def __call__(self, nodes: int, gpus: int, local_bsz: int) -> Floats:
+        return np.asarray(self._interpolator([[float(nodes), float(gpus), float(local_bsz)]])[0], dtype=np.float64)
+
+
+def _average(placements: Mapping[Shape, StepTable]) -> dict[tuple[int, int, int], tuple[float, float]]:
+    """Average placements with the same numbers of nodes and GPUs, keyed and sorted by (nodes, GPUs, per-GPU batch)."""
+    gathered: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
+    for shape, table in sorted(placements.items()):
+        for size, step, sync in zip(table.local_bsz, table.step_s, table.sync_s, strict=True):
+            gathered.setdefault((len(shape), sum(shape), size), []).append((step, sync))
+    return {
+        key: (fsum(step for step, _ in times) / len(times), fsum(sync for _, sync in times) / len(times))
+        for key, times in sorted(gathered.items())
+    }
+
+
+def _between(batch: float, low: TrainingCurve, high: TrainingCurve, low_value: float, high_value: float) -> float:
+    """Interpolate linearly between the values of two curves."""
+    if low is high:
+        return low_value
+    weighted = (batch - low.batch_size) * high_value + (high.batch_size - batch) * low_value
+    return weighted / (high.batch_size - low.batch_size)
+
+
+def _limits_of(placements: Mapping[Shape, StepTable], batch_sizes: Sequence[int], bounds: Bounds) -> BatchLimits:
+    sizes = [size for table in placements.values() for size in table.local_bsz]
+    return BatchLimits(batch_sizes[0], batch_sizes[-1], min(sizes), bounds.max_local_bsz or max(sizes))

@@ -1,0 +1,131 @@
+"""How long a step really takes on a placement: the physics behind fitted applications.
+
+Two forms share one interface. `SevenParameters` is Pollux's own form. `PlacementModel` tells more placements apart than
+the scheduler's model does: the computation follows measured batch sizes piece by piece, and synchronisation depends on
+whether one, two or more nodes take part and on how many GPUs of the fullest node share its network link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simsched.model.placement import Shape
+from simsched.model.throughput import TINY, ThroughputParams
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Placements:
+    """Placements as arrays of one length: nodes, GPUs in all, GPUs on the fullest node."""
+
+    nodes: Floats
+    gpus: Floats
+    fullest: Floats
+
+    @classmethod
+    def of(cls, *shapes: Shape) -> Placements:
+        """Describe shapes."""
+        return cls.counted([len(shape) for shape in shapes], [sum(shape) for shape in shapes], [*map(max, shapes)])
+
+    @classmethod
+    def counted(cls, nodes: ArrayLike, gpus: ArrayLike, fullest: ArrayLike) -> Placements:
+        """Describe placements by their counts."""
+        return cls(*(np.asarray(counts, dtype=np.float64) for counts in (nodes, gpus, fullest)))
+
+
+class StepModel(Protocol):
+    """Predicts seconds of computing a micro-batch and of a whole step without accumulation."""
+
+    def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
+        """Give (computation, step) for placements and per-GPU batch sizes, two arrays of their common shape."""
+
+
+@dataclass(frozen=True)
+class SevenParameters:
+    """The form that Pollux's agents fit: one class of synchronisation within a node, one across nodes."""
+
+    params: ThroughputParams
+
+    def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
+        """Give (computation, step), equations 8 to 10 of Pollux."""
+        step = self.params.step_time_s(placements.nodes, placements.gpus, local_bsz)
+        return np.broadcast_to(self.params.grad_time_s(local_bsz), step.shape), step
+
+
+@dataclass(frozen=True)
+class PlacementClass:
+    """What sets placements on one, on two or on more nodes apart.
+
+    `sync_s` are the seconds of synchronisation when the fullest node holds 1, 2, ... GPUs (on one node: 2, 3, ...).
+    They are multiplied by (nodes / 3) ^ `nodes_exponent` beyond three nodes and by fill ^ `fill_exponent`, the fill
+    being GPUs / (nodes x GPUs of the fullest node). The computation takes the fraction `contention` longer than on
+    a single GPU, plus `contention_s` seconds (both for the same counts; () for none): workers share processors and
+    input pipelines. `overlap` is the exponent gamma.
+    """
+
+    sync_s: tuple[float, ...]
+    overlap: float
+    contention: tuple[float, ...] = ()
+    contention_s: tuple[float, ...] = ()
+    fill_exponent: float = 0.0
+    nodes_exponent: float = 0.0
+
+
+@dataclass(frozen=True)
+class PlacementModel:
+    """Step times by classes of placement.
+
+    `grad_s` are the seconds of computing a micro-batch on one GPU at the per-GPU batch sizes `local_bsz` (ascending, at
+    least two); between and beyond them the line is straight.
+    """
+
+    local_bsz: tuple[int, ...]
+    grad_s: tuple[float, ...]
+    one_node: PlacementClass
+    two_nodes: PlacementClass
+    more_nodes: PlacementClass
+
+    def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
+        """Give (computation, step)."""
+        nodes = placements.nodes
+        grad = interpolate(np.asarray(local_bsz, dtype=np.float64), self.local_bsz, self.grad_s)
+        parts = [self._of(kind, first, placements, grad) for kind, first in self._classes()]
+        where = [nodes == 1, nodes == 2]
+        compute, step = (np.select(where, [one, two], more) for one, two, more in zip(*parts, strict=True))
+        return np.asarray(compute, dtype=np.float64), np.asarray(step, dtype=np.float64)
+
+    def _classes(self) -> tuple[tuple[PlacementClass, int], ...]:
+        return (self.one_node, 2), (self.two_nodes, 1), (self.more_nodes, 1)
+
+    @staticmethod
+    def _of(kind: PlacementClass, first: int, placements: Placements, grad: Floats) -> tuple[Floats, Floats]:
+        """Treat all placements as of one class, whose `sync_s` begin at `first` GPUs on the fullest node."""
+        counts = range(first, first + len(kind.sync_s))
+        compute = grad
+        together = placements.gpus > 1
+        if kind.contention:
+            compute = compute + grad * np.where(together, np.interp(placements.fullest, counts, kind.contention), 0.0)
+        if kind.contention_s:
+            compute = compute + np.where(together, np.interp(placements.fullest, counts, kind.contention_s), 0.0)
+        compute = np.maximum(compute, TINY)
+        sync = np.maximum(interpolate(placements.fullest, counts, kind.sync_s), TINY)
+        sync = sync * (placements.gpus / (placements.nodes * placements.fullest)) ** kind.fill_exponent
+        sync = sync * np.maximum(placements.nodes / 3, 1.0) ** kind.nodes_exponent
+        sync = np.where(placements.gpus > 1, sync, TINY)
+        # The gamma-norm of equation 10, taken relative to the computation so that high powers stay in range.
+        return compute, compute * (1 + (sync / compute) ** kind.overlap) ** (1 / kind.overlap)
+
+
+def interpolate(at: Floats, knots: tuple[int, ...] | range, values: tuple[float, ...]) -> Floats:
+    """Follow straight lines between knots, and the outermost lines beyond; one value alone is constant."""
+    if len(knots) == 1:
+        return np.full_like(at, values[0])
+    x, y = np.asarray(knots, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    piece = np.clip(np.searchsorted(x, at, side="left"), 1, len(x) - 1)
+    slope = np.diff(y) / np.diff(x)
+    return np.asarray(y[piece - 1] + slope[piece - 1] * (at - x[piece - 1]), dtype=np.float64)

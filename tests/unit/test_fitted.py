@@ -1,0 +1,175 @@
+"""Fitted physics: step times by class of placement, noise over training, and both fits on made-up measurements."""
+
+import numpy as np
+import pytest
+
+from simsched.experiment.noise_fit import fit_noise
+from simsched.experiment.step_fit import Measured, fit_placement_model, step_errors
+from simsched.model.application import BatchChoice, BatchLimits
+from simsched.model.fitted import FittedApplication, NoiseCurve, Training
+from simsched.model.measured import MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
+from simsched.model.step_model import PlacementClass, PlacementModel, Placements, SevenParameters, interpolate
+from simsched.model.throughput import ThroughputParams
+
+# Computation 1 s at 4 examples, 3 s at 8; gamma 1 adds times up, gamma 2 makes triangles.
+MODEL = PlacementModel(
+    (4, 8),
+    (1.0, 3.0),
+    one_node=PlacementClass((0.5, 0.75, 1.0), 1.0, contention=(0.0, 0.0, 0.5)),
+    two_nodes=PlacementClass((4.0, 6.0), 2.0, contention_s=(0.0, 2.0)),
+    more_nodes=PlacementClass((2.0, 3.0), 1.0, fill_exponent=1.0, nodes_exponent=2.0),
+)
+NOISE = NoiseCurve((0, 4), (10, 1000), ((10.0, 10.0), (1000.0, 100000.0)))
+LIMITS = BatchLimits(10, 1000, 4, 8)
+
+
+def times(*shapes, local_bsz=8):
+    compute, step = MODEL.times_s(Placements.of(*shapes), local_bsz)
+    return compute.tolist(), step.tolist()
+
+
+def application(**more):
+    training = Training(5, 100.0, NOISE, (10, 100, 1000), (1.0, 1.0, 2.0))
+    return FittedApplication("toy", LIMITS, training, {"t4": MODEL}, **more)
+
+
+def test_a_single_gpu_only_computes():
+    assert times((1,)) == ([3.0], [pytest.approx(3.0)])
+
+
+def test_on_one_node_synchronisation_goes_by_its_gpus():
+    compute, step = times((2,), (3,), (4,))
+    assert compute == [3.0, 3.0, 4.5]  # the fourth GPU slows computation by half
+    assert step == pytest.approx([3.5, 3.75, 5.5])
+
+
+def test_on_two_nodes_the_fullest_counts():
+    compute, step = times((1, 1), (2, 1), (1, 2))
+    assert compute == [3.0, 5.0, 5.0]
+    assert step == pytest.approx([5.0, 61**0.5, 61**0.5])  # 3-4-5, then 5 and 6
+
+
+def test_on_more_nodes_synchronisation_grows_with_them_and_shrinks_with_gaps():
+    _, step = times((1, 1, 1), (1,) * 6, (2, 1, 1))
+    assert step == pytest.approx([3 + 2, 3 + 2 * 4, 3 + 3 * 4 / 6])
+
+
+def test_between_and_beyond_knots_lines_are_straight():
+    assert interpolate(np.array([2.0, 4.0, 6.0, 8.0, 10.0]), (4, 8), (1.0, 3.0)).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert interpolate(np.array([1.0, 9.0]), (4,), (7.0,)).tolist() == [7.0, 7.0]
+
+
+def test_a_fuller_node_than_measured_is_extrapolated():
+    _, step = times((8,))
+    assert step == pytest.approx([4.5 + 2.0])  # sync grows by a quarter of a second with each GPU
+
+
+def test_seven_parameters_are_a_step_model_too():
+    params = ThroughputParams(1.0, 0.5, 4.0, 2.0, 3.0, 1.0, 2.0)
+    compute, step = SevenParameters(params).times_s(Placements.of((1,), (1, 1), (4,)), 4)
+    assert compute.tolist() == [3.0, 3.0, 3.0]
+    assert step == pytest.approx([3.0, 5.0, 34**0.5])
+
+
+def test_noise_is_geometric_between_epochs_and_batches():
+    assert NOISE.at(10, 0) == pytest.approx(10.0)
+    assert NOISE.at(10, 2) == pytest.approx(100.0)
+    assert NOISE.at(100, 4) == pytest.approx(10000.0)
+    assert NOISE.at(100, 2) == pytest.approx(316.2278, rel=1e-6)
+    assert NOISE.at(10, 99) == pytest.approx(1000.0)
+
+
+def test_running_by_hand():
+    # 2 GPUs x 8 x 2 = 32 examples, noise 10: gain 3.2 x 20 / 42; 3.5 s and one micro-batch of 3 s more.
+    run = application().run((2,), BatchChoice(8, 1), 0, "t4")
+    gain = 3.2 * (10 + 10) / (10 + 32)
+    assert run.rate == pytest.approx(gain / 6.5)
+    assert run.efficiency == pytest.approx(20 / 42)
+    assert run.throughput == pytest.approx(32 / 6.5)
+    assert run.step == pytest.approx((3.5, 0.5))
+    assert run.gradient == pytest.approx((1.0, 1.0))
+
+
+def test_epochs_are_of_equal_progress():
+    app = application()
+    assert [app.epoch_end(epoch) for epoch in range(app.epochs)] == [100.0, 200.0, 300.0, 400.0, 500.0]
+
+
+def test_iterations_are_progress_over_gain_times_what_real_runs_took():
+    app = application()
+    assert app.iterations(10, 4) == pytest.approx(500.0)
+    gains = [100 * (NOISE.at(1000, epoch) + 10) / (NOISE.at(1000, epoch) + 1000) for epoch in range(2)]
+    assert app.iterations(1000, 1) == pytest.approx(2.0 * sum(100.0 / gain for gain in gains))
+
+
+@pytest.mark.parametrize("total", [9, 1001])
+def test_total_batches_outside_the_limits_are_refused(total):
+    with pytest.raises(ValueError, match=r"toy: total batch .* outside 10 to 1000"):
+        application().gradient(total, 0)
+
+
+def test_unknown_gpu_types_and_empty_placements_are_refused():
+    with pytest.raises(ValueError, match="no step times for GPUs of type v100, only for t4"):
+        application().step_time((1,), 8, "v100")
+    with pytest.raises(ValueError, match="cannot run on the placement"):
+        application().step_time((), 8, "t4")
+
+
+def shapes_up_to_two_nodes():
+    return [(1,), (2,), (3,), (4,), *((i, j) for i in range(1, 5) for j in range(i, 5))]
+
+
+def synthetic(seed=0, spread=0.0):
+    """Measure an application that really follows a placement model and a noise curve."""
+    rng = np.random.default_rng(seed)
+    four = PlacementModel(
+        (4, 8, 16),
+        (0.2, 0.35, 0.7),
+        PlacementClass((0.05, 0.07, 0.1), 2.0),
+        PlacementClass((0.2, 0.3, 0.35, 0.4), 2.0),
+        PlacementClass((0.15, 0.2, 0.25, 0.3), 2.0, nodes_exponent=0.3),
+    )
+    sizes = (4, 8, 12, 16)
+
+    def table(placements):
+        compute, step = four.times_s(placements, sizes)
+        step = step * rng.lognormal(0, spread, step.shape)
+        return StepTable(sizes, tuple(step.tolist()), tuple((step - np.minimum(compute, 0.99 * step)).tolist()))
+
+    shapes = [*shapes_up_to_two_nodes(), (1, 1, 1), (2, 2, 2), (4, 4, 4), (1, 2, 4)]
+    placements = {shape: table(Placements.of(*[shape] * 4)) for shape in shapes}
+    rows = []
+    for nodes, gpus in ((6, 6), (6, 24), (12, 12), (12, 48)):
+        found = table(Placements.counted([nodes] * 4, [gpus] * 4, [gpus // nodes] * 4))
+        rows += [ScalabilityRow(nodes, gpus, *row) for row in zip(*vars(found).values(), strict=True)]
+    noise = NoiseCurve((0, 9, 10, 29), (20, 320), ((20.0, 20.0), (80.0, 160.0), (400.0, 2000.0), (500.0, 4000.0)))
+    curves = []
+    for batch in (10, 20, 40, 80, 160, 320):
+        var = tuple(noise.at(batch, epoch) / 10 for epoch in range(30))
+        progress = tuple(100.0 * (epoch + 1) for epoch in range(30))
+        curves.append(TrainingCurve(batch, progress, progress, (1.0,) * 30, var))
+    return MeasuredApplication("toy", placements, rows, curves), noise
+
+
+def test_the_step_fit_recovers_a_placement_model():
+    table = Measured.of(synthetic()[0])
+    step, compute = step_errors(table, fit_placement_model(table))
+    assert step.mean() < 0.005
+    assert step.max() < 0.03
+    assert compute.mean() < 0.01
+
+
+def test_the_step_fit_smooths_noise_away():
+    noisy, clean = Measured.of(synthetic(seed=1, spread=0.05)[0]), Measured.of(synthetic()[0])
+    step, _ = step_errors(clean, fit_placement_model(noisy))
+    assert step.mean() < 0.03
+
+
+def test_the_noise_fit_finds_a_jump_in_training():
+    measured, noise = synthetic()
+    found = fit_noise(measured)
+    assert {9, 10} <= set(found.epochs)
+    for batch in (20, 40, 80, 160, 320):
+        for epoch in range(30):
+            true, fitted = noise.at(batch, epoch), found.at(batch, epoch)
+            assert (fitted + 10) / (fitted + batch) == pytest.approx((true + 10) / (true + batch), abs=0.03)

@@ -1,0 +1,95 @@
+"""Goodput and its maximisation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from simsched.model.application import BatchLimits, GradientStats
+from simsched.model.goodput import CANDIDATES, CandidateBatches, GoodputModel
+from simsched.model.throughput import ThroughputParams
+
+LIMITS = BatchLimits(128, 4096, 32, 1024)
+MODEL = GoodputModel(ThroughputParams(0.024, 0.0006, 0.022, 0.016, 0.004, 0.001, 1.2), GradientStats(1.0, 5.0), LIMITS)
+
+
+def published_rule(model: GoodputModel, nodes: int, gpus: int) -> tuple[float, int, int]:
+    """Optimise in the plainest way: one candidate after another, as the rule is written down."""
+    limits = model.limits
+    best = (-1.0, 0, 0)
+    start = max(limits.init_batch_size, limits.min_local_bsz * gpus)
+    for total in np.geomspace(start, limits.max_batch_size, CANDIDATES):
+        local = total / gpus
+        accum = math.ceil(local / limits.max_local_bsz - 1e-8) - 1
+        if gpus == 1 and local > limits.init_batch_size + 1e-8:
+            accum = max(accum, 1)
+        size = math.ceil(local / (accum + 1) - 1e-8)
+        fits = limits.min_local_bsz <= size <= limits.max_local_bsz
+        goodput = float(model.evaluate(nodes, gpus, size, accum)) if fits else 0.0
+        if goodput > best[0]:
+            best = goodput, size, accum
+    return best
+
+
+def test_evaluate_by_hand():
+    # T_grad 2 s, T_sync 3 s, no overlap: 5 s for 2 x 4 x 1 = 8 examples, 4 times the initial 2; gain 4.
+    model = GoodputModel(ThroughputParams(1, 0.25, 3, 1, 1, 1, 1.0), GradientStats(0.0, 1.0), BatchLimits(2, 64, 1, 8))
+    assert model.evaluate(2, 2, 4, 0) == pytest.approx(8 / 5)
+
+
+def test_evaluate_weighs_throughput_by_efficiency():
+    half = GoodputModel(ThroughputParams(1, 0.25, 3, 1, 1, 1, 1.0), GradientStats(1.0, 0.0), BatchLimits(2, 64, 1, 8))
+    assert half.evaluate(2, 2, 4, 0) == pytest.approx(8 / 5 / 4)
+
+
+@pytest.mark.parametrize("limits", [LIMITS, BatchLimits(8, 512, 4, 8), BatchLimits(12, 384, 4, 12)])
+def test_optimise_equals_the_rule_applied_configuration_by_configuration(limits):
+    model = GoodputModel(MODEL.params, GradientStats(1.0, 20.0), limits)
+    nodes = [1, 1, 1, 1, 2, 2, 2, 3, 16]
+    gpus = [1, 2, 3, 4, 2, 7, 12, 31, 64]
+    best = model.optimise(nodes, gpus)
+    for at, (k, n) in enumerate(zip(nodes, gpus, strict=True)):
+        goodput, size, accum = published_rule(model, k, n)
+        assert best.goodput[at] == pytest.approx(goodput, rel=1e-12)
+        assert (best.local_bsz[at], best.accum_steps[at]) == (size, accum)
+
+
+def test_optimise_of_a_table_is_bitwise_that_of_single_configurations():
+    gpus = np.arange(1, 65)
+    table = MODEL.optimise(np.where(gpus > 4, 2, 1), gpus)
+    for n in gpus.tolist():
+        one = MODEL.optimise(2 if n > 4 else 1, n)
+        at = n - 1
+        assert (one.goodput, one.local_bsz, one.accum_steps) == (
+            table.goodput[at],
+            table.local_bsz[at],
+            table.accum_steps[at],
+        )
+
+
+def test_optimise_does_not_count_nodes_beyond_two():
+    assert MODEL.optimise(2, 16) == MODEL.optimise(9, 16)
+
+
+def test_of_equal_candidates_the_smallest_wins():
+    # All signal and no time but a constant: goodput is the same at any batch.
+    flat = GoodputModel(ThroughputParams(1, 1e-8, 1, 1, 1, 1, 1.0), GradientStats(1.0, 0.0), BatchLimits(4, 64, 1, 64))
+    assert flat.optimise(1, 2).local_bsz == 2
+
+
+def test_one_gpu_accumulates_above_the_initial_batch():
+    noisy = GoodputModel(MODEL.params, GradientStats(1e-6, 1e3), LIMITS)
+    best = noisy.optimise(1, 1)
+    assert best.accum_steps >= 1
+
+
+def test_a_placement_without_valid_candidate_scores_nothing():
+    narrow = GoodputModel(MODEL.params, GradientStats(1.0, 1.0), BatchLimits(10, 10, 6, 8))
+    assert narrow.optimise(1, 1).goodput == 0.0  # 10 examples make two micro-batches of 5, below the smallest
+
+
+def test_shared_candidates_change_nothing():
+    shared = CandidateBatches(LIMITS)
+    model = GoodputModel(MODEL.params, MODEL.gradient, LIMITS, shared)
+    for _ in range(2):
+        assert model.optimise(1, 4) == MODEL.optimise(1, 4)
