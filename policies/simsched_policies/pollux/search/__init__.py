@@ -1,0 +1,33 @@
+"""The allocation search of Pollux as a pure function of arrays; it knows nothing of the simulator around it.
+
+``search`` takes a ``Round`` (speedups, caps, nodes, the current allocation) and returns an allocation, its fitness and
+a population to start the next round from; ``upper_bound`` says how much better any allocation could be. Importing this
+package loads numpy only; numba and scipy are loaded at the first search and the first bound.
+"""
+
+from .population import match_population
+from .problem import IntArray, Round, fitness, is_feasible, job_values, power_mean, violations
+from .result import SearchOptions, SearchResult
+from .run import Method, search
+
+__all__ = [
+    "Method",
+    "Round",
+    "SearchOptions",
+    "SearchResult",
+    "fitness",
+    "is_feasible",
+    "job_values",
+    "match_population",
+    "power_mean",
+    "search",
+    "upper_bound",
+    "violations",
+]
+
+
+def upper_bound(problem: Round, time_limit_s: float = 10.0, allocation: IntArray | None = None) -> float:
+    """Return a number that the fitness of no feasible allocation of this round exceeds; see ``bound.upper_bound``."""
+    from . import bound
+
+    return bound.upper_bound(problem, time_limit_s, allocation)

@@ -1,0 +1,27 @@
+"""Give GPUs that would stay idle to jobs that cannot gain from them in this round."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ._anneal import load, price_gpus
+from ._tables import build, empty_state, longest_row, middle, pack_rows, unpack_rows
+from .problem import IntArray, Round, job_values
+
+
+def fill_idle(problem: Round, allocation: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return the allocation [J, N] with idle GPUs given to jobs that have none and whose restart factor is 0.
+
+    Starting such a job is worth nothing in the fitness of this round, so no search would do it, but costs nothing
+    either: GPUs are taken from nobody. The job keeps them without a restart in the next round.
+    """
+    waiting = (problem.restart_factor == 0) & ~allocation.any(axis=1) & ~problem.held & ~problem.current.any(axis=1)
+    idle = int(problem.node_gpus.sum() - allocation.sum())
+    if idle == 0 or not waiting.any():
+        return allocation
+    after = replace(problem, current=allocation, restart_factor=np.ones(problem.jobs), pinned=~waiting)
+    tables = build(after, problem.fairness, middle(after, job_values(after, allocation), 0.0))
+    price = price_gpus(tables, int(problem.node_gpus.sum()), np.zeros(1))
+    state = empty_state(tables, problem.node_gpus, rng.integers(1, 2147483000, size=2))
+    load(tables, state, pack_rows(after, allocation, longest_row(after)), price)
+    return unpack_rows(state.row, problem.nodes)

@@ -1,0 +1,30 @@
+"""Compiles the kernels of this folder, and keeps numba's cache of them honest."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from simsched import jit as compiler
+
+Kernel = TypeVar("Kernel", bound=Callable[..., object])
+KERNEL_FILES = ("_anneal.py", "_genetic.py", "_jit.py", "_state.py")
+
+
+def _digest() -> str:
+    """Return a short hash of all kernels' source."""
+    folder = Path(__file__).parent
+    return sha256(b"".join((folder / name).read_bytes() for name in KERNEL_FILES)).hexdigest()[:12]
+
+
+DIGEST = _digest()
+
+
+def jit(function: Kernel) -> Kernel:
+    """Compile a kernel once (`simsched.jit`).
+
+    numba files a cached kernel under the function's qualified name and renews it only when the function's own file
+    changes, although a kernel of another file may be compiled into it; so a hash of all kernels goes into that name.
+    """
+    function.__qualname__ = f"{function.__qualname__}_{DIGEST}"
+    return compiler.jit(function)

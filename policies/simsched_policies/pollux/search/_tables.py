@@ -1,0 +1,120 @@
+"""From a round to the tables that the kernels work on: the only place where powers are taken, always by numpy."""
+
+import numpy as np
+
+from ._state import COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
+from .problem import BoolArray, Round, power_mean
+
+STEEPEST = 600.0  # largest exponent of e in a table; beyond it all that is bad is equally bad
+GENTLE = 12.0  # exponents up to here are searched directly
+
+
+def worth(values: FloatArray, exponent: float, scale: float) -> FloatArray:
+    """Turn terms of the power mean into numbers whose sum is to be maximised: ``+-(values / scale) ** p`` or logs.
+
+    Increasing in ``values`` for every exponent and of order one where ``values`` is near ``scale``.
+    """
+    logs = np.log(values / scale)
+    if exponent == 0:
+        return logs
+    powers = np.exp(np.clip(exponent * logs, -STEEPEST, STEEPEST))
+    return powers if exponent > 0 else -powers
+
+
+def pack_rows(problem: Round, allocation: IntArray, longest: int) -> IntArray:
+    """Write an allocation [J, N] as rows [J, 3 + 2 * longest]; rows on more than ``longest`` nodes are emptied."""
+    jobs = allocation.shape[0]
+    allocation = np.where(((allocation > 0).sum(axis=1) <= longest)[:, None], allocation, 0)
+    rows = np.zeros((jobs, FIRST + 2 * longest), np.int64)
+    row, node = np.nonzero(allocation)
+    count = np.bincount(row, minlength=jobs)
+    column = FIRST + 2 * (np.arange(row.size) - np.repeat(np.cumsum(count) - count, count))
+    rows[:, COUNT] = count
+    rows[:, TOTAL] = allocation.sum(axis=1)
+    rows[:, KEPT] = (allocation == problem.current).all(axis=1)
+    rows[row, column] = node
+    rows[row, column + 1] = allocation[row, node]
+    return rows
+
+
+def unpack_rows(rows: IntArray, nodes: int) -> IntArray:
+    """Undo ``pack_rows``: the allocation [J, nodes]."""
+    allocation = np.zeros((rows.shape[0], nodes), np.int64)
+    used = np.arange((rows.shape[1] - FIRST) // 2)[None, :] < rows[:, COUNT, None]
+    job, place = np.nonzero(used)
+    allocation[job, rows[job, FIRST + 2 * place]] = rows[job, FIRST + 2 * place + 1]
+    return allocation
+
+
+def keepable(problem: Round) -> BoolArray:
+    """[J] jobs whose current row, looked at alone, is allowed; always true of pinned jobs."""
+    total = problem.current.sum(axis=1)
+    fits = (problem.current <= problem.node_gpus).all(axis=1)
+    allowed: BoolArray = fits & (total <= problem.max_gpus) & (total >= problem.lowest)
+    return allowed | problem.held
+
+
+def current_values(problem: Round) -> FloatArray:
+    """[J] scaled speedup plus floor of the current rows; the floor where a row may not be kept."""
+    total = np.where(keepable(problem), problem.current.sum(axis=1), 0)
+    group = np.clip((problem.current > 0).sum(axis=1), 1, problem.speedup.shape[1]) - 1
+    values: FloatArray = problem.scaled[np.arange(problem.jobs), group, total]
+    return values
+
+
+def longest_row(problem: Round) -> int:
+    """Return the most nodes that a row may touch."""
+    now = int((problem.current > 0).sum(axis=1).max(initial=1))
+    return max(1, now, min(problem.nodes, int(problem.max_gpus.max(initial=1))))
+
+
+def attainable(problem: Round) -> FloatArray:
+    """[J] an upper bound of the scaled speedup plus floor that each job alone could reach."""
+    gpus = np.arange(problem.speedup.shape[2])
+    most = np.minimum(problem.max_gpus, problem.node_gpus.sum())
+    allowed = (gpus >= problem.lowest[:, None]) & (gpus <= most[:, None]) & ~problem.held[:, None]
+    changed = np.where(allowed[:, None, :], problem.scaled_after_restart, problem.floor)
+    best: FloatArray = np.maximum(changed.max(axis=(1, 2)), current_values(problem))
+    return best
+
+
+def middle(problem: Round, values: FloatArray, exponent: float) -> float:
+    """Return the power mean of values [J] without jobs that no allocation could serve: a unit for the tables."""
+    served = attainable(problem) > problem.floor * (1 + 1e-9)
+    return power_mean(values[served], exponent) if served.any() else problem.floor
+
+
+def build(problem: Round, exponent: float, scale: float) -> Problem:
+    """Build the kernels' view of a round for one exponent; terms are measured in units of ``scale``.
+
+    The worth of a job is counted from the best that it could reach, so that jobs that nothing can serve, whose terms
+    dwarf all others when the exponent is negative, do not drown them.
+    """
+    best = worth(attainable(problem), exponent, scale)
+    keep = pack_rows(problem, problem.current, longest_row(problem))
+    keep[:, KEPT] = keepable(problem) & (keep[:, TOTAL] > 0)
+    return Problem(
+        value=worth(problem.scaled_after_restart, exponent, scale) - best[:, None, None],
+        keep_value=worth(current_values(problem), exponent, scale) - best,
+        limits=np.stack([problem.lowest, problem.max_gpus], axis=1),
+        keep=keep,
+        movable=np.flatnonzero(~problem.held),
+        exclusive=int(problem.avoid_interference),
+    )
+
+
+def empty_state(problem: Problem, node_gpus: IntArray, random: IntArray) -> State:
+    """Return a state in which no job holds a GPU, on nodes of ``node_gpus`` [N] GPUs."""
+    largest = int(node_gpus.max(initial=0))
+    node = np.zeros((node_gpus.shape[0], JOBS + max(1, largest)), np.int64)
+    node[:, FREE] = node_gpus
+    levels = np.bincount(node_gpus, minlength=largest + 1).astype(np.int64)
+    row = np.zeros_like(problem.keep)
+    row[:, KEPT] = problem.keep[:, COUNT] == 0
+    return State(row, problem.value[:, 0, 0].copy(), node, np.stack([levels, levels]), random)
+
+
+def stages(exponent: float) -> list[float]:
+    """List the exponents to search with in turn: terms of an extreme one differ by more than a double can hold."""
+    gentle = float(np.clip(exponent, -GENTLE, GENTLE))
+    return [exponent] if gentle == exponent else [gentle, exponent]

@@ -1,0 +1,90 @@
+"""The default search: a greedy start from what runs now, then local search by ruin and recreate.
+
+It uses the shape of the problem. A row that stays as it is avoids the restart factor, so most jobs keep theirs; a job
+that changes gains nothing from being near its old place, so its row is only a choice of (node class, GPUs) and any
+nodes with room will do. See ``_anneal`` for the moves. The steps:
+
+1. price a GPU by the Lagrangian relaxation of the total capacity, which also bounds the value that can be reached;
+2. start from the current allocation and from the best allocation of the previous population, whichever is fitter after
+   the jobs without a row have bought GPUs at that price;
+3. anneal; stop at the bound.
+
+Exponents far from 0 are reached in two stages, because their terms differ by more than a double can hold.
+"""
+
+import numpy as np
+
+from ._anneal import Plan, anneal, load, price_gpus
+from ._state import IntArray, State
+from ._tables import build, current_values, empty_state, longest_row, middle, pack_rows, stages, unpack_rows, worth
+from .problem import Round, fitness, job_values
+from .result import SearchOptions, SearchResult
+
+MOVES, MOST_EXTRA, EXTRA = 150, 2500, 400  # moves a job, and in all min(2500, 400 a job) more
+WARM, COLD = 0.1, 0.001  # first and last temperature, in typical terms
+PRICES = np.array([0.9, 1.0, 1.1] * 5 + [0.0, 0.5, 2.0])  # mostly near the one found, now and then far off
+LOGS = np.log((np.arange(1024) + 0.5) / 1024)
+
+
+def search_hybrid(
+    problem: Round, population: IntArray, rng: np.random.Generator, options: SearchOptions
+) -> SearchResult:
+    """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
+    random = rng.integers(1, 2147483000, size=2)
+    starts = [problem.current, *population[: options.starts]]
+    unit = middle(problem, current_values(problem), 0.0)
+    found: list[IntArray] = []
+    counts = np.zeros(2, np.int64)
+    exponents = stages(problem.fairness)
+    for exponent in exponents:
+        found.append(_search_exponent(problem, exponent, unit, starts, random, options, counts))
+        starts = [problem.current, found[-1]]
+        unit = middle(problem, job_values(problem, found[-1]), problem.fairness)
+    return _result(problem, found, counts, len(exponents))
+
+
+def _result(problem: Round, found: list[IntArray], counts: IntArray, runs: int) -> SearchResult:
+    scores = [fitness(problem, allocation) for allocation in found]
+    ranked = sorted(range(len(found)), key=lambda i: (-scores[i], -i))
+    population: list[IntArray] = []
+    for i in ranked:
+        if not any(np.array_equal(found[i], other) for other in population):
+            population.append(found[i])
+    return SearchResult(population[0], scores[ranked[0]], np.stack(population), runs, int(counts[0]))
+
+
+def _search_exponent(
+    problem: Round,
+    exponent: float,
+    unit: float,
+    starts: list[IntArray],
+    random: IntArray,
+    options: SearchOptions,
+    counts: IntArray,
+) -> IntArray:
+    """Anneal for one exponent from the best of the starts; returns an allocation [J, N]."""
+    tables = build(problem, exponent, unit)
+    bound = np.zeros(1)
+    price = price_gpus(tables, int(problem.node_gpus.sum()), bound)
+    state, value = empty_state(tables, problem.node_gpus, random), -np.inf
+    for start in starts:
+        trial = empty_state(tables, problem.node_gpus, random)
+        load(tables, trial, pack_rows(problem, start, longest_row(problem)), price)
+        if float(trial.term.sum()) > value:
+            state, value = trial, float(trial.term.sum())
+    best = state.row.copy()
+    jobs = tables.movable.size
+    moves = int(options.effort * (MOVES * jobs + min(MOST_EXTRA, EXTRA * jobs)))
+    heat = _typical(problem, exponent, unit, state)
+    enough = bound[0] - 1e-10 * abs(bound[0])
+    cooling = (COLD / WARM) ** (1.0 / max(1, moves))
+    anneal(tables, state, best, Plan(moves, WARM * heat, cooling, price, PRICES, LOGS, enough), counts)
+    return unpack_rows(best, problem.nodes)
+
+
+def _typical(problem: Round, exponent: float, unit: float, state: State) -> float:
+    """Return the size of a typical term, the unit of temperature."""
+    if exponent == 0:
+        return 1.0
+    values = job_values(problem, unpack_rows(state.row, problem.nodes))
+    return float(np.median(np.abs(worth(values, exponent, unit))))

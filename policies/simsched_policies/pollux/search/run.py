@@ -1,0 +1,61 @@
+"""The one entrance to the search."""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from .problem import AnyIntArray, Round, fitness
+from .result import SearchOptions, SearchResult
+
+Method = Literal["hybrid", "genetic"]
+
+
+def search(
+    problem: Round,
+    *,
+    method: Method = "hybrid",
+    population: AnyIntArray | None = None,
+    seed_or_rng: int | np.random.Generator = 0,
+    options: SearchOptions | None = None,
+) -> SearchResult:
+    """Find an allocation of high fitness; never one below keeping the current rows that still fit.
+
+    The same arguments and seed give the same allocation, bit for bit, with numba's compiler on or off.
+
+    Args:
+        problem: the round.
+        method: "hybrid" (see ``hybrid``) or "genetic" (see ``genetic``).
+        population: [P, J, N] allocations to start from besides the current one, such as the previous round's population
+            after ``match_population``; need not be feasible.
+        seed_or_rng: the only source of randomness.
+        options: how hard to search.
+
+    Raises:
+        ValueError: for an unknown method, or a population of the wrong shape or with negative numbers.
+    """
+    if method not in ("hybrid", "genetic"):
+        raise ValueError(f'method must be "hybrid" or "genetic", not {method!r}')
+    shape = problem.current.shape
+    starts = np.zeros((0, *shape), np.int64) if population is None else np.asarray(population, dtype=np.int64)
+    if starts.ndim != 3 or starts.shape[1:] != shape or np.any(starts < 0):
+        raise ValueError(f"population must have shape [P, {shape[0]}, {shape[1]}], none below 0")
+    if problem.jobs == 0 or problem.nodes == 0 or problem.held.all():
+        allocation = np.where(problem.held[:, None], problem.current, 0)
+        return SearchResult(allocation, fitness(problem, allocation), allocation[None], 0, 1)
+    options = options or SearchOptions()
+    rng = np.random.default_rng(seed_or_rng)
+    if method == "hybrid":
+        from .hybrid import search_hybrid as find
+    else:
+        from .genetic import search_genetic as find
+    found = find(problem, starts, rng, options)
+    if not options.fill_idle:
+        return found
+    from ._fill import fill_idle
+
+    filled = fill_idle(problem, found.allocation, rng)
+    if filled is found.allocation:
+        return found
+    rest = found.population[1:]
+    return replace(found, allocation=filled, population=np.concatenate([filled[None].astype(rest.dtype), rest]))
