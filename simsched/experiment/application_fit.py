@@ -95,7 +95,7 @@ def fit_application(measured: MeasuredApplication) -> FitResult:
     """Fit one measured application: step times, noise over training, and the seven-parameter form beside them."""
     table = Measured.of(measured)
     model = fit_placement_model(table)
-    seven = fit(_profile(table)).params
+    seven = fit_seven(table)
     application = FittedApplication(
         measured.name,
         measured.limits,
@@ -125,6 +125,11 @@ def _fit_training(measured: MeasuredApplication) -> Training:
     sizes = measured.batch_sizes
     ratios = tuple(measured.iterations(size, last) / implied.iterations(size, last) for size in sizes)
     return replace(plain, iterations_ratio=ratios)
+
+
+def fit_seven(table: Measured) -> ThroughputParams:
+    """Fit the seven-parameter form to all measurements, as an agent would that had seen every placement."""
+    return fit(_profile(table)).params
 
 
 def _profile(table: Measured) -> dict[tuple[int, int, int], StepTime]:

@@ -8,15 +8,17 @@ from types import MappingProxyType
 
 from simsched.errors import InputError, Problem, nearest, wrong
 from simsched.experiment.application_yaml import read_document
+from simsched.experiment.tensor_models import shipped_models
 from simsched.model.application import Application
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION
+from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
 from simsched.workload.measurements import PLACEMENTS, read_folder
 
 
 class ApplicationCatalogue:
-    """The applications that jobs may name, and fixed durations besides.
+    """The applications that jobs may name, and fixed durations and the models of Tiresias's Table 6 besides.
 
     `origin` says where they come from, for messages and manifests.
     """
@@ -63,10 +65,15 @@ class ApplicationCatalogue:
                 raise wrong("workload", "a job without an application needs a duration of at least 1 second")
             return FixedDuration(duration_s)
         found = self.applications.get(name)
-        if found is None:
-            known = [*self.applications, FIXED_DURATION]
+        if found is not None:
+            return found
+        model = shipped_models().get(name)
+        if model is None:
+            known = [*self.applications, *shipped_models(), FIXED_DURATION]
             raise wrong(self.origin, f"there is no application '{name}'", nearest(name, known))
-        return found
+        if duration_s < 1:
+            raise wrong("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
+        return TensorModelJob(model, duration_s)
 
 
 def _read_files(files: list[Path]) -> dict[str, Application]:

@@ -1,0 +1,69 @@
+"""Pollux with habits of the published simulator that simsched has mended; `quirks.yaml` runs it (docs/validation.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from simsched.policy import JobView, View
+from simsched_policies.pollux.policy import Pollux
+from simsched_policies.pollux.search import Round, SearchOptions, SearchResult, match_population, search
+from simsched_policies.pollux.tables import most_gpus_for_batch
+
+
+@dataclass
+class QuirkyPollux(Pollux):
+    """Pollux with chosen habits of the published simulator.
+
+    `fill_idle` gives idle GPUs to jobs for which they are worth nothing in the round in which they arrive (the
+    published simulator leaves them idle). `match_rows` says how allocations of the last round are handed to the jobs of
+    this one: to the same job, or, as published, to whichever job has the same rank among those that are still there.
+    `fair_share` says on how many nodes a fair share of more GPUs than a node has is thought to be: `one`, as published,
+    or `several`.
+    """
+
+    name: ClassVar[str] = "quirky-pollux"
+
+    fill_idle: bool = True
+    match_rows: Literal["identity", "position"] = "identity"
+    fair_share: Literal["one", "several"] = "one"
+
+    def _search(self, problem: Round, order: list[str], rng: np.random.Generator) -> SearchResult:
+        starts = None
+        if self._population is not None:
+            old = self._order if self.match_rows == "identity" else _renamed(self._order, order)
+            starts = match_population(self._population, old, order)
+        options = SearchOptions(effort=self.effort, fill_idle=self.fill_idle)
+        found = search(problem, method=self.method, population=starts, seed_or_rng=rng, options=options)
+        self._population, self._order = found.population, order
+        return found
+
+    def _round(self, jobs: Sequence[JobView], view: View) -> Round:
+        problem = super()._round(jobs, view)
+        fair_gpus = -(-int(problem.node_gpus.sum()) // len(jobs))
+        if self.fair_share == "one" or fair_gpus <= problem.node_gpus.max():
+            return problem
+        factors = np.array([_one_node_over_several(job, fair_gpus) for job in jobs])
+        return replace(problem, speedup=problem.speedup * factors[:, None, None])
+
+
+def _renamed(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Give the i-th old job that is still there the name of the i-th new job that was there."""
+    staying, known = set(old) & set(new), set(old)
+    names = dict(zip((job for job in old if job in staying), (job for job in new if job in known), strict=True))
+    return [names.get(job, job) for job in old]
+
+
+def _one_node_over_several(job: JobView, fair_gpus: int) -> float:
+    """Divide the goodput of a fair share on one node by that on several."""
+    model, limits = job.goodput.model, job.limits
+    if model is None or limits is None:
+        return 1.0
+    gpus = min(fair_gpus, most_gpus_for_batch(limits))
+    if gpus == 1:
+        return 1.0
+    one, several = model.optimise([1, 2], [gpus, gpus]).goodput
+    return float(one / several) if several > 0 else 1.0

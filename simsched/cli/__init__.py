@@ -1,0 +1,1 @@
+"""The command `simsched`; nothing heavy is imported before a command runs."""

@@ -1,0 +1,102 @@
+"""`simsched compare-runs`: two runs of the same policies on the same workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simsched.cli.output import json_option, print_json, table
+from simsched.cli.results import metrics_option
+
+if TYPE_CHECKING:
+    from simsched.results.two_runs import Pair, TwoRuns
+
+
+@click.command("compare-runs")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("beside", metavar="OTHER", type=click.Path(path_type=Path))
+@metrics_option
+@json_option
+def compare_runs(folder: Path, beside: Path, metrics: tuple[str, ...], as_json: bool) -> None:
+    """Compare RUN with OTHER, a run of the same policies on the same workloads.
+
+    Tells how far each policy's metrics are apart, and whether both runs rank the policies alike. Both may be, for
+    instance, of fitted and of measured applications, or of two versions.
+    """
+    from simsched.results.reader import read_run
+    from simsched.results.two_runs import METRICS
+    from simsched.results.two_runs import compare_runs as compared
+
+    found = compared(read_run(folder), read_run(beside), metrics or METRICS)
+    if as_json:
+        print_json(_as_json(found))
+    else:
+        _print(found)
+
+
+def _print(found: TwoRuns) -> None:
+    rows = [
+        (
+            line.policy,
+            line.metric.title + (f" ({line.metric.unit})" if line.metric.unit else ""),
+            *_shown(line.mean),
+            f"{100 * line.largest:+.1f}",
+        )
+        for line in found.lines
+    ]
+    click.echo(table(("policy", "mean over workloads", "RUN", "OTHER", "%", "largest %"), rows, left=2))
+    click.echo()
+    policies = list(dict.fromkeys(line.policy for line in found.lines))
+    first = found.lines[0].metric
+    lines = {line.policy: line for line in found.lines if line.metric == first}
+    headers = ["workload"] + [text for policy in policies for text in (f"{policy}\nRUN", "\nOTHER", "\n%")]
+    rows_of = [
+        (
+            ranking.workload,
+            *(text for policy in policies for text in _cells(lines[policy].by_workload.get(ranking.workload))),
+            " < ".join(ranking.one)
+            if ranking.same
+            else f"{' < '.join(ranking.one)}, OTHER {' < '.join(ranking.other)}",
+        )
+        for ranking in found.rankings
+    ]
+    click.echo(
+        f"{first.title}{f' ({first.unit})' if first.unit else ''} workload by workload, and the policies by mean JCT"
+    )
+    click.echo(table((*headers, "ranking"), rows_of))
+    same = sum(ranking.same for ranking in found.rankings)
+    click.echo(f"Same ranking on {same} of {len(found.rankings)} workloads. 'largest' is that of any one workload.")
+
+
+def _shown(pair: Pair) -> tuple[str, str, str]:
+    return f"{pair.one:.4g}", f"{pair.other:.4g}", f"{100 * pair.relative:+.1f}"
+
+
+def _cells(pair: Pair | None) -> tuple[str, str, str]:
+    return ("-", "-", "-") if pair is None else _shown(pair)
+
+
+def _as_json(found: TwoRuns) -> dict[str, Any]:
+    return {
+        "policies": [
+            {
+                "policy": line.policy,
+                "metric": line.metric.key,
+                "unit": line.metric.unit,
+                "run": line.mean.one,
+                "other": line.mean.other,
+                "relative": line.mean.relative,
+                "workloads": {
+                    name: {"run": pair.one, "other": pair.other, "relative": pair.relative}
+                    for name, pair in line.by_workload.items()
+                },
+            }
+            for line in found.lines
+        ],
+        "rankings": [
+            {"workload": one.workload, "run": list(one.one), "other": list(one.other), "same": one.same}
+            for one in found.rankings
+        ],
+    }

@@ -1,0 +1,87 @@
+"""`simsched list`: what there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from simsched.cli.output import json_option, print_json, shorten, table
+
+_KINDS = ("policies", "applications", "traces", "experiments", "metrics")
+_Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(_KINDS))
+@json_option
+def list_(kind: str, as_json: bool) -> None:
+    """List policies, applications, traces, experiments or metrics."""
+    headers, rows = {
+        "policies": _policies,
+        "applications": _applications,
+        "traces": _traces,
+        "experiments": _experiments,
+        "metrics": _metrics,
+    }[kind]()
+    if as_json:
+        print_json([dict(zip(headers, row, strict=True)) for row in rows])
+    else:
+        click.echo(table(headers, rows, left=len(headers)))
+
+
+def _policies() -> _Rows:
+    from simsched.experiment.policy_params import full_params
+    from simsched.policy import registry
+
+    rows = []
+    for name in registry.names():
+        policy = registry.load(name)
+        params = ", ".join(f"{key}={value}" for key, value in full_params(policy, {}).items())
+        needs = ", ".join(sorted(str(signal) for signal in policy.needs))
+        rows.append((name, needs or "-", "\n".join(_wrapped(params)) or "-"))
+    return ("policy", "needs", "parameters and defaults"), rows
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, 60)
+
+
+def _applications() -> _Rows:
+    from simsched.experiment.parts import catalogue
+
+    rows = []
+    for name, application in sorted(catalogue(None).applications.items()):
+        limits = application.limits
+        batches = f"{limits.init_batch_size} to {limits.max_batch_size}" if limits else "-"
+        rows.append((name, batches, str(application.max_gpus or "-"), str(application.epochs)))
+    return ("application", "batch size", "max GPUs", "epochs"), rows
+
+
+def _traces() -> _Rows:
+    from simsched.paths import data_folder
+    from simsched.workload.source import GENERATED
+
+    files = sorted(path for path in data_folder("traces").iterdir() if ".csv" in path.suffixes)
+    rows = [(path.name.split(".")[0], "shipped", str(path)) for path in files]
+    return ("trace", "kind", "where"), [*rows, (GENERATED, "generated", "made anew for each seed")]
+
+
+def _experiments() -> _Rows:
+    from simsched.experiment import yaml_lines
+    from simsched.experiment.shipped import shipped_experiments
+
+    rows = []
+    for name, path in shipped_experiments().items():
+        description = str(yaml_lines.load(path).data.get("description", ""))
+        rows.append((name, shorten(description, 76)))
+    return ("experiment", "what it shows"), rows
+
+
+def _metrics() -> _Rows:
+    from simsched.results.metrics import METRICS
+
+    rows = [(metric.name, metric.unit or "-", "\n".join(_wrapped(metric.meaning))) for metric in METRICS.values()]
+    return ("metric", "unit", "meaning"), rows

@@ -1,0 +1,86 @@
+"""The entry point: the group of all commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from simsched import __version__
+from simsched.cli.application import application
+from simsched.cli.check import check
+from simsched.cli.compare_runs import compare_runs
+from simsched.cli.experiment import schema, validate
+from simsched.cli.listing import list_
+from simsched.cli.report import report
+from simsched.cli.results import compare, plot, show, validate_run
+from simsched.cli.run import run
+from simsched.cli.trace import trace
+from simsched.cli.workload import workload
+from simsched.errors import InputError
+
+_INPUT_IS_WRONG = 2
+_RUN_FAILED = 1
+_INTERRUPTED = 130
+_PIPE_CLOSED = 141
+
+
+class SimschedGroup(click.Group):
+    """Turns errors into messages and exit codes; `--debug` lets them through with their tracebacks."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; exit with 2 for wrong input, 1 for a failed run, 130 after Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            click.echo("simsched: interrupted; what was finished is kept", err=True)
+            ctx.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+            ctx.exit(_PIPE_CLOSED)
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            ctx.exit(_report(error))
+
+
+def _report(error: Exception) -> int:
+    """Print what is wrong on stderr, and give the exit code that goes with it."""
+    if isinstance(error, InputError):
+        for problem in error.problems:
+            click.echo(f"simsched: {problem}", err=True)
+        return _INPUT_IS_WRONG
+    from simsched.engine.errors import EngineError
+    from simsched.experiment.runner import WorkerDiedError
+
+    if isinstance(error, EngineError | WorkerDiedError):
+        click.echo(f"simsched: {error}", err=True)
+        return _RUN_FAILED
+    click.echo(f"simsched: internal error: {type(error).__name__}: {error}", err=True)
+    click.echo("simsched: please report this with the output of 'simsched --debug ...'", err=True)
+    return _RUN_FAILED
+
+
+@click.group(cls=SimschedGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="simsched")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
+def cli(debug: bool) -> None:
+    """Simulate deep-learning GPU clusters and compare their schedulers.
+
+    Begin with `simsched run quickstart`. Results go to stdout, progress and messages to stderr.
+    """
+
+
+for command in (
+    run, validate, schema, list_, show, compare, compare_runs, validate_run, plot, report, trace, workload, application, check,
+):  # fmt: skip
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line."""
+    cli(prog_name="simsched")

@@ -1,0 +1,100 @@
+"""Progress of a run on stderr: bars on a terminal, a line per finished cell elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from simsched.experiment.grid import GridCell
+    from simsched.experiment.runner import Listener
+
+_REDRAW_S = 0.1
+
+
+@contextmanager
+def progress_listener() -> Iterator[Listener]:
+    """Give a listener that shows a run on stderr for as long as the block lasts."""
+    if not sys.stderr.isatty():
+        yield LineListener()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.fields[said]}"), console=Console(stderr=True), transient=True) as bars:
+        yield BarListener(bars)
+
+
+class LineListener:
+    """Writes a line for each finished cell."""
+
+    def __init__(self) -> None:
+        """Start counting."""
+        self._cells = 0
+        self._done = 0
+
+    def began(self, cells: int, reused: int) -> None:
+        """Say how many cells there are."""
+        self._cells, self._done = cells, reused
+        again = f", {reused} of them there already" if reused else ""
+        click.echo(f"{cells} cells{again}", err=True)
+
+    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
+        """Stay quiet between cells."""
+
+    def finished(self, cell: GridCell, wall_s: float) -> None:
+        """Name the cell and its cost."""
+        self._done += 1
+        click.echo(f"[{self._done}/{self._cells}] {cell.name} ({wall_s:.1f} s)", err=True)
+
+    def failed(self, cell: GridCell, message: str) -> None:
+        """Name the cell that failed; why is said at the end."""
+        self._done += 1
+        click.echo(f"[{self._done}/{self._cells}] {cell.name} FAILED", err=True)
+
+
+class BarListener:
+    """Draws a bar for all cells and one for each running cell, with simulated time and jobs done."""
+
+    def __init__(self, bars: Any) -> None:
+        """Draw on `bars`, a `rich.progress.Progress`."""
+        self._bars = bars
+        self._all = bars.add_task("cells", total=None, said="")
+        self._running: dict[str, Any] = {}
+        self._drawn = 0.0
+
+    def began(self, cells: int, reused: int) -> None:
+        """Set the length of the bar."""
+        self._bars.update(self._all, total=cells, completed=reused)
+
+    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
+        """Move the bars of running cells."""
+        now = time.monotonic()
+        if now - self._drawn < _REDRAW_S:
+            return
+        self._drawn = now
+        for cell, now_s, jobs in running:
+            key = cell.task.key
+            if key not in self._running:
+                self._running[key] = self._bars.add_task(cell.name, total=len(cell.task.jobs), said="jobs")
+            self._bars.update(self._running[key], completed=jobs, said=f"jobs, t = {now_s / 3600:.1f} h")
+
+    def finished(self, cell: GridCell, wall_s: float) -> None:
+        """Take the cell's bar away."""
+        self._end(cell)
+
+    def failed(self, cell: GridCell, message: str) -> None:
+        """Take the cell's bar away."""
+        self._end(cell)
+
+    def _end(self, cell: GridCell) -> None:
+        self._bars.update(self._all, advance=1)
+        bar = self._running.pop(cell.task.key, None)
+        if bar is not None:
+            self._bars.remove_task(bar)

@@ -1,0 +1,75 @@
+"""`simsched report`: results as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from simsched.errors import InputError, Problem, wrong
+
+if TYPE_CHECKING:
+    from simsched.report.html import Part
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="The page. [default: DIR/report.html]")
+def report(folder: Path, out: Path | None) -> None:
+    """Gather results into one HTML page, to read on a phone, at a desk or on paper.
+
+    DIR is the folder of a run, or a folder of runs (such as results/). The page needs no other file: it holds tables
+    with intervals and published values, figures, the commands that reproduce them and the manifest. Prints its path.
+    """
+    from simsched.report.html import write_report
+
+    parts = _parts(_runs(folder))
+    title = parts[0].run.name if len(parts) == 1 else f"Results in {folder.resolve().name}"
+    path = out or folder / "report.html"
+    if path.is_dir():
+        raise wrong(path, "is a folder", "name a file with --out")
+    try:
+        write_report(parts, title, path)
+    except OSError as error:
+        raise wrong(path, f"cannot be written ({error.strerror or error})", "name another file with --out") from error
+    click.echo(path)
+
+
+def _runs(folder: Path) -> list[Path]:
+    """Find the runs: the folder itself, or those in it, by name."""
+    from simsched.results.reader import RUN_FILE
+
+    if (folder / RUN_FILE).is_file():
+        return [folder]
+    runs = sorted(path.parent for path in folder.glob(f"*/{RUN_FILE}")) if folder.is_dir() else []
+    if not runs:
+        message = f"holds no results: neither it nor a folder in it has a {RUN_FILE}"
+        raise wrong(folder, message, "name the folder that `simsched run` made, or the one given as --out")
+    return runs
+
+
+def _parts(folders: list[Path]) -> list[Part]:
+    """Read all runs; what is wrong with them is reported at once."""
+    parts: list[Part] = []
+    problems: list[Problem] = []
+    for folder in folders:
+        try:
+            parts.append(_part(folder))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(*problems)
+    return parts
+
+
+def _part(folder: Path) -> Part:
+    from simsched.cli.results import replicated_over
+    from simsched.experiment.reproduce import recipe_of
+    from simsched.report.html import Part
+    from simsched.results.reader import RUN_FILE, read_json, read_run
+
+    run = read_run(folder)
+    missing = read_json(folder / RUN_FILE).get("missing")
+    names = tuple(str(name) for name in missing) if isinstance(missing, list) else ()
+    return Part(run, recipe_of(run), replicated_over(run), names)

@@ -1,0 +1,280 @@
+"""`simsched show`, `compare`, `validate-run` and `plot`: what to do with a folder of results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simsched.cli.output import json_option, print_json, table
+from simsched.errors import nearest, wrong
+
+if TYPE_CHECKING:
+    from simsched.report.tables import TextTable
+    from simsched.results.compare import DifferenceRow, Row
+    from simsched.results.expected import Agreement
+    from simsched.results.reader import Cell, Run
+    from simsched.results.statistics import Estimate
+
+#: The swept key under which the files of a folder of workloads appear (see `simsched.experiment.grid`).
+_WORKLOAD_FILE = "workload"
+_DIFFERENT = 1
+_MOST_LISTED = 10
+
+metrics_option = click.option(
+    "-m", "--metric", "metrics", multiple=True, metavar="NAME",
+    help="Show this metric (see `simsched list metrics`; makespan_h asks for hours). Repeatable.",
+)  # fmt: skip
+
+
+def replicated_over(run: Run) -> tuple[str, ...]:
+    """Name the swept keys that count as replications: the files of a folder of workloads."""
+    return tuple(key for key in run.swept if key == _WORKLOAD_FILE)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN_OR_CELL", type=click.Path(path_type=Path))
+@metrics_option
+@json_option
+def show(folder: Path, metrics: tuple[str, ...], as_json: bool) -> None:
+    """Show the results of a run, or of one of its cells."""
+    from simsched.results.reader import RUN_FILE, read_cell, read_run
+
+    if (folder / RUN_FILE).is_file() or not (folder / "manifest.json").is_file():
+        run = read_run(folder)
+        if as_json:
+            print_json(comparison_json(run, None))
+        else:
+            from simsched.cli.tables import print_table
+            from simsched.report.tables import comparison_table
+            from simsched.results.compare import comparison
+
+            rows = comparison(run, replicated_over(run))
+            print_table(_with_source(comparison_table(rows, metrics or None, title=run.name), run))
+        return
+    cell = read_cell(folder)
+    if as_json:
+        print_json({"manifest": cell.manifest, "summary": cell.summary})
+    else:
+        _print_cell(cell, metrics)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--reference", metavar="LABEL", help="Policy to compare the others with. [default: the first]")
+@metrics_option
+@json_option
+def compare(folder: Path, reference: str | None, metrics: tuple[str, ...], as_json: bool) -> None:
+    """Compare the policies of a run with a reference, seed by seed."""
+    from simsched.results.reader import read_run
+
+    run = read_run(folder)
+    if as_json:
+        print_json(comparison_json(run, reference))
+    else:
+        print_comparison(run, reference, metrics)
+
+
+@click.command("validate-run")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("expected", metavar="EXPECTED.csv", type=click.Path(path_type=Path))
+@click.option("--policy", metavar="LABEL", help="Look only at the cells of this policy.")
+@json_option
+def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool) -> None:
+    """Set the completion time of every job against a CSV of expected ones (workload,job,jct_s).
+
+    The exit code is 0 if all jobs are equal, and 1 if any differs.
+    """
+    from simsched.results.expected import compare_expected
+
+    found = compare_expected(folder, expected)
+    if policy is not None:
+        labels = {agreement.cell.policy for agreement in found}
+        found = [agreement for agreement in found if agreement.cell.policy == policy]
+        if not found:
+            raise wrong(folder, f"no policy is labelled '{policy}'", nearest(policy, labels))
+    if as_json:
+        print_json([_agreement_json(agreement) for agreement in found])
+    else:
+        _print_agreements(found)
+    if not all(agreement.exact for agreement in found):
+        click.get_current_context().exit(_DIFFERENT)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder. [default: RUN/figures]")
+@click.option("--job", "job_id", metavar="ID", help="Draw the timeline of this job.")
+@click.option("--seed", type=int, metavar="N", help="Seed whose job is drawn. [default: the first]")
+def plot(folder: Path, out: Path | None, job_id: str | None, seed: int | None) -> None:
+    """Draw the figures of a run again, or the timeline of one job; prints their paths."""
+    from simsched.results.reader import read_run
+
+    run = read_run(folder)
+    where = out or folder / "figures"
+    if job_id is None:
+        from simsched.report.draw import draw_run
+
+        paths = draw_run(run, where, replicated_over(run))
+    else:
+        paths = _draw_job(run, job_id, seed, where)
+    for path in paths:
+        click.echo(path)
+
+
+def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Path]:
+    """Draw the timeline of a job under each policy that ran it under one seed."""
+    from simsched.report.style import save
+    from simsched.report.timeline import job_timeline
+    from simsched.results.compare import row_name
+
+    chosen = run.cells[0].seed if seed is None else seed
+    cells = {row_name(cell.policy, cell.point): cell for cell in run.cells if cell.seed == chosen}
+    if not cells:
+        seeds = ", ".join(str(one) for one in sorted({cell.seed for cell in run.cells}))
+        raise wrong(run.folder, f"has no seed {chosen}", f"its seeds are {seeds}")
+    known: set[str] = set()
+    lives = {}
+    for name, cell in cells.items():
+        ids = set(cell.table("jobs", ["job_id"])["job_id"])
+        known |= ids
+        if job_id in ids:
+            lives[name] = (cell.jobs, cell.allocations)
+    if not lives:
+        raise wrong(run.folder, f"no job is called '{job_id}' under seed {chosen}", _some(job_id, known))
+    title = f"{run.name}: {job_id} (seed {chosen})"
+    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in job_id)
+    return save(*job_timeline(lives, job_id, title=title), folder, f"job-{safe}")
+
+
+def _some(name: str, known: set[str]) -> str:
+    hint = nearest(name, known)
+    return hint if hint.startswith("did") else f"there are {len(known)}, for instance '{min(known, default='')}'"
+
+
+def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] = ()) -> None:
+    """Print a run's metrics, and the differences from the reference where there is anything to compare."""
+    from simsched.cli.tables import print_table
+    from simsched.report.tables import comparison_table, difference_table
+    from simsched.results.compare import comparison
+
+    rows = comparison(run, replicated_over(run))
+    differences = _differences(rows, reference)
+    print_table(_with_source(comparison_table(rows, metrics or None, title=run.name), run))
+    if differences:
+        click.echo()
+        print_table(difference_table(differences, metrics or None))
+
+
+def _with_source(shown: TextTable, run: Run) -> TextTable:
+    """Add to a table's notes where the published values stand."""
+    from dataclasses import replace
+
+    source = run.experiment.get("published_source")
+    return replace(shown, notes=(*shown.notes, f"Published: {source}.")) if source and run.published else shown
+
+
+def _differences(rows: list[Row], reference: str | None) -> list[DifferenceRow]:
+    from simsched.results.compare import paired_differences
+
+    return paired_differences(rows, rows[0].policy if reference is None else reference)
+
+
+def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
+    """Put a run's rows, with every metric's estimate, and the paired differences into plain data."""
+    from simsched.results.compare import comparison
+
+    rows = comparison(run, replicated_over(run))
+    return {
+        "name": run.name,
+        "folder": str(run.folder),
+        "rows": [
+            {
+                "policy": row.policy,
+                "point": dict(row.point),
+                "metrics": {name: _estimate_json(row.estimate(name)) for name in sorted(row.values)},
+                "published": dict(row.published),
+            }
+            for row in rows
+        ],
+        "differences": [
+            {
+                "policy": one.row.policy,
+                "point": dict(one.row.point),
+                "reference": one.reference.policy,
+                "relative": {name: _estimate_json(pair.relative) for name, pair in sorted(one.differences.items())},
+            }
+            for one in _differences(rows, reference)
+        ],
+    }
+
+
+def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+
+
+def _print_cell(cell: Cell, metrics: tuple[str, ...]) -> None:
+    from simsched.results.metrics import METRICS, find_metric
+
+    click.echo(f"{cell.policy}, seed {cell.seed}, workload {cell.workload_name or '-'}")
+    readings = [find_metric(name) for name in metrics or METRICS]
+    rows = [
+        (reading.title, f"{cell.summary[reading.key] * reading.factor:.6g}", reading.unit)
+        for reading in readings
+        if reading.key in cell.summary
+    ]
+    click.echo(table(("metric", "value", "unit"), rows))
+
+
+def _agreement_json(one: Agreement) -> dict[str, Any]:
+    return {
+        "policy": one.cell.policy,
+        "workload": one.workload,
+        "seed": one.cell.seed,
+        "equal": one.equal,
+        "different": [{"job": job.job, "expected_s": job.expected_s, "found_s": job.found_s} for job in one.different],
+        "missing": list(one.missing),
+        "unexpected": list(one.unexpected),
+        "largest_difference_s": one.largest_difference_s,
+        "expected_mean_s": one.expected_mean_s,
+        "found_mean_s": one.found_mean_s,
+    }
+
+
+def _print_agreements(found: list[Agreement]) -> None:
+    headers = (
+        "policy",
+        "workload",
+        "equal",
+        "different",
+        "missing",
+        "extra",
+        "largest (s)",
+        "mean (s)",
+        "expected (s)",
+    )
+    rows = [
+        (
+            one.cell.policy,
+            one.workload,
+            str(one.equal),
+            str(len(one.different)),
+            str(len(one.missing)),
+            str(len(one.unexpected)),
+            str(one.largest_difference_s),
+            f"{one.found_mean_s:.2f}",
+            f"{one.expected_mean_s:.2f}",
+        )
+        for one in found
+    ]
+    click.echo(table(headers, rows, left=2))
+    jobs = sum(one.equal + len(one.different) + len(one.missing) for one in found)
+    click.echo(f"{sum(one.equal for one in found)} of {jobs} jobs equal")
+    for one in found:
+        for job in one.different[:_MOST_LISTED]:
+            click.echo(f"  {one.cell.policy}, {one.workload}, {job.job}: {job.found_s} s, expected {job.expected_s} s")
+        if len(one.different) > _MOST_LISTED:
+            click.echo(f"  ... and {len(one.different) - _MOST_LISTED} more of {one.workload}")

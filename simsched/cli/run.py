@@ -1,0 +1,134 @@
+"""`simsched run`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from simsched.cli.experiment import overrides_option
+from simsched.cli.output import json_option, print_json, table
+
+if TYPE_CHECKING:
+    from simsched.experiment.grid import Grid
+    from simsched.experiment.runner import Failure, RunResult
+
+_FAILED = 1
+
+
+def _processors() -> int:
+    """Count the processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@click.command()
+@click.argument("experiment")
+@overrides_option
+@click.option("--out", default="results", show_default=True, metavar="DIR", help="Folder for the results of all runs.")
+@click.option("--jobs", "workers", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
+@click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
+@click.option("--trace", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
+@click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
+@click.option("--no-plots", is_flag=True, help="Draw no figures.")
+@json_option
+def run(
+    experiment: str,
+    overrides: tuple[str, ...],
+    out: str,
+    workers: int | None,
+    labels: tuple[str, ...],
+    trace: tuple[str, ...],
+    dry_run: bool,
+    no_plots: bool,
+    as_json: bool,
+) -> None:
+    """Run an experiment and compare its policies.
+
+    EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`). What a former run
+    has finished is not run again. Prints tables on stdout and the paths of the figures.
+    """
+    from simsched.experiment.grid import make_grid
+    from simsched.experiment.reading import read_experiment
+    from simsched.experiment.runner import run_grid
+    from simsched.experiment.shipped import find_experiment
+
+    if trace:
+        overrides = (*overrides, f"trace=[{', '.join(trace)}]")
+    grid = make_grid(read_experiment(find_experiment(experiment), overrides)).select(labels)
+    if dry_run:
+        _print_plan(grid, Path(out), as_json)
+        return
+    from simsched.cli.progress import progress_listener
+
+    with progress_listener() as listener:
+        result = run_grid(grid, Path(out), workers or _processors(), listener)
+    _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
+    _explain(result.failures)
+
+
+def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
+    from simsched.experiment.store import Store
+
+    store = Store(out / grid.experiment.spec.name)
+    cells = [
+        {
+            "cell": cell.task.key,
+            "policy": cell.label,
+            "seed": cell.seed,
+            "point": dict(cell.point),
+            "jobs": len(cell.task.jobs),
+            "done": store.has(cell.task.key),
+        }
+        for cell in grid.wanted
+    ]
+    if as_json:
+        print_json({"experiment": grid.experiment.spec.name, "folder": str(store.folder), "cells": cells})
+        return
+    rows = [
+        (cell.task.key, cell.name, str(len(cell.task.jobs)), "done" if store.has(cell.task.key) else "to run")
+        for cell in grid.wanted
+    ]
+    click.echo(table(("folder", "cell", "jobs", ""), rows, left=2))
+    to_run = sum(not store.has(task.key) for task in grid.tasks)
+    click.echo(f"{len(grid.wanted)} cells, {len(grid.tasks)} of them distinct, {to_run} to run, into {store.folder}")
+
+
+def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> None:
+    from simsched.cli.results import comparison_json, print_comparison, replicated_over
+    from simsched.results.reader import RUN_FILE, read_run
+
+    if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
+        return
+    found = read_run(result.folder)
+    paths: Sequence[Path] = []
+    if plots:
+        from simsched.report.draw import draw_run
+
+        paths = draw_run(found, result.folder / "figures", replicated_over(found))
+    if as_json:
+        content = comparison_json(found, grid.experiment.spec.report.reference)
+        counts = {"ran": result.ran, "reused": result.reused, "failed": [failure.name for failure in result.failures]}
+        print_json({**content, "cells": counts, "figures": [str(path) for path in paths]})
+        return
+    print_comparison(found, grid.experiment.spec.report.reference)
+    click.echo(f"\nResults: {result.folder} ({result.ran} cells run, {result.reused} reused)")
+    pictures = [path for path in paths if path.suffix == ".png"]
+    if pictures:
+        click.echo("Figures (each also as PDF, with its data as CSV):")
+        for path in pictures:
+            click.echo(f"  {path}")
+
+
+def _explain(failures: Sequence[Failure]) -> None:
+    """Say on stderr what failed, and end with exit code 1 if anything did."""
+    if not failures:
+        return
+    debug = click.get_current_context().find_root().params.get("debug")
+    for failure in failures:
+        click.echo(f"simsched: {failure.name}: {failure.message}", err=True)
+        if debug:
+            click.echo(failure.trace, err=True)
+    click.get_current_context().exit(_FAILED)

@@ -1,0 +1,178 @@
+"""`simsched trace`: look at traces, convert them, generate them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simsched.cli.output import json_option, print_json, table
+
+if TYPE_CHECKING:
+    from simsched.workload.trace import Trace
+
+_MOST_TENANTS = 8
+_VALUE_WIDTH = 76
+
+
+@click.group()
+def trace() -> None:
+    """Look at cluster traces, convert and generate them."""
+
+
+format_option = click.option(
+    "--format", "layout", default="auto", show_default=True, metavar="NAME",
+    help="Layout of the file; told by its content unless named.",
+)  # fmt: skip
+
+
+@trace.command()
+@click.argument("source", metavar="TRACE")
+@format_option
+@click.option("--out", metavar="DIR", default="figures", show_default=True, help="Folder for the picture.")
+@click.option("--no-plots", is_flag=True, help="Draw no picture.")
+@json_option
+def info(source: str, layout: str, out: str, no_plots: bool, as_json: bool) -> None:
+    """Print a table of a trace's statistics and draw a picture of it.
+
+    TRACE is a file, a folder of CSV files, or the name of a shipped trace.
+    """
+    from simsched.workload.source import trace_statistics
+
+    found = _read(source, layout)
+    statistics = trace_statistics(found)
+    paths = [] if no_plots else _draw(found, Path(out))
+    if as_json:
+        print_json({**statistics, "figures": [str(path) for path in paths]})
+        return
+    _print_statistics(statistics)
+    for path in paths:
+        if path.suffix == ".png":
+            click.echo(f"Picture: {path}")
+
+
+@trace.command()
+@click.argument("source", metavar="TRACE")
+@click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
+@format_option
+def convert(source: str, target: Path, layout: str) -> None:
+    """Write any trace as a plain trace CSV (compressed if the name ends with .gz)."""
+    from simsched.workload.source import write_trace_csv
+
+    found = _read(source, layout)
+    write_trace_csv(found, target)
+    click.echo(f"{target}: {len(found)} jobs")
+
+
+@trace.command()
+@click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True)
+@click.option("--jobs", type=click.IntRange(min=1), help="End after so many jobs, instead of --days.")
+@click.option(
+    "--scale", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Factor on load."
+)
+@click.option("--statuses", type=click.Choice(["pass", "all"]), default="pass", show_default=True)
+@click.option("--cron/--no-cron", default=True, show_default=True, help="Include Philly's ten-minute job.")
+def generate(target: Path, seed: int, days: int, jobs: int | None, scale: float, statuses: str, cron: bool) -> None:
+    """Generate a trace like Philly's from its published statistics."""
+    import numpy as np
+
+    from simsched.workload.generator import GeneratorOptions
+    from simsched.workload.generator import generate as make
+    from simsched.workload.source import write_trace_csv
+
+    options = GeneratorOptions(days=days, scale=scale, statuses=statuses, cron=cron, jobs=jobs)
+    made = make(options, np.random.default_rng(seed))
+    write_trace_csv(made, target)
+    click.echo(f"{target}: {len(made)} jobs")
+
+
+def _read(source: str, layout: str) -> Trace:
+    from simsched.errors import nearest, wrong
+    from simsched.paths import data_folder
+    from simsched.workload.readers import read_trace
+
+    shipped = {path.name.split(".")[0]: path for path in data_folder("traces").glob("*.csv*")}
+    if Path(source).exists():
+        return read_trace(source, layout)
+    if source in shipped:
+        return read_trace(shipped[source], layout)
+    raise wrong(source, "there is no such file, and no shipped trace of that name", nearest(source, shipped))
+
+
+def _draw(found: Trace, folder: Path) -> list[Path]:
+    from simsched.report.style import save
+    from simsched.report.trace import trace_picture
+
+    name = Path(found.name).name.split(".")[0]
+    return save(*trace_picture(found.table, title=f"Trace {name}"), folder, f"trace-{name}")
+
+
+def _print_statistics(found: Mapping[str, Any]) -> None:
+    span_days = found["span_s"] / 86400
+    facts = [
+        ("format", found["format"]),
+        ("jobs", f"{found['jobs']:,}"),
+        ("first submission", found["origin"] or "unknown day"),
+        ("span", f"{span_days:.1f} days" if span_days >= 2 else f"{found['span_s'] / 3600:.1f} h"),
+        ("GPU time", f"{found['gpu_hours']:,.0f} GPU hours"),
+        ("GPUs asked for", f"mean {found['mean_gpus']:.2f}, at most {found['max_gpus']}"),
+        ("duration", _spread(found["duration_s"])),
+        ("time between arrivals", _arrivals(found["interarrival_s"])),
+        ("batches", _named(found["batches"])),
+        ("tenants", _counts(found["tenants"])),
+        ("users", f"{found['users']:,}" if found["users"] else ""),
+        ("status", _counts(found["status"])),
+        ("left out", _counts(found["dropped"])),
+        ("adjusted", _counts(found["adjusted"])),
+    ]
+    click.echo(found["name"])
+    rows = [(name, "\n".join(textwrap.wrap(value, _VALUE_WIDTH))) for name, value in facts if value]
+    click.echo(table(("property", "value"), rows, left=2))
+    mix = [
+        (
+            str(row["num_gpus"]),
+            f"{row['jobs']:,}",
+            f"{100 * row['jobs'] / found['jobs']:.1f}",
+            f"{row['gpu_hours']:,.0f}",
+        )
+        for row in found["gpu_mix"]
+    ]
+    click.echo()
+    click.echo(table(("GPUs", "jobs", "% of jobs", "GPU hours"), mix, left=0))
+    classes = [(name, f"{row['jobs']:,}", f"{100 * row['share']:.1f}") for name, row in found["size_classes"].items()]
+    click.echo()
+    click.echo(table(("GPU-time class", "jobs", "% of jobs"), classes))
+
+
+def _spread(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {_time(value)}" for name, value in values.items())
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _arrivals(values: Mapping[str, float]) -> str:
+    """Say how far jobs come apart; a Poisson stream has a coefficient of variation and a dispersion of 1."""
+    if not values:
+        return ""
+    parts = [f"mean {_time(values['mean'])}", f"coefficient of variation {values['cv']:.3g}"]
+    parts += [f"{100 * values[f'share_within_{s}_s']:.0f} % within {s} s" for s in (10, 60)]
+    return ", ".join([*parts, f"dispersion of hourly counts {values['hourly_idc']:.3g}"])
+
+
+def _named(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in values.items())
+
+
+def _counts(values: Mapping[str, int]) -> str:
+    shown = [f"{name} {count:,}" for name, count in list(values.items())[:_MOST_TENANTS]]
+    more = len(values) - len(shown)
+    return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)

@@ -1,0 +1,57 @@
+"""Where running cells write how far they are, and read whether they should stop: a small file mapped into memory.
+
+A file crosses every boundary between processes, needs no lock for single words, and cannot be broken by a process that
+is killed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+
+_WORD = struct.Struct("=q")
+
+
+class Board:
+    """Two numbers for each of a fixed count of cells, simulated seconds and finished jobs, and one flag for all."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a board that `make` has made."""
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+
+    @staticmethod
+    def make(path: Path, cells: int) -> Board:
+        """Make a board for `cells` cells, all at 0."""
+        path.write_bytes(bytes(_WORD.size * (1 + 2 * cells)))
+        return Board(path)
+
+    def write(self, cell: int, now_s: int, finished_jobs: int) -> None:
+        """Note how far a cell is."""
+        self._put(1 + 2 * cell, now_s)
+        self._put(2 + 2 * cell, finished_jobs)
+
+    def read(self, cell: int) -> tuple[int, int]:
+        """Give the simulated second and the number of finished jobs of a cell."""
+        return self._get(1 + 2 * cell), self._get(2 + 2 * cell)
+
+    def cancel(self) -> None:
+        """Ask all cells to stop."""
+        self._put(0, 1)
+
+    @property
+    def cancelled(self) -> bool:
+        """Tell whether cells should stop."""
+        return bool(self._get(0))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._map.close()
+
+    def _put(self, word: int, value: int) -> None:
+        _WORD.pack_into(self._map, word * _WORD.size, value)
+
+    def _get(self, word: int) -> int:
+        value: int = _WORD.unpack_from(self._map, word * _WORD.size)[0]
+        return value

@@ -1,0 +1,148 @@
+"""A search for hyper-parameters as a workload: each trial is a job, and the next is submitted when one finishes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from simsched.engine.records import JobRecord
+from simsched.engine.streams import stream
+from simsched.errors import wrong
+from simsched.experiment import response_surface
+from simsched.experiment.response_surface import Hyperparameters, accuracy, step_factor
+from simsched.experiment.spec import SearchSpec
+from simsched.model.application import Application, ApplicationSource
+from simsched.model.job import JobSpec
+from simsched.model.scaled import ScaledApplication
+
+_WIDTH = "@"  # sets a trial's application off from its width: `cifar10@1.25`
+
+
+def require_optuna() -> None:
+    """Raise `InputError` where the package that chooses trials is not installed."""
+    if find_spec("optuna") is None:
+        remedy = "install it with: pip install 'simsched[hpo]'"
+        raise wrong("search", "a search for hyper-parameters needs the package 'optuna'", remedy)
+
+
+def search_identity(spec: SearchSpec) -> dict[str, Any]:
+    """Give what determines the trials besides the seed: the specification, optuna's version, the code."""
+    digest = hashlib.sha256()
+    for module in (Path(__file__), Path(response_surface.__file__)):
+        digest.update(module.read_bytes())
+    return {**spec.model_dump(), "optuna": version("optuna"), "code": digest.hexdigest()}
+
+
+def template_jobs(spec: SearchSpec) -> tuple[JobSpec, ...]:
+    """Give one job for each trial as far as it is known beforehand: without hyper-parameters, submitted at second 0."""
+    return tuple(
+        JobSpec(f"trial-{number:03d}", 0, spec.gpus, application=spec.application, batch_size=spec.batch_size)
+        for number in range(spec.trials)
+    )
+
+
+class TrialApplications:
+    """The applications of a catalogue, and each of them at other widths: `cifar10@1.25`."""
+
+    def __init__(self, inner: ApplicationSource) -> None:
+        """Take widths from 1 to others."""
+        self._inner = inner
+        self._scaled: dict[str, Application] = {}
+
+    def for_job(self, name: str, duration_s: int) -> Application:
+        """Give the application of a job; `InputError` where there is none of that name."""
+        base, sign, width = name.partition(_WIDTH)
+        if not sign:
+            return self._inner.for_job(name, duration_s)
+        if name not in self._scaled:
+            factor = step_factor(float(width))
+            self._scaled[name] = ScaledApplication(self._inner.for_job(base, duration_s), name, factor)
+        return self._scaled[name]
+
+
+class TrialSearch:
+    """Chooses the trials by a tree-structured Parzen estimator and learns from those that finish.
+
+    The choice is optuna's `TPESampler`; as in any such search, it depends on the order in which trials finish, and so
+    on the scheduler. The accuracy of a trial does not: it follows from its hyper-parameters, its number and the seed.
+    """
+
+    def __init__(self, spec: SearchSpec, seed: int) -> None:
+        """Begin without trials; the same seed draws the same first ones."""
+        self._spec = spec
+        self._seed = seed
+        self._optuna = _optuna()
+        self._templates = template_jobs(spec)
+        self._open: dict[str, tuple[Any, Hyperparameters]] = {}
+        self._rows: list[dict[str, object]] = []
+        self._asked = 0
+        with _quiet(self._optuna):
+            sampler = self._optuna.samplers.TPESampler(seed=seed, n_startup_trials=spec.startup_trials)
+            self._study = self._optuna.create_study(direction="maximize", sampler=sampler)
+
+    def first(self) -> tuple[JobSpec, ...]:
+        """Give the trials that begin at second 0."""
+        return tuple(self._next(0) for _ in range(min(self._spec.at_once, self._spec.trials)))
+
+    def on_finish(self, record: JobRecord) -> tuple[JobSpec, ...]:
+        """Take note of a finished trial, and give the one that follows it at the same second."""
+        trial, chosen = self._open.pop(record.job_id)
+        number = int(record.job_id.rpartition("-")[2])
+        reached = accuracy(chosen, stream(self._seed, f"accuracy of trial {number}"))
+        with _quiet(self._optuna):
+            self._study.tell(trial, reached)
+        times = {"submit_time_s": record.submit_time_s, "end_time_s": record.end_time_s}
+        self._rows.append({"job_id": record.job_id, **times, **asdict(chosen), "accuracy": reached})
+        return (self._next(record.end_time_s),) if self._asked < self._spec.trials else ()
+
+    def trials(self) -> pd.DataFrame:
+        """Give the finished trials in the order of completion, one row each."""
+        return pd.DataFrame(self._rows)
+
+    def _next(self, time_s: int) -> JobSpec:
+        trial = self._study.ask()
+        chosen = _suggest(trial)
+        template = self._templates[self._asked]
+        self._asked += 1
+        self._open[template.id] = trial, chosen
+        application = f"{self._spec.application}{_WIDTH}{chosen.width:g}"
+        return JobSpec(template.id, time_s, self._spec.gpus, application, self._spec.batch_size)
+
+
+def _suggest(trial: Any) -> Hyperparameters:
+    surface = response_surface
+    return Hyperparameters(
+        learning_rate=trial.suggest_float("learning_rate", *surface.LEARNING_RATE, log=True),
+        annealing=trial.suggest_float("annealing", *surface.ANNEALING, log=True),
+        momentum=trial.suggest_float("momentum", *surface.MOMENTUM),
+        weight_decay=trial.suggest_float("weight_decay", *surface.WEIGHT_DECAY, log=True),
+        width=trial.suggest_categorical("width", surface.WIDTHS),
+    )
+
+
+def _optuna() -> ModuleType:
+    require_optuna()
+    import optuna
+
+    module: ModuleType = optuna
+    return module
+
+
+@contextmanager
+def _quiet(optuna: Any) -> Iterator[None]:
+    """Keep optuna from reporting every trial on stderr."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)

@@ -1,0 +1,33 @@
+"""Finds experiments: files of the user, and those that ship with simsched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simsched.errors import nearest, wrong
+from simsched.paths import data_folder
+
+
+def find_experiment(name: str) -> Path:
+    """Find an experiment: the file of that path, or a shipped experiment of that name, with or without `.yaml`.
+
+    The folder of a shipped experiment may be left out where no other has the same name.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = shipped_experiments()
+    key = name.removesuffix(".yaml")
+    same = [key] if key in shipped else [known for known in shipped if known.rpartition("/")[2] == key]
+    if len(same) == 1:
+        return shipped[same[0]]
+    if path.is_dir():
+        raise wrong(name, "is a folder, not an experiment file")
+    raise wrong(name, "there is no such file, and no shipped experiment of that name", nearest(key, shipped))
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """List the experiments that ship with simsched, by name."""
+    folder = data_folder("experiments")
+    files = sorted(folder.rglob("*.yaml"))
+    return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}

@@ -1,0 +1,265 @@
+"""What may stand in an experiment's YAML, and nothing else.
+
+These classes check shape, types and ranges; `simsched.experiment.reading` finds out what only other parts can know,
+such as whether a policy exists and takes the parameters given.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from simsched.model.cluster import Cluster, NodeGroup
+
+_GIVEN_TWICE = "lists the same value twice"
+
+
+class Part(BaseModel):
+    """A mapping of the file: no unknown keys, no silent conversions, never changed after it is read."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+_Section = TypeVar("_Section", bound=Part)
+
+
+class GroupSpec(Part):
+    """Nodes of one make."""
+
+    nodes: int = Field(ge=1, le=100_000, description="how many nodes")
+    gpus_per_node: int = Field(ge=1, le=1024, description="GPUs on each of them")
+    gpu_type: str = Field(
+        default="t4", min_length=1, description="GPU type, by which an application's speed is looked up"
+    )
+
+
+class ClusterSpec(Part):
+    """The cluster: equal nodes, or groups of them."""
+
+    nodes: int = Field(default=16, ge=1, le=100_000, description="how many nodes, where all are equal")
+    gpus_per_node: int = Field(default=4, ge=1, le=1024, description="GPUs on each node, where all are equal")
+    gpu_type: str = Field(default="t4", min_length=1, description="GPU type, where all nodes are equal")
+    groups: tuple[GroupSpec, ...] | None = Field(
+        default=None, min_length=1, description="groups of equal nodes, instead"
+    )
+    node_price_per_h: float | None = Field(
+        default=None, ge=0, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ClusterSpec:
+        both = sorted(self.model_fields_set & {"nodes", "gpus_per_node", "gpu_type"})
+        if self.groups is not None and both:
+            message = f"give either 'groups' or '{both[0]}', not both"
+            raise ValueError(message)
+        return self
+
+    def build(self) -> Cluster:
+        """Make the cluster."""
+        if self.groups is None:
+            return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
+        return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+
+
+class WorkloadSpec(Part):
+    """Which jobs are submitted, and when; see `simsched.workload.source.WorkloadOptions`."""
+
+    source: Literal["philly-synthetic", "philly-generated"] = Field(
+        default="philly-synthetic", description="the shipped week, or a trace generated anew for each seed"
+    )
+    path: str | None = Field(
+        default=None, min_length=1, description="a trace, a workload CSV or a folder of these, instead of 'source'"
+    )
+    format: str = Field(default="auto", description="layout of the trace at 'path'; by default told by its content")
+    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example"] | None = Field(
+        default=None,
+        description=(
+            "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw "
+            "the jobs of Tiresias's testbed or give those of its worked example"
+        ),
+    )
+    jobs: int | None = Field(default=None, ge=1, description="jobs at load 1; by default 160 sampled, or all replayed")
+    load: float = Field(default=1.0, gt=0, le=1000, description="factor on the number of jobs in the same hours")
+    configs: Literal["tuned", "realistic"] = Field(
+        default="tuned", description="GPUs and batch sizes of sampled jobs: well chosen, or as in the trace"
+    )
+    start_hour: int = Field(default=2, ge=0, le=23, description="hour of the day at which sampling begins")
+    window_h: int = Field(default=8, ge=1, le=24, description="hours of the day from which jobs are sampled")
+    windows: int = Field(
+        default=1, ge=1, le=366, description="days in a row on which jobs are sampled, each day anew, into its hours"
+    )
+    from_s: int = Field(default=0, ge=0, description="second of the trace at which a replay begins")
+    until_s: int | None = Field(default=None, ge=1, description="second of the trace at which a replay ends")
+    max_gpus: int | None = Field(default=None, ge=1, description="leave out of a replay what asks for more GPUs")
+    sample: int | None = Field(default=None, ge=1, description="replay only so many jobs, drawn at random")
+    assign: bool = Field(default=False, description="replay as applications of the same GPU-time class")
+    models: Literal["tiresias"] | None = Field(
+        default=None, description="replay as models of Tiresias's Table 6, with what spreading and preemption cost"
+    )
+    days: int = Field(default=7, ge=1, le=366, description="days of a generated trace")
+    scale: float = Field(default=1.0, gt=0, le=1000, description="factor on the rate of jobs of a generated trace")
+    statuses: Literal["pass", "all"] = Field(default="pass", description="final states in a generated trace")
+    seed: int | None = Field(default=None, ge=0, description="fixes the jobs for all seeds of the experiment")
+
+
+class SearchSpec(Part):
+    """A search for hyper-parameters instead of a workload; every trial is a job (see `simsched.experiment.hpo`)."""
+
+    application: str = Field(default="cifar10", min_length=1, description="what every trial trains, at some width")
+    trials: int = Field(default=100, ge=1, le=100_000, description="how many trials there are in all")
+    at_once: int = Field(default=4, ge=1, description="trials in flight; the next is submitted when one finishes")
+    gpus: int = Field(default=4, ge=1, description="GPUs that a trial asks for")
+    batch_size: int = Field(default=512, ge=0, description="total batch size that a trial asks for; 0 for none")
+    startup_trials: int = Field(default=20, ge=0, description="trials drawn at random before the estimator chooses")
+
+
+class ApplicationsSpec(Part):
+    """Where the applications' physics comes from; without `path`, the shipped ones."""
+
+    path: str | None = Field(default=None, min_length=1, description="a folder of application YAMLs or of measurements")
+
+
+class EngineSpec(Part):
+    """How the simulated cluster behaves."""
+
+    restart_delay_s: int = Field(default=30, ge=0, description="seconds that a change of placement costs")
+    interference: float = Field(default=0.0, ge=0, lt=1, description="slow-down of distributed jobs that share a node")
+    initial_nodes: int | None = Field(
+        default=None, ge=0, description="nodes rented at the start, for policies that scale the cluster; by default all"
+    )
+    node_start_s: int = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
+
+
+class PolicySpec(Part):
+    """A row of the comparison: a policy with its parameters, and what differs for it alone."""
+
+    name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
+    label: str | None = Field(
+        default=None, min_length=1, description="how tables and figures call it; by default its name"
+    )
+    params: dict[str, Any] = Field(default={}, description="parameters of the policy's constructor")
+    workload: WorkloadSpec | None = Field(default=None, description="keys of 'workload' that differ for this policy")
+    engine: EngineSpec | None = Field(default=None, description="keys of 'engine' that differ for this policy")
+
+    @property
+    def shown_as(self) -> str:
+        """The label, or the name where none is given."""
+        return self.label or self.name
+
+
+class FairnessSpec(Part):
+    """What a job's completion time is compared with; see `simsched.results.fairness`."""
+
+    definition: Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"] = Field(
+        default="pollux", description="which of the definitions of finish-time fairness in the literature"
+    )
+    rounding: Literal["floor", "ceil", "interpolate"] = Field(
+        default="floor", description="how an equal share that is not a whole number of GPUs is made one"
+    )
+    batch: Literal["best", "submitted"] = Field(
+        default="best",
+        description="batch size of the isolated run: the best, or as submitted where the policy does not adapt it",
+    )
+
+
+class ReportSpec(Part):
+    """How the results are shown."""
+
+    reference: str | None = Field(default=None, description="label of the policy that the others are compared with")
+    plots: bool = Field(default=True, description="whether figures are drawn after the run")
+    curves: str | None = Field(
+        default=None, min_length=1, description="CSV (figure,panel,series,x,y) of published curves, drawn in grey"
+    )
+    follow: dict[str, Annotated[int, Field(ge=1, le=6)]] = Field(
+        default={}, description="application -> how many of its jobs the figure 'co-adaptation' follows"
+    )
+
+
+def _listed(seeds: Any) -> Any:
+    """Read a count n as the seeds 1 to n."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= 10_000:
+            message = f"a number of seeds must be between 1 and 10000, not {seeds}"
+            raise ValueError(message)
+        return tuple(range(1, seeds + 1))
+    if not isinstance(seeds, list):
+        message = "must be a list of seeds, or how many to use"
+        raise ValueError(message)  # noqa: TRY004 (pydantic collects ValueError only)
+    if len({str(seed) for seed in seeds}) < len(seeds):
+        raise ValueError(_GIVEN_TWICE)
+    return tuple(seeds)
+
+
+_SEEDS_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": 10_000},
+        {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True},
+    ]
+}
+
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...],
+    Field(min_length=1),
+    BeforeValidator(_listed),
+    WithJsonSchema(_SEEDS_SCHEMA),
+]
+
+
+class ExperimentSpec(Part):
+    """A whole experiment."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100, description="names the results' folder")
+    description: str = Field(default="", description="what the experiment is to show")
+    cluster: ClusterSpec = ClusterSpec()
+    workload: WorkloadSpec = WorkloadSpec()
+    search: SearchSpec | None = Field(default=None, description="a search for hyper-parameters, instead of 'workload'")
+    applications: ApplicationsSpec = ApplicationsSpec()
+    engine: EngineSpec = EngineSpec()
+    policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
+    seeds: Seeds = Field(default=(1,), description="seeds, or how many to use (1, 2, ...)")
+    sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
+        default={}, description="dotted keys of this file and the values to try; all combinations are run"
+    )
+    trace: tuple[str, ...] = Field(
+        default=(), description="diagnostics that the policies should record, for instance 'gap'"
+    )
+    published: dict[str, dict[str, float]] = Field(
+        default={}, description="label -> metric -> published value, shown beside"
+    )
+    published_source: str = Field(default="", description="where the published values stand")
+    finish_time_fairness: FairnessSpec | None = Field(
+        default=None, description="compare every job with an isolated run of it, for the metrics 'rho_...'"
+    )
+    report: ReportSpec = ReportSpec()
+
+    @model_validator(mode="after")
+    def _jobs_of_one_kind(self) -> ExperimentSpec:
+        if self.search is not None:
+            if "workload" in self.model_fields_set:
+                message = "give either 'workload' or 'search', not both"
+                raise ValueError(message)
+            if any(policy.workload is not None for policy in self.policies):
+                message = "a policy cannot have a 'workload' of its own where there is a 'search'"
+                raise ValueError(message)
+        return self
+
+    def workload_of(self, policy: PolicySpec) -> WorkloadSpec:
+        """Give the workload that a policy faces."""
+        return _merged(self.workload, policy.workload)
+
+    def engine_of(self, policy: PolicySpec) -> EngineSpec:
+        """Give the engine's settings under a policy."""
+        return _merged(self.engine, policy.engine)
+
+
+def _merged(base: _Section, own: _Section | None) -> _Section:
+    if own is None:
+        return base
+    return type(base).model_validate({**base.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)})
+
+
+def json_schema() -> dict[str, Any]:
+    """Give the JSON Schema of an experiment file, which editors use to complete and check it."""
+    schema = ExperimentSpec.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "simsched experiment"}

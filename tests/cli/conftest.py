@@ -1,0 +1,54 @@
+"""A small experiment and a way to run commands on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from simsched.cli.main import cli
+
+TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(12))
+EXPERIMENT = """\
+name: tiny
+description: a test
+cluster: {nodes: 2, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay, sample: 10}
+policies:
+  - {name: fifo}
+  - {name: tiresias, params: {interval_s: 30}}
+seeds: 2
+report: {plots: false}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder with `tiny.yaml` and its trace, and go there."""
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    (tmp_path / "tiny.yaml").write_text(EXPERIMENT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def simsched(folder: Path):
+    """Give a function that runs the command in this process."""
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, list(arguments), prog_name="simsched")
+
+    return run
+
+
+@pytest.fixture
+def tables():
+    """Give a function that reads the bytes of all result files of a run but the manifests, by cell and name."""
+
+    def read(run: Path) -> dict[str, bytes]:
+        files = [path for path in sorted((run / "cells").rglob("*")) if path.is_file() and path.name != "manifest.json"]
+        files.append(run / "run.json")
+        return {path.relative_to(run).as_posix(): path.read_bytes() for path in files}
+
+    return read

@@ -1,0 +1,119 @@
+"""Whatever is wrong with the input: exit code 2, one clear message, no traceback, nothing half-written."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+HEADER = "submit_time,num_gpus,duration\n"
+
+CASES = {
+    "empty trace": ("jobs.csv", "", "the file is empty"),
+    "trace of a header": ("jobs.csv", HEADER, "jobs.csv"),
+    "truncated trace": ("jobs.csv", HEADER + "0,1,100\n5,2", "jobs.csv:3"),
+    "negative duration": ("jobs.csv", HEADER + "0,1,-5\n", "jobs.csv:2"),
+    "zero GPUs": ("jobs.csv", HEADER + "0,0,5\n", "jobs.csv:2"),
+    "a job that can never fit": ("jobs.csv", HEADER + "0,1,5\n" * 9 + "9,9,5\n", "can never fit a cluster of 8"),
+    "unknown application": (
+        "jobs.csv",
+        "name,time,application,num_replicas,batch_size\na,0,cifar11,1,128\n",
+        "there is no application 'cifar11'; did you mean 'cifar10'?",
+    ),
+    "batch size out of range": (
+        "jobs.csv",
+        "name,time,application,num_replicas,batch_size\na,0,cifar10,1,99999\n",
+        "its batch size 99999 is out of range for cifar10",
+    ),
+    "a list for a mapping": ("tiny.yaml", "- 1\n", "tiny.yaml:1: holds a list, not a mapping"),
+    "empty YAML": ("tiny.yaml", "", "tiny.yaml: is empty"),
+    "no YAML": ("tiny.yaml", "a: [", "tiny.yaml:1: is not valid YAML"),
+    "a binary file": ("tiny.yaml", "\x00\x01", "is not valid YAML: character 0"),
+}
+OVERRIDES = {
+    "policies.0.name=fivo": "'fivo': there is no such policy; did you mean 'fifo'?",
+    "workload.recipe=pollu": "did you mean 'pollux'?",
+    "cluster.gpus_per_node=0": "cluster.gpus_per_node: must be at least 1, not 0",
+    "workload.path=gone.csv": "there is no file or folder",
+    "applications.path=gone": "there is no such folder",
+}
+
+
+def refused(done, folder: Path, said: str) -> None:
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
+    assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_bad_files(simsched, folder, case, command):
+    name, text, said = CASES[case]
+    (folder / name).write_text(text)
+    if text.startswith("name,time"):
+        overrides = ["-o", "workload={path: jobs.csv}"]
+    else:
+        overrides = ["-o", "workload.sample=null"] if name == "jobs.csv" else []
+    refused(simsched(command, "tiny.yaml", *overrides), folder, said)
+
+
+@pytest.mark.parametrize("override", OVERRIDES)
+def test_bad_overrides(simsched, folder, override):
+    refused(simsched("run", "tiny.yaml", "-o", override), folder, OVERRIDES[override])
+
+
+def test_an_output_folder_that_is_a_file(simsched, folder):
+    (folder / "taken").write_text("")
+    done = simsched("run", "tiny.yaml", "--out", "taken", "--jobs", "1")
+    assert done.exit_code == 2
+    assert "taken/tiny: results cannot be written there" in done.stderr
+    assert "name a folder that can be written, with --out" in done.stderr
+    assert (folder / "taken").read_text() == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_an_output_folder_without_permission(simsched, folder):
+    (folder / "locked").mkdir(mode=0o500)
+    done = simsched("run", "tiny.yaml", "--out", "locked", "--jobs", "1")
+    assert done.exit_code == 2
+    assert "results cannot be written there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "quickstrat"), "did you mean 'quickstart'?"),
+        (("run", "."), "is a folder, not an experiment file"),
+        (("show", "nowhere"), "there is no such folder of results"),
+        (("compare", "."), "is not the folder of a run"),
+        (("plot", "."), "is not the folder of a run"),
+        (("trace", "info", "nowhere.csv"), "there is no such file"),
+        (("trace", "convert", "jobs.csv", "no/such/folder/out.csv"), "cannot be written"),
+        (("workload", "describe", "nowhere.csv"), "there is no file or folder"),
+        (("workload", "make", "out.csv", "-o", "jbs=3"), "did you mean 'jobs'?"),
+        (("application", "show", "imagnet"), "did you mean 'imagenet'?"),
+        (("application", "fit", "nowhere"), "nowhere"),
+        (("check", "policy", "fivo"), "did you mean 'fifo'?"),
+        (("run", "tiny.yaml", "--jobs", "0"), "--jobs"),
+        (("list", "policy"), "policies"),
+        (("rn",), "No such command"),
+    ],
+)
+def test_commands_refuse_what_is_not_there(simsched, folder, arguments, said):
+    done = simsched(*arguments)
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_an_internal_error_has_a_message_and_with_debug_a_traceback(simsched, monkeypatch):
+    def broken() -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("simsched.policy.registry.names", broken)
+    quiet = simsched("list", "policies")
+    assert quiet.exit_code == 1
+    assert "internal error: RuntimeError: boom" in quiet.stderr
+    loud = simsched("--debug", "list", "policies")
+    assert isinstance(loud.exception, RuntimeError)

@@ -1,0 +1,149 @@
+"""Commands that only look at things: lists, results, traces, workloads, applications, policies."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def run_folder(simsched, folder):
+    done = simsched("run", "tiny.yaml", "--jobs", "1")
+    assert done.exit_code == 0, done.output
+    return folder / "results" / "tiny"
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("policies", "tiresias"),
+        ("applications", "imagenet"),
+        ("traces", "philly-synthetic"),
+        ("experiments", "quickstart"),
+        ("metrics", "jct_mean_s"),
+    ],
+)
+def test_lists_name_what_there_is(simsched, kind, known):
+    lines = simsched("list", kind).stdout.splitlines()
+    assert any(line.split()[0] == known for line in lines)
+    assert max(len(line) for line in lines) <= 120
+    rows = json.loads(simsched("list", kind, "--json").stdout)
+    assert known in [next(iter(row.values())) for row in rows]
+
+
+def test_a_run_and_a_cell_can_be_shown(simsched, run_folder):
+    assert "tiresias" in simsched("show", str(run_folder)).stdout
+    cell = next((run_folder / "cells").iterdir())
+    shown = simsched("show", str(cell), "-m", "makespan_min").stdout.splitlines()
+    summary = json.loads((cell / "summary.json").read_text())
+    assert shown[0].startswith(("fifo, seed", "tiresias, seed"))
+    assert shown[-1].split() == ["makespan", f"{summary['makespan_s'] / 60:.6g}", "min"]
+    assert json.loads(simsched("show", str(cell), "--json").stdout)["summary"] == summary
+
+
+def test_policies_are_compared_with_the_reference_named(simsched, run_folder):
+    text = simsched("compare", str(run_folder), "--reference", "tiresias", "-m", "jct_mean_s").stdout
+    assert "Difference from tiresias" in text
+    wrong = simsched("compare", str(run_folder), "--reference", "tiresas")
+    assert wrong.exit_code == 2
+    assert wrong.stdout == ""
+    assert "did you mean 'tiresias'?" in wrong.stderr
+
+
+def test_validate_run_counts_equal_and_different_jobs(simsched, run_folder, folder):
+    import pandas as pd
+
+    cell = next((run_folder / "cells").iterdir())
+    jobs = pd.read_parquet(cell / "jobs.parquet")
+    rows = [f"jobs,{job},{jct}" for job, jct in zip(jobs["job_id"], jobs["jct_s"], strict=True)]
+    (folder / "expected.csv").write_text("\n".join(["workload,job,jct_s", *rows]) + "\n")
+    same = simsched("validate-run", str(cell), "expected.csv")
+    assert same.exit_code == 0
+    assert "10 of 10 jobs equal" in same.stdout
+    first = jobs.iloc[0]
+    rows[0] = f"jobs,{first['job_id']},{first['jct_s'] + 7}"
+    (folder / "expected.csv").write_text("\n".join(["workload,job,jct_s", *rows]) + "\n")
+    other = simsched("validate-run", str(cell), "expected.csv")
+    assert other.exit_code == 1
+    assert "9 of 10 jobs equal" in other.stdout
+    assert f"{first['job_id']}: {first['jct_s']} s, expected {first['jct_s'] + 7} s" in other.stdout
+
+
+def test_the_timeline_of_a_job_is_drawn_and_an_unknown_job_refused(simsched, run_folder):
+    import pandas as pd
+
+    cell = next((run_folder / "cells").iterdir())
+    manifest = json.loads((cell / "manifest.json").read_text())
+    job = pd.read_parquet(cell / "jobs.parquet")["job_id"].iloc[0]
+    drawn = simsched("plot", str(run_folder), "--job", job, "--seed", str(manifest["seed"]))
+    assert drawn.exit_code == 0, drawn.output
+    assert f"job-{job}.png" in drawn.stdout
+    refused = simsched("plot", str(run_folder), "--job", "nobody")
+    assert refused.exit_code == 2
+    assert "no job is called 'nobody'" in refused.stderr
+
+
+def test_an_experiment_is_validated_without_running(simsched, folder):
+    done = simsched("validate", "tiny.yaml")
+    assert done.stdout == "tiny.yaml: valid; 4 cells of 10 jobs\n"
+    assert not (folder / "results").exists()
+    assert json.loads(simsched("validate", "tiny.yaml", "--json").stdout)["distinct"] == 4
+
+
+def test_the_schema_is_json(simsched):
+    assert json.loads(simsched("schema").stdout)["title"] == "simsched experiment"
+
+
+def test_a_trace_is_described_and_pictured(simsched, folder):
+    done = simsched("trace", "info", "jobs.csv")
+    assert done.exit_code == 0, done.output
+    assert "mean 2.50, at most 4" in done.stdout
+    assert (folder / "figures" / "trace-jobs.png").is_file()
+    assert json.loads(simsched("trace", "info", "jobs.csv", "--json", "--no-plots").stdout)["jobs"] == 12
+
+
+def test_a_trace_is_generated_by_its_seed_and_converted(simsched, folder):
+    for name, seed in (("a.csv", "1"), ("b.csv", "1"), ("c.csv", "2")):
+        assert simsched("trace", "generate", name, "--seed", seed, "--jobs", "50").exit_code == 0
+    assert (folder / "a.csv").read_bytes() == (folder / "b.csv").read_bytes()
+    assert (folder / "a.csv").read_bytes() != (folder / "c.csv").read_bytes()
+    assert simsched("trace", "convert", "a.csv", "d.csv.gz").stdout == "d.csv.gz: 50 jobs\n"
+    assert json.loads(simsched("trace", "info", "d.csv.gz", "--json", "--no-plots").stdout)["jobs"] == 50
+
+
+def test_a_workload_is_made_described_and_run(simsched, folder):
+    made = simsched("workload", "make", "list.csv", "-o", "jobs=12", "--seed", "3")
+    assert made.stdout == "list.csv: 12 jobs\n"
+    described = simsched("workload", "describe", "list.csv")
+    assert described.stdout.splitlines()[-1] == "12 jobs"
+    again = simsched("workload", "describe", "-o", "jobs=12", "--seed", "3")
+    assert again.stdout == described.stdout
+    done = simsched(
+        "run", "tiny.yaml", "-o", "workload={path: list.csv}", "-o", "cluster.nodes=16", "-o", "seeds=1", "--jobs", "1"
+    )
+    assert done.exit_code == 0, done.output
+
+
+def test_an_application_is_shown_and_begun(simsched, folder):
+    shown = simsched("application", "show", "cifar10")
+    assert shown.exit_code == 0, shown.output
+    assert "128 initially, at most 4096" in shown.stdout
+    assert (folder / "figures" / "cifar10-throughput.png").is_file()
+    assert (folder / "figures" / "cifar10-efficiency.png").is_file()
+    assert simsched("application", "init", "mine").stdout == "mine.yaml\n"
+    assert simsched("application", "show", "mine", "--path", ".", "--no-plots").exit_code == 2  # tiny.yaml is none
+    (folder / "apps").mkdir()
+    (folder / "mine.yaml").rename(folder / "apps" / "mine.yaml")
+    own = simsched("application", "show", "mine", "--path", "apps", "--no-plots")
+    assert own.exit_code == 0, own.output
+    assert simsched("application", "init", "mine", "--out", "apps/mine.yaml").exit_code == 2
+
+
+def test_a_policy_is_checked(simsched, folder):
+    assert simsched("check", "policy", "fifo", "--seeds", "1").stdout == "fifo: conforms\n"
+    (folder / "bad.py").write_text(
+        "from simsched.policy import Decision, Policy\n\n\nclass Bad(Policy):\n    name = 'bad'\n\n"
+        "    def decide(self, view, rng):\n        return Decision({job: ((999, 1),) for job in view.jobs})\n"
+    )
+    bad = simsched("check", "policy", "bad.py:Bad", "--seeds", "1")
+    assert bad.exit_code == 1
+    assert "FAILED" in bad.stdout

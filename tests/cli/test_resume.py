@@ -1,0 +1,157 @@
+"""A sweep that is killed, by SIGKILL or Ctrl-C, is finished by running it again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from simsched.experiment.store import Store
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SLOW = '''
+import time
+from pathlib import Path
+from dataclasses import dataclass
+from typing import ClassVar
+from simsched.policy import Decision, Policy
+
+@dataclass
+class Slow(Policy):
+    """First come first served on node 0, with a pause at each decision while the file `slow` is there."""
+
+    name: ClassVar[str] = "slow"
+
+    def decide(self, view, rng):
+        if Path("slow").exists():
+            time.sleep(0.03)
+        return Decision({job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]})
+'''
+EXPERIMENT = """\
+name: slow
+cluster: {nodes: 1, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay, sample: 10}
+policies: [{name: 'slow.py:Slow'}]
+seeds: 6
+report: {plots: false}
+"""
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+
+
+@pytest.fixture
+def slow(folder):
+    (folder / "slow.py").write_text(SLOW)
+    (folder / "slow.yaml").write_text(EXPERIMENT)
+    return folder
+
+
+def start(folder, out, workers):
+    command = [sys.executable, "-c", "from simsched.cli.main import main; main()"]
+    command += ["run", "slow.yaml", "--out", out, "--jobs", workers]
+    paths = [str(ROOT), str(ROOT / "policies"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finished(folder, out):
+    cells = folder / out / "slow" / "cells"
+    return {path.name for path in cells.glob("*") if not path.name.startswith(".")} if cells.is_dir() else set()
+
+
+def temporary(folder, out):
+    return [path for path in (folder / out / "slow" / "cells").iterdir() if path.name.startswith(".")]
+
+
+def wait_for(condition, process, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "the run took too long to get anywhere"
+        time.sleep(0.02)
+
+
+def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
+    (slow / "slow").touch()
+    process = start(slow, "killed", "2")
+    wait_for(lambda: finished(slow, "killed") and temporary(slow, "killed"), process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    (slow / "slow").unlink()
+    time.sleep(0.5)  # the workers notice that their parent is gone
+    kept = finished(slow, "killed")
+    times = {name: (slow / "killed/slow/cells" / name / "jobs.parquet").stat().st_mtime_ns for name in kept}
+    assert 0 < len(kept) < 6
+    assert not (slow / "killed/slow/run.json").exists()
+
+    again = simsched("run", "slow.yaml", "--out", "killed", "--jobs", "1")
+    assert f"({6 - len(kept)} cells run, {len(kept)} reused)" in again.stdout
+    assert times == {name: (slow / "killed/slow/cells" / name / "jobs.parquet").stat().st_mtime_ns for name in kept}
+    assert temporary(slow, "killed") == []
+
+    simsched("run", "slow.yaml", "--out", "undisturbed", "--jobs", "1")
+    assert tables(slow / "killed/slow") == tables(slow / "undisturbed/slow")
+
+
+def test_ctrl_c_ends_the_run_and_keeps_what_is_finished(slow):
+    (slow / "slow").touch()
+    process = start(slow, "stopped", "2")
+    wait_for(lambda: finished(slow, "stopped") and temporary(slow, "stopped"), process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to parent and workers alike
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted; what was finished is kept" in said
+    assert "Traceback" not in said
+    assert temporary(slow, "stopped") == []
+
+
+def test_a_worker_that_is_killed_ends_the_run_with_a_message(slow):
+    (slow / "slow").touch()
+    process = start(slow, "broken", "2")
+    wait_for(lambda: finished(slow, "broken") and temporary(slow, "broken"), process)
+    victim = int(temporary(slow, "broken")[0].name.rpartition("@")[2])
+    os.kill(victim, signal.SIGKILL)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "a worker process was killed, perhaps for want of memory" in said
+    assert "Traceback" not in said
+
+
+def test_leftovers_of_writers_that_live_stay_and_others_go(tmp_path):
+    store = Store(tmp_path / "run")
+    store.open()
+    alive = store.begin("a")
+    (store.cells / ".tmp-dead@here@1").mkdir()
+    Store(tmp_path / "run").open()
+    assert alive.path.is_dir()
+    assert [path.name for path in store.cells.iterdir()] == [alive.path.name]
+    store.discard(alive)
+    assert not list(store.cells.iterdir())
+
+
+def test_of_two_runs_that_write_the_same_cell_one_stays(tmp_path):
+    first, second = Store(tmp_path / "run"), Store(tmp_path / "run")
+    first.open()
+    asides = [first.begin("cell-a"), second.begin("cell-a2")]
+    for aside in asides:
+        for name in ("manifest.json", "summary.json"):
+            (aside.path / name).write_text("{}")
+    first.publish(asides[0], "cell")
+    second.publish(asides[1], "cell")
+    assert [path.name for path in first.cells.iterdir()] == ["cell"]
+    assert second.has("cell")
+
+
+def test_a_cell_from_which_a_file_was_taken_is_run_again(slow, simsched):
+    simsched("run", "slow.yaml", "--jobs", "1")
+    cell = next(path for path in (slow / "results/slow/cells").iterdir())
+    (cell / "summary.json").unlink()
+    again = simsched("run", "slow.yaml", "--jobs", "1")
+    assert "(1 cells run, 5 reused)" in again.stdout
+    assert (cell / "summary.json").is_file()

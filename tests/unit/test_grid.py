@@ -1,0 +1,163 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from simsched.errors import InputError
+from simsched.experiment import grid as grid_module
+from simsched.experiment.grid import make_grid
+from simsched.experiment.reading import read_experiment
+from simsched.paths import data_folder
+
+TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n"
+EXPERIMENT = """\
+name: tiny
+cluster: {nodes: 2, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay}
+policies: [{name: fifo}, {name: tiresias}]
+seeds: 2
+"""
+WORKLOAD = "name,time,application,num_replicas,batch_size\na-0,5,cifar10,2,256\n"
+
+
+@pytest.fixture
+def make(tmp_path):
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+
+    def maker(*overrides):
+        return make_grid(read_experiment(tmp_path / "e.yaml", overrides))
+
+    return maker
+
+
+def keys(grid):
+    return [cell.task.key for cell in grid.cells]
+
+
+def test_cells_come_point_by_point_then_policy_then_seed(make):
+    grid = make("sweep={workload.load: [1, 2]}")
+    assert [cell.name for cell in grid.cells[:5]] == [
+        "fifo, seed 1, load=1",
+        "fifo, seed 2, load=1",
+        "tiresias, seed 1, load=1",
+        "tiresias, seed 2, load=1",
+        "fifo, seed 1, load=2",
+    ]
+    assert len(set(keys(grid))) == 8
+
+
+def test_what_does_not_concern_a_policy_does_not_make_it_run_twice(make):
+    grid = make("sweep={policies.tiresias.params.interval_s: [60, 120]}")
+    assert len(grid.cells) == 8
+    assert len(grid.tasks) == 6  # fifo once per seed
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "cluster.nodes=3",
+        "cluster.gpu_type=v100",
+        "engine.restart_delay_s=10",
+        "workload.load=2",
+        "seeds=[3, 4]",
+        "policies.fifo.params.backfill=true",
+        "policies.0.name=srtf",
+    ],
+)
+def test_whatever_determines_a_cell_is_in_its_key(make, override):
+    before, after = keys(make()), keys(make(override))
+    assert set(before[:2]).isdisjoint(after[:2])
+
+
+def test_names_and_descriptions_are_not(make):
+    after = keys(make("name=other", "description=x", "policies.fifo.label=F", "report.plots=false", "seeds=[1, 2]"))
+    assert after == keys(make())
+
+
+def test_the_spelling_of_a_cluster_is_not(make):
+    assert keys(make()) == keys(make("cluster={groups: [{nodes: 1, gpus_per_node: 4}, {nodes: 1, gpus_per_node: 4}]}"))
+
+
+def test_a_written_default_is_the_default(make):
+    assert keys(make()) == keys(make("policies.fifo.params.backfill=false"))
+
+
+def test_the_data_are_in_the_key_and_their_path_is_not(make, tmp_path):
+    before = keys(make())
+    shutil.copy(tmp_path / "jobs.csv", tmp_path / "moved.csv")
+    assert keys(make(f"workload.path={tmp_path}/jobs.csv")) == before
+    (tmp_path / "jobs.csv").write_text(TRACE.replace("100", "101"))
+    assert set(keys(make())).isdisjoint(before)
+
+
+def test_the_applications_are_in_the_key(make, tmp_path):
+    before = keys(make())
+    copied = tmp_path / "apps"
+    shutil.copytree(data_folder("workloads") / "applications", copied)
+    assert keys(make(f"applications.path={copied}")) == before
+    with (copied / "ncf.yaml").open("a") as file:
+        file.write("# changed\n")
+    assert set(keys(make(f"applications.path={copied}"))).isdisjoint(before)
+
+
+def test_the_policys_source_and_the_engines_semantics_are_in_the_key(make, tmp_path, monkeypatch):
+    source = Path(grid_module.registry.load("fifo").__module__.replace(".", "/")).name
+    assert source == "fifo"
+    before = keys(make())
+    monkeypatch.setattr(grid_module, "SEMANTICS", grid_module.SEMANTICS + 1)
+    assert set(keys(make())).isdisjoint(before)
+    monkeypatch.undo()
+    monkeypatch.setattr(grid_module.registry, "source_hash", lambda policy: f"other {policy.__name__}")
+    assert set(keys(make())).isdisjoint(before)
+
+
+def test_every_file_of_a_folder_of_workloads_is_a_replication(make, tmp_path):
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    for number in (10, 2):
+        (folder / f"workload-{number}.csv").write_text(WORKLOAD)
+    grid = make(f"workload={{path: {folder}}}", "seeds=[0]")
+    assert [(cell.label, cell.point) for cell in grid.cells] == [
+        ("fifo", {"workload": "workload-2"}),
+        ("tiresias", {"workload": "workload-2"}),
+        ("fifo", {"workload": "workload-10"}),
+        ("tiresias", {"workload": "workload-10"}),
+    ]
+    assert grid.cells[0].task.about["workload"]["name"] == "workload-2"
+    assert grid.cells[0].task.jobs[0].id == "a-0"
+
+
+def test_the_same_seed_gives_all_policies_the_same_jobs(make):
+    grid = make("workload={jobs: 10}", "cluster.nodes=16")
+    jobs = {(cell.label, cell.seed): cell.task.jobs for cell in grid.cells}
+    assert jobs["fifo", 1] == jobs["tiresias", 1]
+    assert jobs["fifo", 1] != jobs["fifo", 2]
+    fixed = make("workload={jobs: 10, seed: 7}", "cluster.nodes=16")
+    assert len({cell.task.jobs for cell in fixed.cells}) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("cluster={nodes: 1, gpus_per_node: 2}", "can never fit a cluster of 2"),
+        ("workload.path=none.csv", "there is no file or folder"),
+        ("applications.path=none", "there is no such folder"),
+        ("workload={jobs: 10}|cluster={gpu_type: v100}", "has no step times for GPUs of type v100, only for t4"),
+        ("workload={path: list.csv}|cluster.gpu_type=v100", "cluster.gpu_type: cifar10 has no step times for GPUs"),
+        ("workload={jobs: 1000000}", "1000000 jobs were asked for"),
+    ],
+)
+def test_data_that_cannot_be_run_are_refused_before_anything_runs(make, override, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.csv").write_text(WORKLOAD)
+    with pytest.raises(InputError, match=said):
+        make(*override.split("|"))
+
+
+def test_only_chosen_policies_are_wanted(make):
+    chosen = make().select(["tiresias"])
+    assert {cell.label for cell in chosen.wanted} == {"tiresias"}
+    assert len(chosen.cells) == 4
+    with pytest.raises(InputError, match="did you mean 'fifo'"):
+        make().select(["fif"])

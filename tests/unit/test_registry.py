@@ -1,0 +1,120 @@
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from simsched.errors import InputError
+from simsched.policy import registry
+
+POLICY = '''
+from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import ClassVar
+from simsched.policy import Decision, Policy
+
+@dataclass
+class Mine(Policy):
+    """Does nothing."""
+
+    name: ClassVar[str] = "mine"
+    limits: Sequence[int] = (1, 2)
+    _state: list = field(init=False, repr=False, default_factory=list)
+
+    def decide(self, view, rng):
+        return Decision({})
+
+class Plain(Policy):
+    name = "plain"
+
+    def decide(self, view, rng):
+        return Decision({})
+
+class NotOne:
+    pass
+'''
+
+
+@pytest.fixture
+def mine(tmp_path):
+    (tmp_path / "mine.py").write_text(textwrap.dedent(POLICY))
+    return tmp_path
+
+
+def test_shipped_policies_come_through_the_entry_points():
+    assert {"fifo", "srtf", "tiresias", "optimus", "pollux"} <= set(registry.names())
+    assert registry.load("tiresias").name == "tiresias"
+
+
+def test_a_policy_is_found_in_a_module_and_in_a_file(mine):
+    assert registry.load("simsched_policies.fifo:Fifo") is registry.load("fifo")
+    by_folder = registry.load("mine.py:Mine", folder=mine)
+    assert by_folder.name == "mine"
+    assert registry.load(f"{mine}/mine.py:Mine") is by_folder
+
+
+def test_parameters_are_those_of_the_constructor(mine):
+    (limits,) = registry.parameters(registry.load("mine.py:Mine", folder=mine))
+    assert (limits.name, limits.default, limits.required) == ("limits", (1, 2), False)
+    assert registry.parameters(registry.load("mine.py:Plain", folder=mine)) == ()
+
+
+def test_types_are_those_of_the_module_in_which_they_are_written(tmp_path, monkeypatch):
+    (tmp_path / "base_policy.py").write_text("from __future__ import annotations\n" + POLICY)
+    child = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass, field\nfrom base_policy import Mine\n"
+    )
+    child += "@dataclass\nclass Child(Mine):\n    extra: NotThere = field(default_factory=lambda: [7])\n"
+    (tmp_path / "child_policy.py").write_text(child)
+    monkeypatch.syspath_prepend(tmp_path)
+    limits, extra = registry.parameters(registry.load("child_policy:Child"))
+    assert limits.annotation == Sequence[int]
+    assert (extra.annotation, extra.default) == (Any, [7])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tiresia", "policy 'tiresia': there is no such policy; did you mean 'tiresias'?"),
+        ("no.such.module:Thing", "'no.such.module' cannot be imported: ModuleNotFoundError"),
+        ("mine.py:Mein", "has no class 'Mein'; did you mean 'Mine'?"),
+        ("mine.py:NotOne", "this is no policy"),
+        ("other.py:Mine", "there is no file"),
+        ("broken.py:Mine", "cannot be loaded: ZeroDivisionError"),
+        ("json:dumps", "this is no policy"),
+    ],
+)
+def test_what_cannot_be_found_or_used_is_explained(mine, name, said):
+    (mine / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(InputError) as caught:
+        registry.load(name, folder=mine)
+    assert said in str(caught.value)
+
+
+def test_the_source_hash_follows_the_file(tmp_path):
+    hashes = []
+    for text in (POLICY, POLICY, POLICY + "# changed\n"):
+        folder = tmp_path / str(len(hashes))
+        folder.mkdir()
+        (folder / "mine.py").write_text(text)
+        hashes.append(registry.source_hash(registry.load("mine.py:Mine", folder=folder)))
+    assert hashes[0] == hashes[1]
+    assert hashes[0] != hashes[2]
+
+
+def test_the_source_hash_of_a_folder_covers_all_its_files(tmp_path, monkeypatch):
+    package = tmp_path / "folder_policy"
+    (package / "deep").mkdir(parents=True)
+    (package / "__init__.py").write_text("from folder_policy.core import Mine\n")
+    (package / "core.py").write_text(POLICY)
+    (package / "deep" / "helper.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    policy = registry.load("folder_policy:Mine")
+    before = registry.source_hash(policy)
+    (package / "deep" / "helper.py").write_text("x = 2\n")
+    assert registry.source_hash(policy) != before
+
+
+def test_each_shipped_policy_has_a_hash_of_its_own():
+    names = ("fifo", "srtf", "tiresias", "optimus", "pollux")
+    assert len({registry.source_hash(registry.load(name)) for name in names}) == len(names)

@@ -1,0 +1,81 @@
+import pytest
+
+from simsched.errors import InputError
+from simsched.experiment.yaml_lines import load, parse, parse_value
+
+
+def test_every_key_and_item_knows_its_line():
+    document = parse("name: a\npolicies:\n  - name: fifo\n    params: {x: 1}\n  - name: srtf\n", "f.yaml")
+    assert document.data == {"name": "a", "policies": [{"name": "fifo", "params": {"x": 1}}, {"name": "srtf"}]}
+    assert document.lines["name",] == 1
+    assert document.lines["policies", 0] == 3
+    assert document.lines["policies", 0, "params", "x"] == 4
+    assert document.lines["policies", 1, "name"] == 5
+    assert document.line(("policies", 1, "params", "missing")) == 5
+    assert document.line(("nowhere",)) == 0
+
+
+def test_scalars_are_those_of_yaml_1_2():
+    text = "a: on\nb: 1:30\nc: 1e-3\nd: 010\ne: 2024-01-01\nf: true\ng: ~\nh: -1\ni: .inf\nj: '5'\nk: 1_000\n"
+    data = parse(text, "f.yaml").data
+    assert data == {
+        "a": "on", "b": "1:30", "c": 0.001, "d": 10, "e": "2024-01-01", "f": True, "g": None, "h": -1,
+        "i": float("inf"), "j": "5", "k": 1000,
+    }  # fmt: skip
+    assert type(data["h"]) is int
+    assert type(data["c"]) is float
+
+
+def test_merged_mappings_keep_the_lines_of_their_origin():
+    document = parse("base: &b\n  x: 1\n  y: 2\nown:\n  <<: *b\n  y: 3\n", "f.yaml")
+    assert document.data["own"] == {"x": 1, "y": 3}
+    assert document.lines["own", "x"] == 2
+    assert document.lines["own", "y"] == 6
+
+
+def test_all_keys_given_twice_are_reported_at_once():
+    with pytest.raises(InputError) as caught:
+        parse("a: 1\nb: {c: 1, c: 2}\na: 3\n7: x\n", "f.yaml")
+    assert [str(problem) for problem in caught.value.problems] == [
+        "f.yaml:3: the key 'a' is given twice, first in line 1; keep one of them",
+        "f.yaml:2: the key 'b.c' is given twice, first in line 2; keep one of them",
+        "f.yaml:4: '7' is a key but not text; put it in quotes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "f.yaml: is empty"),
+        ("- 1\n- 2\n", "f.yaml:1: holds a list, not a mapping"),
+        ("just text", "f.yaml:1: holds the single value 'just text'"),
+        ("a: 1\nb: [1, 2\n", "f.yaml:3: is not valid YAML"),
+        ("a: 1\n  b: 2\n", "f.yaml:2: is not valid YAML"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2: is not valid YAML"),
+        ("a: &x [*x]", "f.yaml:1: an alias stands inside"),
+        ("a: !!python/object:os.system x", "f.yaml:1: is not valid YAML: could not determine a constructor"),
+        ("a: \x01", "f.yaml: is not valid YAML: character 3"),
+        ("? [a]\n: 1\n", "f.yaml:1: a list or a mapping is a key but not text"),
+    ],
+)
+def test_bad_yaml_is_refused_with_its_line(text, said):
+    with pytest.raises(InputError) as caught:
+        parse(text, "f.yaml")
+    assert str(caught.value).startswith(said)
+
+
+def test_unreadable_files_are_named(tmp_path):
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"name: caf\xe9\n")
+    for path, said in ((tmp_path / "none.yaml", "no such file"), (tmp_path, "cannot be read"), (latin, "UTF-8")):
+        with pytest.raises(InputError, match=said) as caught:
+            load(path)
+        assert str(path) in str(caught.value)
+
+
+def test_a_value_of_an_option_has_no_line():
+    assert parse_value("[1, -1, 1e3]", "-o x") == [1, -1, 1000.0]
+    assert parse_value("", "-o x") is None
+    with pytest.raises(InputError) as caught:
+        parse_value("{", "-o x={")
+    assert str(caught.value).startswith("-o x={: is not valid YAML")
