@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from simsched.threads import one_thread_each
+
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
+one_thread_each()
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"

@@ -20,6 +20,7 @@ from simsched.cli.run import run
 from simsched.cli.trace import trace
 from simsched.cli.workload import workload
 from simsched.errors import InputError
+from simsched.threads import one_thread_each
 
 _INPUT_IS_WRONG = 2
 _RUN_FAILED = 1
@@ -83,4 +84,5 @@ for command in (
 
 def main() -> None:
     """Run the command line."""
+    one_thread_each()
     cli(prog_name="simsched")

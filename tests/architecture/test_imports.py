@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "cli": {"experiment", "engine", "policy", "agent", "model", "workload", "results", "report", "testing"},
     "simsched_policies": {"policy", "agent", "model"},
 }
-GROUND = {"errors", "jit", "paths", "__init__"}
+GROUND = {"errors", "jit", "paths", "threads", "__init__"}
 
 ONLY_IMPORTER = {
     "simpy": {"engine"},

@@ -65,7 +65,7 @@ def test_the_search_reaches_the_published_fitness(records):
 
 
 def test_the_genetic_search_comes_near_the_published_fitness(records):
-    for record in records[:: 4 * EVERY]:
+    for record in records[:: 8 * EVERY]:
         problem, _ = read_round(record)
         found = search(problem, method="genetic", seed_or_rng=record["round"])
         assert found.fitness >= 0.97 * record["published_fitness"]
