@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -21,21 +22,26 @@ from simsched.results.reader import Run
 
 #: Rather than a command with more options than this, the whole file is given.
 _MOST_OVERRIDES = 12
+#: Where these keys differ as a whole, it is another experiment under the same name.
+_OTHER_EXPERIMENT = frozenset({"policies", "cluster", "search"})
+#: What changes no result.
+_SAID_ONLY = MappingProxyType({"description": ""})
 
 
 def recipe_of(run: Run) -> Recipe:
     """Say how to make a run anew: from a shipped experiment with `-o` options, or from a file that is given in full.
 
-    A command is named only if reading it gives the very specification of the run.
+    A command is named only if reading it gives the specification of the run, whatever its description says.
     """
     wanted = _complete(run.experiment)
     labels = [entry.get("label") or entry.get("name") for entry in wanted.get("policies", [])]
     chosen = [] if set(labels) <= set(run.policies) else [f"--policy={label}" for label in run.policies]
-    for name, path in _candidates(run.name):
-        overrides = _overrides(path, wanted)
-        if overrides is not None:
-            options = [part for override in overrides for part in ("-o", override)]
-            return Recipe(shlex.join(["simsched", "run", name, *options, *chosen]))
+    found = [(name, _overrides(path, wanted)) for name, path in _candidates(run.name)]
+    known = [(len(overrides), len(name), name, overrides) for name, overrides in found if overrides is not None]
+    if known:
+        _, _, name, overrides = min(known)
+        options = [part for override in overrides for part in ("-o", override)]
+        return Recipe(shlex.join(["simsched", "run", name, *options, *chosen]))
     file = f"{run.name}.yaml"
     text = yaml.safe_dump(_without_defaults(wanted), sort_keys=False, allow_unicode=True, width=100)
     return Recipe(shlex.join(["simsched", "run", file, *chosen]), file, text)
@@ -52,12 +58,14 @@ def _candidates(name: str) -> Iterator[tuple[str, Path]]:
 def _overrides(path: Path, wanted: Mapping[str, Any]) -> list[str] | None:
     """Find the options that lead from a shipped experiment to the wanted one; None where there are none such."""
     try:
-        base = _plain(read_experiment(path).spec)
-        found = [f"{key}={_written(value)}" for key, value in _changes(base, wanted)]
-        same = len(found) <= _MOST_OVERRIDES and _plain(read_experiment(path, found).spec) == wanted
+        changes = dict(_changes(_plain(read_experiment(path).spec), wanted))
+        if _OTHER_EXPERIMENT & changes.keys() or len(changes) > _MOST_OVERRIDES:
+            return None
+        options = [f"{key}={_written(value)}" for key, value in changes.items()]
+        again = _plain(read_experiment(path, options).spec)
     except (InputError, KeyError):
         return None
-    return found if same else None
+    return options if {**again, **_SAID_ONLY} == {**wanted, **_SAID_ONLY} else None
 
 
 def _plain(spec: ExperimentSpec) -> dict[str, Any]:
@@ -77,7 +85,7 @@ def _complete(experiment: Mapping[str, Any]) -> dict[str, Any]:
 def _changes(base: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in wanted.items():
         before, name = base.get(key), f"{prefix}{key}"
-        if before == value:
+        if before == value or name in _SAID_ONLY:
             continue
         if name == "policies":
             yield from _policy_changes(before or [], value)

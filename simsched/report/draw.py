@@ -9,12 +9,17 @@ import pandas as pd
 
 from simsched.report.bars import bar_data, metric_bars
 from simsched.report.distribution import jct_cdf
+from simsched.report.evaluation import curves_of, evaluation_figures
+from simsched.report.history import history_figures
+from simsched.report.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
 from simsched.report.over_time import INTERVAL_COLUMNS, over_time, over_time_data
 from simsched.report.style import FORMATS, Drawn, Look, looks, save
 from simsched.report.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.timeline import LIFE_COLUMNS, job_timeline
+from simsched.report.trials import trials_data, trials_over_time
 from simsched.results.compare import Row, comparison, short_keys
 from simsched.results.reader import Cell, Run
+from simsched.results.trials import read_trials
 
 #: More rows than this (policies times sweep points) are not told apart in one figure.
 MOST_ROWS = 8
@@ -28,22 +33,30 @@ def draw_run(
 ) -> list[Path]:
     """Draw a run into `folder` and return what was written.
 
-    Up to eight rows are compared as bars, distributions and over time; a job's timeline is drawn where nothing is
-    swept, a figure of lines for each swept key with two values or more. Swept keys in `replicate_over` count as
-    replications beside the seed, as in `simsched.results.compare.comparison`.
+    Up to eight rows are compared as bars, distributions and over time, with the nodes rented where they come and go and
+    a search for hyper-parameters as it proceeds. A job's timeline is drawn where nothing is swept, a figure of lines
+    for each swept key with two values or more. Swept keys in `replicate_over` count as replications beside the seed, as
+    in `simsched.results.compare.comparison`.
     """
-    rows = comparison(run, replicate_over)
     paths: list[Path] = []
+    for name, drawn in run_figures(run, replicate_over):
+        paths += save(*drawn, folder, name, formats)
+    return paths
+
+
+def run_figures(run: Run, replicate_over: Collection[str] = ()) -> Iterator[tuple[str, Drawn]]:
+    """Draw the figures that fit a run one after the other, each with the name of its files."""
+    rows = comparison(run, replicate_over)
     if len(rows) <= MOST_ROWS:
-        for name, drawn in _rows_figures(run, rows).items():
-            paths += save(*drawn, folder, name, formats)
+        yield from _rows_figures(run, rows).items()
     styles = looks(run.policies)
     swept = [key for key in run.swept if key not in replicate_over]
     short = short_keys(swept)
     for key in swept:
         if len({str(row.point.get(key)) for row in rows}) > 1:
-            paths += save(*_sweep(run, rows, key, styles), folder, f"sweep-{short[key]}", formats)
-    return paths
+            yield f"sweep-{short[key]}", _sweep(run, rows, key, styles)
+    yield from history_figures(run, replicate_over).items()
+    yield from evaluation_figures(run, rows)
 
 
 def _rows_figures(run: Run, rows: Sequence[Row]) -> dict[str, Drawn]:
@@ -64,7 +77,36 @@ def _rows_figures(run: Run, rows: Sequence[Row]) -> dict[str, Drawn]:
         figures["over-time"] = _over_time(run, rows, styles)
         if not any(row.point for row in rows):
             figures |= _timeline(run, rows, styles)
-    return figures
+    return figures | _nodes(run, rows, styles) | _trials(run, rows, styles)
+
+
+def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
+    """Draw the nodes rented over time, where they come and go."""
+    if not all(cell.has("rounds") and cell.has("allocations") for cell in run.cells):
+        return {}
+    if not any(come_and_go(cell.table("rounds", NODE_COLUMNS)) for cell in run.cells):
+        return {}
+    data = nodes_data({row.name: (_rental(cell) for cell in row.cells) for row in rows})
+    seeds = max(len(row.cells) for row in rows)
+    title = f"{run.name}: nodes and efficiency"
+    curves = curves_of(run, "nodes-over-time")
+    return {"nodes-over-time": nodes_over_time(data, seeds=seeds, title=title, styles=styles, curves=curves)}
+
+
+def _rental(cell: Cell) -> Rental:
+    rounds, intervals = cell.table("rounds", NODE_COLUMNS), cell.table("allocations", INTERVAL_COLUMNS)
+    return Rental(rounds, intervals, cell.summary.get("makespan_s", 0.0))
+
+
+def _trials(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
+    """Draw how a search for hyper-parameters proceeds, where there is one."""
+    found = {row.name: [read_trials(cell.folder) for cell in row.cells] for row in rows}
+    trials = {name: [one for one in frames if one is not None] for name, frames in found.items()}
+    if not trials or not all(trials.values()):
+        return {}
+    seeds = max(len(row.cells) for row in rows)
+    title = f"{run.name}: the search over time"
+    return {"trials": trials_over_time(trials_data(trials), seeds=seeds, title=title, styles=styles)}
 
 
 def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
@@ -73,7 +115,12 @@ def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Dra
     seeds = max(len(row.cells) for row in rows)
     title = f"{run.name}: the cluster over time"
     return over_time(
-        over_time_data(intervals, last_s), seeds=seeds, total_gpus=_total_gpus(run.cells), title=title, styles=styles
+        over_time_data(intervals, last_s),
+        seeds=seeds,
+        total_gpus=_total_gpus(run.cells),
+        title=title,
+        styles=styles,
+        curves=curves_of(run, "over-time"),
     )
 
 

@@ -160,6 +160,25 @@ def _leave_room(figure: Figure, above: float, below: float) -> None:
     engine.set(rect=(0, below / height, 1, 1 - (above + below) / height))
 
 
+@dataclass(frozen=True)
+class Words:
+    """Title and caption of a figure, and the inches above and below that they took."""
+
+    title: str
+    caption: str
+    above: float
+    below: float
+
+
+def take_words(figure: Figure) -> Words:
+    """Take title and caption off a figure, for pages that set them as text of their own."""
+    title, caption = figure.texts[:2]
+    lines = caption.get_text().split("\n")
+    title.set_visible(False)
+    caption.set_visible(False)
+    return Words(title.get_text(), " ".join(lines), _TITLE_HEIGHT - 0.04, _MARGIN + _CAPTION_LINE * len(lines))
+
+
 def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
 
