@@ -29,6 +29,7 @@ def _processors() -> int:
 @overrides_option
 @click.option("--out", default="results", show_default=True, metavar="DIR", help="Folder for the results of all runs.")
 @click.option("--jobs", "workers", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
+@click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
 @click.option("--trace", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
@@ -39,6 +40,7 @@ def run(
     overrides: tuple[str, ...],
     out: str,
     workers: int | None,
+    dask: str | None,
     labels: tuple[str, ...],
     trace: tuple[str, ...],
     dry_run: bool,
@@ -64,7 +66,7 @@ def run(
     from simsched.cli.progress import progress_listener
 
     with progress_listener() as listener:
-        result = run_grid(grid, Path(out), workers or _processors(), listener)
+        result = run_grid(grid, Path(out), workers or _processors(), listener, dask=dask)
     _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures)
 
@@ -103,17 +105,18 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> Non
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
         return
     found = read_run(result.folder)
+    reference = found.reference if found.reference in found.policies else None  # it may not have been run yet
     paths: Sequence[Path] = []
     if plots:
         from simsched.report.draw import draw_run
 
         paths = draw_run(found, result.folder / "figures", replicated_over(found))
     if as_json:
-        content = comparison_json(found, grid.experiment.spec.report.reference)
+        content = comparison_json(found, reference)
         counts = {"ran": result.ran, "reused": result.reused, "failed": [failure.name for failure in result.failures]}
         print_json({**content, "cells": counts, "figures": [str(path) for path in paths]})
         return
-    print_comparison(found, grid.experiment.spec.report.reference)
+    print_comparison(found, reference)
     click.echo(f"\nResults: {result.folder} ({result.ran} cells run, {result.reused} reused)")
     pictures = [path for path in paths if path.suffix == ".png"]
     if pictures:

@@ -93,12 +93,14 @@ class WorkerDiedError(Exception):
     """A worker process vanished, and with it what it was running."""
 
 
-def run_grid(grid: Grid, out: Path, workers: int = 1, listener: Listener | None = None) -> RunResult:
+def run_grid(
+    grid: Grid, out: Path, workers: int = 1, listener: Listener | None = None, *, dask: str | None = None
+) -> RunResult:
     """Run an experiment into `out`/NAME: complete cells are reused, the others run over `workers` processes.
 
-    A cell that fails does not keep the others from running. The results do not depend on `workers`. Raises
-    `InputError` where results cannot be written, and `WorkerDiedError` where a process was killed; what was finished
-    stays either way.
+    With `dask`, the address of a scheduler, they run there instead. A cell that fails does not keep the others from
+    running. The results do not depend on `workers`. Raises `InputError` where results cannot be written, and
+    `WorkerDiedError` where a process was killed; what was finished stays either way.
     """
     heard = listener or Silence()
     store = Store(out / grid.experiment.spec.name)
@@ -109,7 +111,7 @@ def run_grid(grid: Grid, out: Path, workers: int = 1, listener: Listener | None 
     missing = [first_named[key] for key in keys if not store.has(key) and not store.adopt(key)]
     reused = len(keys) - len(missing)
     heard.began(len(keys), reused)
-    outcomes = _run_missing(missing, store.folder, workers, heard)
+    outcomes = _run_missing(missing, store.folder, workers, heard, dask)
     problems = [problem for outcome in outcomes.values() for problem in outcome.problems]
     if problems:
         raise InputError(*dict.fromkeys(problems))
@@ -121,12 +123,21 @@ def run_grid(grid: Grid, out: Path, workers: int = 1, listener: Listener | None 
     return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures))
 
 
-def _run_missing(missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener) -> dict[str, Outcome]:
+def _run_missing(
+    missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener, dask: str | None
+) -> dict[str, Outcome]:
     outcomes: dict[str, Outcome] = {}
     if not missing:
         return outcomes
-    run = _run_here if workers == 1 else _run_in_pool
-    for cell, outcome in run(missing, folder, workers, listener):
+    if dask is not None:
+        from simsched.experiment.dask_runner import run_on_dask
+
+        done = run_on_dask(dask, missing, folder)
+    elif workers == 1:
+        done = _run_here(missing, folder, listener)
+    else:
+        done = _run_in_pool(missing, folder, workers, listener)
+    for cell, outcome in done:
         outcomes[cell.task.key] = outcome
         if outcome.error:
             listener.failed(cell, outcome.error)
@@ -135,16 +146,14 @@ def _run_missing(missing: Sequence[GridCell], folder: Path, workers: int, listen
     return outcomes
 
 
-def _run_here(
-    missing: Sequence[GridCell], folder: Path, _: int, listener: Listener
-) -> Iterator[tuple[GridCell, Outcome]]:
+def _run_here(missing: Sequence[GridCell], folder: Path, listener: Listener) -> Iterator[tuple[GridCell, Outcome]]:
     around = environment()
     for cell in missing:
 
         def report(now_s: int, finished_jobs: int, cell: GridCell = cell) -> None:
             listener.advanced([(cell, now_s, finished_jobs)])
 
-        yield cell, _attempt(cell.task, folder, around, report)
+        yield cell, attempt(cell.task, folder, around, report)
 
 
 def _run_in_pool(
@@ -193,14 +202,19 @@ def _attempt_there(task: Task, folder: Path, around: Mapping[str, Any], board_fi
             raise Cancelled
 
     try:
-        return _attempt(task, folder, around, report)
+        return attempt(task, folder, around, report)
     except Cancelled:
         return Outcome(error="cancelled")
     finally:
         board.close()
 
 
-def _attempt(task: Task, folder: Path, around: Mapping[str, Any], report: Callable[[int, int], None]) -> Outcome:
+def say_nothing(now_s: int, finished_jobs: int) -> None:
+    """Report no progress."""
+
+
+def attempt(task: Task, folder: Path, around: Mapping[str, Any], report: Callable[[int, int], None]) -> Outcome:
+    """Run a cell, and turn what may go wrong with it into an outcome."""
     try:
         return Outcome(wall_s=run_cell(task, folder, around, report))
     except CellError as error:

@@ -1,0 +1,49 @@
+"""Cells run on a dask cluster as they do in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simsched.errors import InputError
+from simsched.experiment.grid import make_grid
+from simsched.experiment.reading import read_experiment
+from simsched.experiment.runner import run_grid
+from simsched.results.reader import read_run
+
+distributed = pytest.importorskip("distributed", reason="needs the extra 'dask'")
+
+EXPERIMENT = """
+name: tiny
+cluster: {nodes: 2, gpus_per_node: 4}
+workload: {recipe: replay, jobs: 12, max_gpus: 4, until_s: 4000}
+policies: [{name: fifo}, {name: srtf}]
+seeds: 1
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(EXPERIMENT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_dask_cluster_gives_the_same_tables(experiment: Path, tmp_path: Path) -> None:
+    grid = make_grid(read_experiment(experiment, ()))
+    run_grid(grid, tmp_path / "here")
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        result = run_grid(grid, tmp_path / "there", dask=cluster.scheduler_address)
+    assert (result.ran, result.failures) == (2, ())
+    pairs = zip(read_run(tmp_path / "here" / "tiny").cells, read_run(tmp_path / "there" / "tiny").cells, strict=True)
+    for here, there in pairs:
+        for table in ("jobs", "allocations", "rounds"):
+            files = [cell.folder / f"{table}.parquet" for cell in (here, there)]
+            assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_nobody_at_the_address_is_said_clearly(experiment: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no dask scheduler answers at 'nonsense://nowhere'"):
+        run_grid(make_grid(read_experiment(experiment, ())), tmp_path, dask="nonsense://nowhere")
