@@ -10,13 +10,14 @@ from simsched.model.job import JobSpec
 
 
 class Measurement(NamedTuple):
-    """What a job sees of itself when it begins to run in some way."""
+    """What a job sees of itself when it begins to run in some way, in its 0-based `epoch`."""
 
     nodes: int
     gpus: int
     local_bsz: int
     step: StepTime
     gradient: GradientStats
+    epoch: int = 0
 
 
 class Agent(Protocol):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from simsched.model.job import JobSpec
 from simsched.policy.decision import Decision
 from simsched.policy.signals import Signal
 from simsched.policy.view import View
+
+#: Marks a parameter that names an input file, as in `pool_path: Annotated[str | None, INPUT_FILE] = None`: experiments
+#: resolve it against their own folder, and the file's content becomes part of what determines a result.
+INPUT_FILE: Final = "simsched: input file"
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,15 @@ class Policy(Protocol):
     def agent(self, job: JobSpec, application: Application) -> Agent:
         """Make the agent that runs beside a job; by default the batch size stays as submitted."""
         return fixed_agent(job, application)
+
+    @property
+    def informed_by(self) -> tuple[str, ...]:
+        """Say what the policy and its agents know besides `needs` and what jobs measure; the manifest records it."""
+        return ()
+
+    def artifacts(self) -> Mapping[str, str]:
+        """Give texts to be kept with the results, by file name; asked once, after the last job has finished."""
+        return {}
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Decide on the basis of the view; every random draw comes from `rng`."""

@@ -6,8 +6,8 @@ of the jobs' speedups over a fair share, in which a change of placement is disco
 already suffered (Qiao et al., OSDI'21, sections 3 and 4).
 
 Defaults of the paper: p = -1, an interval of 60 s, restart delay 30 s. As in the published simulator, the fair share of
-J jobs is ceil(GPUs / J) GPUs on one node, a job may use at most twice the largest number of GPUs that it has run on,
-and never more than 64.
+J jobs is ceil(GPUs / J) GPUs on one node, a job may use at most twice the largest number of GPUs that it has run on
+(or, with a `prior`, on which its application is known), and never more than 64.
 
 Deviations: the search is the faster one of `search` (the genetic search of the paper can be chosen); its starts are
 matched to jobs by identity, whereas the published simulator pairs rows by position and so gives some to the wrong job.
@@ -16,23 +16,24 @@ matched to jobs by identity, whereas the published simulator pairs rows by posit
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent.agent import Agent
-from simsched.agent.goodput_agent import GoodputReport, Shared, goodput_agent
+from simsched.agent.goodput_agent import GoodputReport
 from simsched.model.application import Application
 from simsched.model.job import JobSpec
 from simsched.model.placement import from_counts
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
+from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Triggers, View
+from simsched_policies.pollux.knowledge import Knowledge
 from simsched_policies.pollux.search import Round, SearchOptions, SearchResult, match_population, search, upper_bound
 from simsched_policies.pollux.tables import GoodputTables, most_gpus_for_batch
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.integer[Any]]
 
 
 @dataclass
@@ -42,6 +43,11 @@ class Pollux(Policy):
     `fairness` is the exponent p (smaller is fairer, 1 is the plain mean). `avoid_interference` keeps two distributed
     jobs off one node. `method` is the search, `effort` how hard it tries, as a multiple of the default. `trace` lists
     diagnostics to record for every round: `gap` adds the distance of the search's fitness from an upper bound.
+
+    `prior` is what agents start from: `none`, as published; `offline`, the true step times of their application as an
+    operator would have profiled them; or `pool`, what finished jobs of the same or a similar application have taught.
+    The pool is empty at first unless `pool_path` names one that an earlier run has left. With `skip_doubling` a job may
+    at once use twice the GPUs on which its application is known, rather than twice those that it has run on itself.
     """
 
     name: ClassVar[str] = "pollux"
@@ -55,7 +61,10 @@ class Pollux(Policy):
     method: Literal["hybrid", "genetic"] = "hybrid"
     effort: float = 1.0
     trace: Sequence[str] = ()
-    _shared: Shared = field(default_factory=Shared, init=False, repr=False)
+    prior: Literal["none", "offline", "pool"] = "none"
+    pool_path: Annotated[str | None, INPUT_FILE] = None
+    skip_doubling: bool = True
+    _knowledge: Knowledge = field(init=False, repr=False)
     _tables: GoodputTables = field(default_factory=GoodputTables, init=False, repr=False)
     _population: Ints | None = field(default=None, init=False, repr=False)
     _order: list[str] = field(default_factory=list, init=False, repr=False)
@@ -72,6 +81,24 @@ class Pollux(Policy):
         if unknown:
             message = f"trace knows only 'gap', not {', '.join(unknown)}"
             raise ValueError(message)
+        if self.pool_path is not None and self.prior != "pool":
+            message = f"pool_path is of no use with 'prior: {self.prior}', only with 'prior: pool'"
+            raise ValueError(message)
+        self._knowledge = Knowledge(self.prior, self.pool_path, skip_doubling=self.skip_doubling)
+
+    @property
+    def informed_by(self) -> tuple[str, ...]:
+        """Tell what agents know before their jobs run."""
+        known = {
+            "none": (),
+            "offline": ("true step times of every application, profiled offline",),
+            "pool": ("measurements of finished jobs", *(["those of an earlier run"] if self.pool_path else [])),
+        }
+        return known[self.prior]
+
+    def artifacts(self) -> Mapping[str, str]:
+        """Leave the pool, if there is one, for later runs."""
+        return self._knowledge.artifacts()
 
     @property
     def triggers(self) -> Triggers:
@@ -80,12 +107,14 @@ class Pollux(Policy):
 
     def agent(self, job: JobSpec, application: Application) -> Agent:
         """Let every job adapt its batch to its goodput."""
-        return goodput_agent(job, application, shared=self._shared)
+        return self._knowledge.agent(job, application)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Search for the best allocation of this round, starting from what is and from the last round's finds."""
         for job_id in view.finished:
             self._tables.forget(job_id)
+        self._knowledge.learn(view.finished)
+        self._knowledge.inform(view.arrived)
         jobs = sorted(view.jobs.values(), key=lambda job: (job.attained_gpu_s, job.spec.submit_time_s))
         if not jobs:
             return Decision({})
@@ -118,7 +147,7 @@ class Pollux(Policy):
         )
 
     def _cap(self, job: JobView) -> int:
-        """Twice the GPUs that the job has run on, within what its batch, its application and the policy allow."""
+        """Twice the GPUs on which the job is known, within what its batch, its application and the policy allow."""
         report, limits = job.goodput, job.limits
         assert isinstance(report, GoodputReport)
         assert limits is not None
@@ -140,6 +169,8 @@ class Pollux(Policy):
             "fitness": found.fitness,
             "generations": float(found.generations),
         }
+        if self._knowledge.jobs_learnt_from is not None:
+            numbers["pool_jobs"] = float(self._knowledge.jobs_learnt_from)
         if "gap" in self.trace:
             bound = upper_bound(problem)
             numbers["bound"] = bound

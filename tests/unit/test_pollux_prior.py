@@ -1,0 +1,245 @@
+"""What Pollux's agents start from: nothing, an offline profile, or a pool; and what a run leaves behind."""
+
+import json
+
+import numpy as np
+import pytest
+from simsched_policies.pollux import Pollux
+
+from simsched.agent.agent import Measurement
+from simsched.agent.goodput_agent import goodput_agent
+from simsched.agent.offline import offline_prior
+from simsched.agent.pool import HistoryPool, lesson
+from simsched.agent.pool_file import pool_of, pool_text, read_pool
+from simsched.errors import InputError
+from simsched.experiment.cell import write_artifacts
+from simsched.experiment.grid import make_grid
+from simsched.experiment.reading import read_experiment
+from simsched.experiment.runner import run_grid
+from simsched.model.application import GradientStats
+from simsched.model.cluster import Cluster
+from simsched.model.fixed import FixedDuration
+from simsched.model.job import JobSpec
+from simsched.policy import Policy
+from simsched.testing.builders import Applications, fresh_view, random_jobs, run, toy_application
+from simsched.testing.check_policy import check_policy
+
+CLUSTER = Cluster.uniform(2, 4)
+
+
+def toy_jobs(*submit_times):
+    return [JobSpec(f"job-{i}", time, 1, application="toy", batch_size=16) for i, time in enumerate(submit_times)]
+
+
+def toy_history(gpus=(1, 2, 4)):
+    app = toy_application()
+    steps = {(1, n, 16): app.step_time((n,), 16, "t4") for n in gpus}
+    return lesson(app.limits, steps, {0: GradientStats(1.0, 1.0)})
+
+
+def pool_file(path, **histories):
+    pool = HistoryPool()
+    for name, history in (histories or {"toy": toy_history()}).items():
+        pool.add(name, history)
+    path.write_text(pool_text(pool))
+    return str(path)
+
+
+def first_gpus(records, job_id):
+    return next(interval.gpus for interval in records.allocations if interval.job_id == job_id)
+
+
+class AsPublished(Pollux):
+    """Makes agents as they are without any notion of priors."""
+
+    def agent(self, job, application):
+        return goodput_agent(job, application)
+
+
+def test_without_prior_agents_start_from_nothing_as_published():
+    jobs = random_jobs(np.random.default_rng(3), 15, most_gpus=4)
+    for prior in ("none", "pool"):
+        found, published = run(Pollux(prior=prior), jobs), run(AsPublished(), jobs)
+        same = (found.jobs, found.allocations) == (published.jobs, published.allocations)
+        assert same == (prior == "none")
+
+
+def test_a_second_job_of_an_application_skips_the_doubling():
+    jobs = toy_jobs(0, 4000)
+    plain, pooled = run(Pollux(), jobs), run(Pollux(prior="pool"), jobs)
+    assert plain.jobs[0].end_time_s < 4000  # else there was nothing to learn from
+    assert [first_gpus(plain, job.id) for job in jobs] == [1, 1]
+    assert first_gpus(pooled, "job-0") == 1
+    assert first_gpus(pooled, "job-1") > 1
+    assert pooled.jobs[1].jct_s < plain.jobs[1].jct_s
+    assert pooled.jobs[1].restarts < plain.jobs[1].restarts
+
+
+def test_jobs_submitted_before_the_first_has_finished_learn_nothing():
+    pooled = run(Pollux(prior="pool"), toy_jobs(0, 0))
+    assert [first_gpus(pooled, f"job-{i}") for i in (0, 1)] == [1, 1]
+
+
+def test_a_pool_of_an_earlier_run_serves_the_first_job(tmp_path):
+    path = pool_file(tmp_path / "pool.json")
+    assert first_gpus(run(Pollux(prior="pool", pool_path=path), toy_jobs(0)), "job-0") > 1
+
+
+def test_the_limit_of_twice_the_own_gpus_can_be_kept(tmp_path):
+    path = pool_file(tmp_path / "pool.json")
+    for params in ({"prior": "pool", "pool_path": path}, {"prior": "offline"}):
+        assert first_gpus(run(Pollux(**params), toy_jobs(0)), "job-0") > 1
+        assert first_gpus(run(Pollux(**params, skip_doubling=False), toy_jobs(0)), "job-0") == 1
+
+
+def test_an_unknown_application_borrows_once_it_has_run_on_one_gpu(tmp_path):
+    path = pool_file(tmp_path / "pool.json", other=toy_history())
+    policy, app = Pollux(prior="pool", pool_path=path), toy_application()
+    agent = policy.agent(toy_jobs(0)[0], app)
+    assert agent.report.max_profiled_gpus == 0
+    agent.observe(Measurement(1, 1, 16, app.step_time((1,), 16, "t4"), GradientStats(1.0, 1.0)))
+    assert agent.report.max_profiled_gpus == 4
+
+
+def test_offline_agents_know_the_true_step_times():
+    app = toy_application()
+    prior = offline_prior(app)
+    assert prior.profile[1, 4, 8] == app.step_time((4,), 8, "t4")
+    assert prior.profile[2, 8, 64] == app.step_time((4, 4), 64, "t4")
+    assert prior.max_profiled_gpus == 32  # 64 GPUs would need a total batch beyond the largest
+    assert prior.gradient == (1.0, 1.0)
+    assert offline_prior(FixedDuration(60)) is None
+
+
+def test_offline_profiles_are_of_one_gpu_type():
+    app = toy_application()
+    app.gpu_types = ("a100", "t4")
+    with pytest.raises(InputError, match="several GPU types"):
+        offline_prior(app)
+
+
+@pytest.mark.parametrize("prior", ["pool", "offline"])
+def test_the_same_seed_gives_the_same_run_and_the_same_pool(prior):
+    jobs = random_jobs(np.random.default_rng(1), 20, most_gpus=4)
+    first, second = Pollux(prior=prior), Pollux(prior=prior)
+    one, other = run(first, jobs), run(second, jobs)
+    assert (one.jobs, one.allocations, one.rounds) == (other.jobs, other.allocations, other.rounds)
+    assert first.artifacts() == second.artifacts()
+
+
+@pytest.mark.parametrize("prior", ["pool", "offline"])
+def test_it_conforms(prior):
+    assert check_policy(lambda: Pollux(prior=prior), seeds=1) == []
+
+
+def test_a_run_leaves_a_pool_of_all_its_jobs():
+    policy = Pollux(prior="pool")
+    records = run(policy, toy_jobs(0, 0, 4000))
+    pool = pool_of(json.loads(policy.artifacts()["pool.json"]), "x")
+    assert pool.jobs == 3  # the last of them finished after the last decision
+    assert pool["toy"].max_profiled_gpus == max(interval.gpus for interval in records.allocations)
+    assert sorted(pool["toy"].noise) == [0, 1, 2, 3]
+    assert records.rounds[0].diagnostics["pool_jobs"] == 0
+    assert records.rounds[-1].diagnostics["pool_jobs"] == 2
+
+
+def test_without_a_pool_nothing_is_left():
+    for prior in ("none", "offline"):
+        policy = Pollux(prior=prior)
+        records = run(policy, toy_jobs(0))
+        assert policy.artifacts() == {}
+        assert "pool_jobs" not in records.rounds[0].diagnostics
+
+
+def test_a_policy_says_what_it_was_told(tmp_path):
+    path = pool_file(tmp_path / "pool.json")
+    assert Pollux().informed_by == ()
+    assert "offline" in Pollux(prior="offline").informed_by[0]
+    assert len(Pollux(prior="pool", pool_path=path).informed_by) == len(Pollux(prior="pool").informed_by) + 1
+
+
+def test_a_pool_file_without_a_pool_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="pool_path is of no use with 'prior: offline'"):
+        Pollux(prior="offline", pool_path=pool_file(tmp_path / "pool.json"))
+
+
+def test_jobs_that_know_only_durations_are_refused_as_ever():
+    with pytest.raises(InputError, match="only durations"):
+        fresh_view(Pollux(prior="pool"), [JobSpec("a", 0, 1, duration_s=9)], CLUSTER, Applications())
+
+
+# --- in an experiment ----------------------------------------------------------------------------------------------
+
+EXPERIMENT = """\
+name: tiny
+cluster: {nodes: 2, gpus_per_node: 4}
+workload: {path: jobs.csv}
+policies:
+  - {name: pollux, params: {prior: pool, pool_path: known.json}}
+"""
+WORKLOAD = "name,time,application,num_replicas,batch_size\na-0,5,ncf,1,32768\nb-1,9,ncf,1,32768\n"
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    (tmp_path / "jobs.csv").write_text(WORKLOAD)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    pool_file(tmp_path / "known.json")
+
+    def grid(*overrides):
+        return make_grid(read_experiment(tmp_path / "e.yaml", overrides))
+
+    return grid
+
+
+def test_a_pool_is_an_artifact_of_its_cell_and_the_manifest_says_what_was_known(experiment, tmp_path):
+    grid = experiment()
+    run_grid(grid, tmp_path / "out")
+    cell = tmp_path / "out" / "tiny" / "cells" / grid.tasks[0].key
+    pool = read_pool(cell / "pool.json")
+    assert {name: pool[name].jobs for name in pool.applications} == {"ncf": 2, "toy": 1}
+    manifest = json.loads((cell / "manifest.json").read_text())
+    assert manifest["policy_informed_by"] == ["measurements of finished jobs", "those of an earlier run"]
+    assert len(manifest["policy_files"]["pool_path"]) == 64
+
+
+def test_the_content_of_a_pool_file_determines_the_cell_and_its_place_does_not(experiment, tmp_path):
+    before = experiment().tasks[0].key
+    (tmp_path / "moved.json").write_text((tmp_path / "known.json").read_text())
+    moved = f"policies.pollux.params.pool_path={tmp_path / 'moved.json'}"
+    assert experiment(moved).tasks[0].key == before
+    pool_file(tmp_path / "known.json", toy=toy_history((1, 2)))
+    assert experiment().tasks[0].key != before
+    assert experiment(moved).tasks[0].key == before
+
+
+def test_a_bad_pool_file_is_reported_at_its_line_of_the_experiment(experiment, tmp_path):
+    (tmp_path / "known.json").write_text("{\n  oops")
+    with pytest.raises(InputError) as caught:
+        experiment()
+    (problem,) = caught.value.problems
+    assert problem.where.endswith("e.yaml")
+    assert problem.line == 5
+    assert "policies.pollux.params.pool_path" in problem.message
+    assert "known.json:2: is not JSON" in problem.message
+
+
+class _Leaves(Policy):
+    name = "leaves"
+
+    def __init__(self, name):
+        self._name = name
+
+    def decide(self, view, rng):
+        raise NotImplementedError
+
+    def artifacts(self):
+        return {self._name: "text\n"}
+
+
+def test_artifacts_cannot_take_the_place_of_results(tmp_path):
+    write_artifacts(_Leaves("notes.txt"), tmp_path)
+    assert (tmp_path / "notes.txt").read_bytes() == b"text\n"
+    for name in ("jobs.parquet", "manifest.json", "summary.json", "../x", ".hidden", ""):
+        with pytest.raises(ValueError, match="cannot be called"):
+            write_artifacts(_Leaves(name), tmp_path)
