@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from simsched.errors import InputError, Problem
 from simsched.model.application import Application, ApplicationSource
@@ -33,6 +33,34 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
         problems += [Problem(f"workload, job '{spec.id}'", fault) for fault in found]
         if len(problems) >= _MOST_PROBLEMS:
             break
+    if problems:
+        raise InputError(*problems)
+
+
+def check_replies(
+    jobs: Sequence[JobSpec],
+    known_ids: Collection[str],
+    now_s: int,
+    cluster: Cluster,
+    applications: ApplicationSource,
+    rigid: bool,
+) -> None:
+    """Refuse jobs submitted in reply to a completion at `now_s` that are malformed, late, or can never fit.
+
+    `known_ids` are those of all jobs before them. Raises `InputError` naming the jobs.
+    """
+    if not jobs:
+        return
+    ordered = sorted(jobs, key=lambda spec: spec.submit_time_s)
+    check_jobs(ordered, cluster, applications, rigid=rigid)
+    problems: list[Problem] = []
+    for spec in ordered:
+        where = f"workload, job '{spec.id}'"
+        if spec.id in known_ids:
+            problems.append(Problem(where, "its id is used twice"))
+        if spec.submit_time_s < now_s:
+            message = f"it is submitted at {spec.submit_time_s} s, in reply to something that happens at {now_s} s"
+            problems.append(Problem(where, message))
     if problems:
         raise InputError(*problems)
 

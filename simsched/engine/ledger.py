@@ -27,7 +27,7 @@ class Ledger:
         cluster: ClusterState,
         recorder: Recorder,
         restart_delay_s: int,
-        on_complete: Callable[[JobState], None],
+        on_complete: Callable[[JobState, JobRecord], None],
         on_cross: Callable[[JobState], None],
     ) -> None:
         """Write to `cluster` and `recorder`; report completed jobs and crossed thresholds."""
@@ -64,7 +64,7 @@ class Ledger:
         job.starts += 1
         if job.first_start_s is None:
             job.first_start_s = now
-        delay = job.app.restart_delay_s
+        delay = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
         job.ready_s = now + (self._restart_delay_s if delay is None else delay)
         self._tune(job)
         job.appointment = self._clock.at(job.ready_s, Phase.RESUME, lambda: self._begin(job))
@@ -136,7 +136,8 @@ class Ledger:
         now = self._clock.now_s
         running = job.app.run(job.shape, job.batch, job.epoch, job.gpu_type)
         if running.step is not None and running.gradient is not None:
-            seen = Measurement(len(job.shape), job.gpus, job.batch.local_bsz, running.step, running.gradient)
+            where = len(job.shape), job.gpus, job.batch.local_bsz
+            seen = Measurement(*where, running.step, running.gradient, job.epoch)
             job.agent.observe(seen)
             if job.agent.stale:
                 self.stale[job.spec.id] = job
@@ -179,27 +180,26 @@ class Ledger:
         self.stale.pop(job.spec.id, None)
         spec = job.spec
         jct = now - spec.submit_time_s
-        self._recorder.job(
-            JobRecord(
-                job_id=spec.id,
-                application=spec.application,
-                tenant=spec.tenant,
-                user=spec.user,
-                status=spec.status,
-                num_gpus=spec.num_gpus,
-                batch_size=spec.batch_size,
-                submit_time_s=spec.submit_time_s,
-                start_time_s=now if job.first_start_s is None else job.first_start_s,
-                end_time_s=now,
-                jct_s=jct,
-                held_s=job.settled_held_s,
-                queueing_s=jct - job.settled_held_s,
-                restart_s=job.restart_s,
-                attained_gpu_s=job.settled_gpu_s,
-                restarts=max(job.starts - 1, 0),
-            )
+        record = JobRecord(
+            job_id=spec.id,
+            application=spec.application,
+            tenant=spec.tenant,
+            user=spec.user,
+            status=spec.status,
+            num_gpus=spec.num_gpus,
+            batch_size=spec.batch_size,
+            submit_time_s=spec.submit_time_s,
+            start_time_s=now if job.first_start_s is None else job.first_start_s,
+            end_time_s=now,
+            jct_s=jct,
+            held_s=job.settled_held_s,
+            queueing_s=jct - job.settled_held_s,
+            restart_s=job.restart_s,
+            attained_gpu_s=job.settled_gpu_s,
+            restarts=max(job.starts - 1, 0),
         )
-        self._on_complete(job)
+        self._recorder.job(record)
+        self._on_complete(job, record)
 
     def _record_interval(self, job: JobState, begin: float) -> None:
         running, batch = job.running, job.batch if job.running is not None else NO_BATCH

@@ -12,14 +12,14 @@ from functools import partial
 import simpy
 from threadpoolctl import threadpool_limits
 
-from simsched.engine.admission import check_jobs
+from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import LiveView
 from simsched.engine.options import EngineOptions
-from simsched.engine.records import Recorder, RoundRecord
+from simsched.engine.records import JobRecord, Recorder, RoundRecord
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
@@ -33,6 +33,9 @@ from simsched.policy.view import JobView
 
 #: Called now and then with the simulated second and the number of finished jobs.
 Progress = Callable[[int, int], None]
+
+#: Says which jobs follow a finished one; they arrive at the second of its end or later.
+OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 _PROGRESS_EVERY = 50  # decisions
 
@@ -48,11 +51,15 @@ def simulate(
     progress: Progress | None = None,
     *,
     check_invariants: bool | None = None,
+    on_finish: OnFinish | None = None,
 ) -> None:
     """Run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
 
     Every record goes to `recorder` in the order in which things happen. The same arguments give the same records.
-    `check_invariants` has the numbered invariants checked as the run goes (None: if the environment says so).
+    `on_finish` is asked at every completion for the jobs submitted in reply to it, at that second or later; the run
+    ends when these are complete too. `check_invariants` has the numbered invariants checked as the run goes (None: if
+    the environment says so).
+
     Raises `InputError` for a workload that cannot run, `InfeasibleDecisionError` for a decision that cannot be carried
     out, and `StuckError` where jobs are left that the policy never places.
     """
@@ -60,7 +67,9 @@ def simulate(
     checking = wanted_by_environment() if check_invariants is None else check_invariants
     if checking:
         recorder = CheckingRecorder(recorder)
-    run = _Simulation(cluster, jobs, applications, policy, options, seed, recorder, progress, checking=checking)
+    run = _Simulation(
+        cluster, jobs, applications, policy, options, seed, recorder, progress, checking=checking, on_finish=on_finish
+    )
     # The matrices here are tiny: threads of a linear-algebra library would spin for longer than they work (measured: a
     # fit of a throughput model took 30 times as long with them), and sums would depend on how many there are.
     with threadpool_limits(limits=1):
@@ -80,6 +89,7 @@ class _Simulation:
         progress: Progress | None,
         *,
         checking: bool,
+        on_finish: OnFinish | None,
     ) -> None:
         self._specs = jobs
         self._applications = applications
@@ -89,6 +99,9 @@ class _Simulation:
         self._recorder = recorder
         self._progress = progress
         self._checking = checking
+        self._on_finish = on_finish
+        self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
+        self._expected = len(jobs)
         self._rng = stream(seed, "policy")
         self._clock = Clock()
         self._cluster = ClusterState(cluster, options.initial_nodes)
@@ -153,17 +166,29 @@ class _Simulation:
         self._crossed[job.spec.id] = job
         self._request(self._clock.now_s)
 
-    def _on_complete(self, job: JobState) -> None:
+    def _on_complete(self, job: JobState, record: JobRecord) -> None:
         del self._active[job.spec.id]
         del self._views[job.spec.id]
         self._crossed.pop(job.spec.id, None)
         self._finished += 1
         self._history_gpu_s.append(job.settled_gpu_s)
         self._gone.append(job.spec.id)
-        if self._finished == len(self._specs):
+        if self._on_finish is not None:
+            self._expect(self._on_finish(record))
+        if self._finished == self._expected:
             self._all_done.succeed()
         elif self._triggers.completion:
             self._request(self._clock.now_s)
+
+    def _expect(self, replies: Sequence[JobSpec]) -> None:
+        """Have jobs that follow a completion arrive when they are due."""
+        check_replies(
+            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self._policy.rigid
+        )
+        self._expected += len(replies)
+        self._known_ids.update(spec.id for spec in replies)
+        for spec in replies:
+            self._clock.at(spec.submit_time_s, Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self) -> None:
         now = self._clock.now_s
@@ -261,7 +286,7 @@ class _Simulation:
         self._decisions += 1
         if self._checking:
             check_state(self._cluster, self._active, self._submitted, self._finished)
-        if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < len(self._specs):
+        if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
             self._idle_rounds = 0
         else:
             self._idle_rounds += 1

@@ -21,7 +21,7 @@ from simsched.policy import Policy, registry
 from simsched.results.metrics import summarise
 from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
-from simsched.results.trials import read_trials, write_trials
+from simsched.results.trials import TRIALS_FILE, read_trials, write_trials
 from simsched.results.writer import TableWriter, write_json
 
 #: Called now and then with the simulated second and the number of finished jobs.
@@ -65,16 +65,7 @@ def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[st
     try:
         policy = make_policy(kind, task.params, task.trace)
         agents = agents_of(task, policy, applications)
-        jobs, on_finish, search = task.jobs, None, None
-        if task.search is not None:
-            search = TrialSearch(task.search, task.seed)
-            applications = TrialApplications(applications)
-            jobs, on_finish = search.first(), search.on_finish
-        with TableWriter(temporary) as writer:
-            run = (task.cluster, jobs, applications, policy, task.engine, task.seed, writer, progress)
-            simulate(*run, on_finish=on_finish)
-        if search is not None:
-            write_trials(temporary, search.trials())
+        _run(task, policy, applications, temporary, progress)
         write_artifacts(policy, temporary)
     except (InputError, Cancelled):
         raise
@@ -87,12 +78,25 @@ def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[st
     return agents
 
 
+def _run(
+    task: Task, policy: Policy, applications: ApplicationSource, temporary: Path, progress: Progress | None
+) -> None:
+    """Simulate the jobs of a task, or a search for hyper-parameters that makes them as it goes."""
+    search = None if task.search is None else TrialSearch(task.search, task.seed)
+    source = applications if search is None else TrialApplications(applications)
+    jobs, reply = (task.jobs, None) if search is None else (search.first(), search.on_finish)
+    with TableWriter(temporary) as writer:
+        simulate(task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, on_finish=reply)
+    if search is not None:
+        write_trials(temporary, search.trials())
+
+
 def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
     leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
     for name, text in sorted(leave().items()):
-        taken = {MANIFEST_FILE, SUMMARY_FILE, *(table.file for table in TABLES.values())}
-        if name in taken or name.startswith(".") or Path(name).name != name:
+        taken = {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, *(table.file for table in TABLES.values())}
+        if not name or name in taken or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")

@@ -57,7 +57,8 @@ def reference_cells(grid: Grid) -> dict[str, GridCell]:
 def _isolated(spec: ExperimentSpec) -> ExperimentSpec:
     """Put `isolated` in the place of every policy, with the workload and the engine that the policy has."""
     policies = tuple(
-        PolicySpec(name=_ISOLATED, label=one.shown_as, workload=one.workload, engine=one.engine) for one in spec.policies
+        PolicySpec(name=_ISOLATED, label=one.shown_as, workload=one.workload, engine=one.engine)
+        for one in spec.policies
     )
     return spec.model_copy(update={"policies": policies})
 

@@ -1,7 +1,7 @@
 """How long a job takes alone, on GPUs that nobody else wants: the run that finish-time fairness compares with.
 
-The run is simulated by the engine itself, so it starts as any job does: it waits for the policy's next decision and pays
-the restart delay.
+The run is simulated by the engine itself, so it starts as any job does: it waits for the policy's next decision and
+pays the restart delay.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class IsolatedRuns:
     """Completion times of jobs alone on GPUs of the cluster's first node's make; equal runs are simulated once."""
 
     def __init__(self, cluster: Cluster, applications: ApplicationSource, options: EngineOptions) -> None:
-        """Look at a cluster; raises `InputError` where it has GPUs of several types, as a share of these is no one type."""
+        """Look at a cluster; raises `InputError` where it has GPUs of several types."""
         if len(cluster.gpu_types) > 1:
             types = ", ".join(cluster.gpu_types)
             message = f"an equal share of GPUs of several types ({types}) is not defined"
@@ -99,8 +99,11 @@ class IsolatedRuns:
 
     def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: int | None) -> int:
         """Simulate the job, submitted at the very second of a decision, so that all its kind are alike."""
-        what = (job.application, job.duration_s if app.limits is None else 0, gpus, interval_s)
-        what = (*what, "best" if batch == "best" and app.limits is not None else job.batch_size)
+        if app.limits is None:
+            kind: object = job.duration_s
+        else:
+            kind = batch if batch == "best" else job.batch_size
+        what = job.application, kind, gpus, interval_s
         if what not in self._known:
             shape = consolidated_shape(gpus, self._node.gpus)
             policy = _Alone(tuple(enumerate(shape)), interval_s, batch, self._shared, self._prior(app, batch))

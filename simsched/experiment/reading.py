@@ -21,7 +21,17 @@ from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
 from simsched.results.metrics import find_metric
 
-_NOT_SWEPT = ("name", "description", "seeds", "sweep", "trace", "published", "published_source", "report", "finish_time_fairness")
+_NOT_SWEPT = (
+    "name",
+    "description",
+    "seeds",
+    "sweep",
+    "trace",
+    "published",
+    "published_source",
+    "report",
+    "finish_time_fairness",
+)
 
 
 @dataclass(frozen=True)

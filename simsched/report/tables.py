@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import DifferenceRow, Row, short_keys
-from simsched.results.metrics import HEADLINE, Reading, find_metric
+from simsched.results.metrics import HEADLINE, OCCASIONAL, Reading, find_metric
 from simsched.results.statistics import Difference, Estimate
 
 
@@ -27,7 +27,7 @@ def comparison_table(
 ) -> TextTable:
     """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
 
-    `metrics` (default: the headline metrics, and those that have published values) may name a unit, as in
+    `metrics` (default: the headline ones, occasional ones, and those with published values) may name a unit, as in
     `makespan_min`; otherwise each column gets the unit that reads best.
     """
     readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
@@ -46,7 +46,8 @@ def comparison_table(
 
 
 def _readings(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
-    names = list(metrics) if metrics is not None else [*HEADLINE, *(key for row in rows for key in row.published)]
+    published = (key for row in rows for key in row.published)
+    names = [*HEADLINE, *OCCASIONAL, *published] if metrics is None else list(metrics)
     return [find_metric(name) for name in dict.fromkeys(names)]
 
 
@@ -98,7 +99,7 @@ def difference_table(
 
     An asterisk marks differences whose interval leaves zero out.
     """
-    wanted = HEADLINE if metrics is None else metrics
+    wanted = (*HEADLINE, *OCCASIONAL) if metrics is None else metrics
     readings = [find_metric(name) for name in wanted]
     readings = [reading for reading in readings if any(reading.key in one.differences for one in found)]
     rows = tuple((one.row.name, *(_difference(one.differences, reading.key) for reading in readings)) for one in found)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from simsched.errors import nearest, wrong
-from simsched.results.metrics import find_metric
+from simsched.results.metrics import find_metric, ratio_key
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Difference, Estimate, estimate, paired_difference
 
@@ -77,9 +77,10 @@ def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in run.cells:
         groups.setdefault((cell.policy, str(_point(cell, replicate_over))), []).append(cell)
-    return [
+    rows = [
         _row(run, cells, replicate_over, _published(run, cells[0], replicate_over, groups)) for cells in groups.values()
     ]
+    return _with_ratios(rows, run.reference or rows[0].policy) if rows else []
 
 
 def _point(cell: Cell, replicate_over: Collection[str]) -> dict[str, Any]:
@@ -111,6 +112,25 @@ def _published(
     found: Mapping[str, float] = next((run.published[name] for name in names if name in run.published), {})
     readings = {name: find_metric(name) for name in found}
     return {reading.key: float(found[name]) / reading.factor for name, reading in readings.items()}
+
+
+def _with_ratios(rows: list[Row], reference: str) -> list[Row]:
+    """Add, where ratios to the reference policy were published, those of all rows, replication by replication."""
+    wanted = {ratio_key(key): key for row in rows for key in row.values}
+    wanted = {ratio: wanted[ratio] for row in rows for ratio in row.published if ratio in wanted}
+    references = [row for row in rows if row.policy == reference]
+    found = []
+    for row in rows:
+        other = next((one for one in references if _same_point(row, one)), None)
+        ratios: dict[str, dict[Replica, float]] = {}
+        for ratio, key in wanted.items():
+            below = {} if other is None else other.values.get(key, {})
+            above = row.values.get(key, {})
+            values = {replica: above[replica] / below[replica] for replica in above if below.get(replica)}
+            if values:
+                ratios[ratio] = values
+        found.append(replace(row, values={**row.values, **ratios}))
+    return found
 
 
 def paired_differences(

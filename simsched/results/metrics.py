@@ -1,42 +1,52 @@
 """What is computed from the result tables: every metric with its name, unit, formula and direction.
 
 A metric is a pure function of the tables of one cell and of the number of GPUs in the cluster. `summarise` computes
-all that the tables allow. Means per application are added under `jct_mean_s[NAME]`: what Table 2 of the Pollux paper
-prints as the 99th percentile is the mean JCT of its ImageNet jobs, `jct_mean_s[imagenet]` here.
+all that the tables allow. Means per application and per tenant are added under `jct_mean_s[NAME]`: what Table 2 of the
+Pollux paper prints as the 99th percentile is the mean JCT of its ImageNet jobs, `jct_mean_s[imagenet]` here. A time
+divided by that of the reference policy under the same seed is called `_ratio`, as in `jct_mean_ratio`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
 from simsched.errors import InputError, nearest, wrong
+from simsched.results.fairness import share_above
+from simsched.results.over_time import integral
 
 SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one cell, None where not recorded, and the number of GPUs in the cluster."""
+    """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
+
+    `node_price_per_h` is what a node costs an hour, `accuracies` are those of the trials of a search for
+    hyper-parameters, in per cent, and `rho` the ratios of finish-time fairness; None where there are none.
+    """
 
     jobs: pd.DataFrame
     allocations: pd.DataFrame | None
     rounds: pd.DataFrame | None
     total_gpus: int
+    node_price_per_h: float | None = None
+    accuracies: Sequence[float] | None = None
+    rho: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)
 class Metric:
     """One number about a cell.
 
-    `unit` is `s`, `GPU h`, `1/h`, `share` (of 1) or empty (a plain count); `better` is `lower`, `higher` or empty
-    where neither is. `compute` gives None where the tables do not allow the metric.
+    `unit` is `s`, `GPU h`, `node h`, `1/h`, `$`, `%`, `share` (of 1) or empty (a plain count); `better` is `lower`,
+    `higher` or empty where neither is. `compute` gives None where the tables do not allow the metric.
     """
 
     name: str
@@ -89,7 +99,35 @@ def _makespan(tables: Tables) -> float | None:
 
 
 def _utilisation(tables: Tables) -> float | None:
-    return _ratio(_total(tables, "attained_gpu_s"), tables.total_gpus * (_makespan(tables) or 0.0))
+    makespan_s = _makespan(tables) or 0.0
+    if tables.rounds is None:
+        return _ratio(_total(tables, "attained_gpu_s"), tables.total_gpus * makespan_s)
+    return _ratio(_total(tables, "attained_gpu_s"), integral(tables.rounds, "available_gpus", int(makespan_s)))
+
+
+def _node_hours(tables: Tables) -> float | None:
+    if tables.rounds is None or not len(tables.jobs):
+        return None
+    return integral(tables.rounds, "rented_nodes", int(_makespan(tables) or 0)) / SECONDS_PER_HOUR
+
+
+def _cost(tables: Tables) -> float | None:
+    hours = _node_hours(tables)
+    return None if hours is None or tables.node_price_per_h is None else hours * tables.node_price_per_h
+
+
+def _best(tables: Tables) -> list[float]:
+    return sorted(tables.accuracies or (), reverse=True)[:_TOP]
+
+
+def _accuracy(tables: Tables) -> float | None:
+    best = _best(tables)
+    return float(np.mean(best)) if best else None
+
+
+def _accuracy_spread(tables: Tables) -> float | None:
+    best = _best(tables)
+    return float(np.std(best, ddof=1)) if len(best) > 1 else None
 
 
 def _efficiency(tables: Tables) -> float | None:
@@ -120,7 +158,12 @@ def _decisions(tables: Tables) -> float | None:
     return None if tables.rounds is None else float(len(tables.rounds))
 
 
+def _rho(compute: Callable[[Sequence[float]], float]) -> Callable[[Tables], float | None]:
+    return lambda tables: compute(tables.rho) if tables.rho is not None and len(tables.rho) else None
+
+
 _LOWER, _HIGHER = "lower", "higher"
+_TOP = 5
 
 _ALL = (
     Metric("jct_mean_s", "mean JCT", "s", _LOWER, "mean of `jct_s` over the finished jobs", _mean("jct_s")),
@@ -140,7 +183,8 @@ _ALL = (
         "GPU utilisation",
         "share",
         _HIGHER,
-        "sum of `attained_gpu_s` / (GPUs of the cluster * `makespan_s`); a GPU counts while a job holds it",
+        "sum of `attained_gpu_s` / `available_gpus` integrated over the makespan (GPUs of the cluster * `makespan_s` "
+        "where none come and go); a GPU counts while a job holds it",
         _utilisation,
     ),
     Metric(
@@ -195,6 +239,59 @@ _ALL = (
         "sum of `attained_gpu_s` / 3600 / finished jobs",
         _gpu_hours,
     ),
+    Metric(
+        "node_hours",
+        "node hours",
+        "node h",
+        _LOWER,
+        "`rented_nodes` integrated from second 0 to `makespan_s`, in hours; before the first decision as after it",
+        _node_hours,
+    ),
+    Metric("cost", "cost", "$", _LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost),
+    Metric(
+        "top5_accuracy",
+        "top-5 accuracy",
+        "%",
+        _HIGHER,
+        "mean accuracy of the five best trials of a search for hyper-parameters",
+        _accuracy,
+    ),
+    Metric(
+        "top5_accuracy_sd",
+        "sd of top-5 accuracy",
+        "%",
+        "",
+        "standard deviation (n - 1) of the accuracies of these five",
+        _accuracy_spread,
+    ),
+    Metric("held_mean_s", "mean running", "s", _LOWER, "mean of `held_s`, restarting included", _mean("held_s")),
+    Metric("restart_mean_s", "mean restarting", "s", _LOWER, "mean of `restart_s`", _mean("restart_s")),
+    Metric("rho_median", "median rho", "", _LOWER, "median of `rho`", _rho(lambda rho: float(np.median(rho)))),
+    Metric(
+        "rho_p99",
+        "99th percentile rho",
+        "",
+        _LOWER,
+        "99th percentile of `rho`",
+        _rho(lambda rho: float(np.percentile(rho, 99))),
+    ),
+    Metric("rho_max", "largest rho", "", _LOWER, "largest `rho`", _rho(lambda rho: float(np.max(rho)))),
+    Metric(
+        "rho_above_1",
+        "jobs with rho > 1",
+        "share",
+        _LOWER,
+        "share of the jobs with `rho` > 1: treated unfairly",
+        _rho(lambda rho: share_above(rho, 1)),
+    ),
+    Metric(
+        "rho_above_2",
+        "jobs with rho > 2",
+        "share",
+        _LOWER,
+        "share of the jobs with `rho` > 2",
+        _rho(lambda rho: share_above(rho, 2)),
+    ),
     Metric("finished_jobs", "finished jobs", "", "", "rows of the table of jobs", _finished),
     Metric("decisions", "decisions", "", "", "rows of the table of rounds", _decisions),
 )
@@ -214,23 +311,42 @@ HEADLINE = (
     "restarts_per_job",
 )
 
+#: Metrics that few runs have (nodes with a price, a search for hyper-parameters), and that are then wanted.
+OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
+
 
 def summarise(
-    jobs: pd.DataFrame, allocations: pd.DataFrame | None, rounds: pd.DataFrame | None, total_gpus: int
+    jobs: pd.DataFrame,
+    allocations: pd.DataFrame | None,
+    rounds: pd.DataFrame | None,
+    total_gpus: int,
+    *,
+    node_price_per_h: float | None = None,
+    accuracies: Sequence[float] | None = None,
 ) -> dict[str, float]:
-    """Compute every metric that the tables allow, and the mean JCT of each application.
+    """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
     A metric without a value (no finished job, a table not recorded) is left out rather than given as not-a-number.
     Percentiles are interpolated linearly.
     """
-    tables = Tables(jobs, allocations, rounds, total_gpus)
+    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    means = jobs.groupby("application", sort=True)["jct_s"].mean()
-    return summary | {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items()}
+    for column in ("tenant", "application"):
+        means = jobs[jobs[column] != ""].groupby(column, sort=True)["jct_s"].mean()
+        summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items()}
+    return summary
+
+
+def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
+    """Compute the metrics of finish-time fairness from the ratios of a cell."""
+    tables = Tables(pd.DataFrame(), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 _NAME = re.compile(r"(?P<name>\w+)(\[(?P<application>[^\]]+)\])?")
+_RATIO = "_ratio"
 _SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
 
 
@@ -238,7 +354,8 @@ def find_metric(name: str) -> Reading:
     """Look a metric up by the name that a user wrote.
 
     Times may be asked for in seconds, minutes or hours by the end of the name: `makespan_h` reads `makespan_s`
-    divided by 3600. A bracket picks an application: `jct_mean_h[imagenet]`. Raises `InputError` on other names.
+    divided by 3600. A bracket picks an application or a tenant: `jct_mean_h[imagenet]`. With `_ratio` for the unit the
+    metric is divided by the reference policy's: `makespan_ratio`. Raises `InputError` on other names.
     """
     match = _NAME.fullmatch(name)
     stem, application = (match["name"], match["application"]) if match else (name, None)
@@ -247,9 +364,19 @@ def find_metric(name: str) -> Reading:
         if metric is not None and (application is None or metric.name == "jct_mean_s"):
             unit = ending.removeprefix("_")
             return _reading(metric, application, unit, 1 / seconds)
+    metric = METRICS.get(stem.removesuffix(_RATIO) + "_s") if stem.endswith(_RATIO) else None
+    if metric is not None and (application is None or metric.name == "jct_mean_s"):
+        whole = _reading(metric, application, "", 1.0)
+        return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
     if stem in METRICS and application is None:
         return _reading(METRICS[stem], None, METRICS[stem].unit, 1.0)
     raise _unknown(name)
+
+
+def ratio_key(key: str) -> str:
+    """Give the key of the ratio of a time to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
+    name, bracket, rest = key.partition("[")
+    return name.removesuffix("_s") + _RATIO + bracket + rest
 
 
 def _reading(metric: Metric, application: str | None, unit: str, factor: float) -> Reading:

@@ -14,6 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simsched.errors import InputError, Problem, wrong
+from simsched.results.curves import CurvePoint
+from simsched.results.fairness import read_fairness
+from simsched.results.metrics import summarise_rho
 from simsched.results.schema import SCHEMA_VERSION, TABLES
 
 RUN_FILE = "run.json"
@@ -40,6 +43,7 @@ class Cell:
     policy_name: str = ""
     seed: int = 0
     point: Mapping[str, Any] = field(default_factory=dict)
+    fairness_file: Path | None = None
 
     @property
     def workload_name(self) -> str:
@@ -77,7 +81,8 @@ class Run:
     """All cells of an experiment, in the order of its grid.
 
     `published` maps the label of a row to metrics and their published values, which stand in `published_source`;
-    `experiment` is the resolved specification.
+    `experiment` is the resolved specification. `fairness` says what the ratios of finish-time fairness compare with and
+    where they stand; it is empty where there are none.
     """
 
     folder: Path
@@ -86,11 +91,20 @@ class Run:
     published: Mapping[str, Mapping[str, float]]
     experiment: Mapping[str, Any]
     published_source: str = ""
+    published_curves: tuple[CurvePoint, ...] = ()
+    fairness: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def policies(self) -> tuple[str, ...]:
         """Labels of the policies, in the order of the grid."""
         return tuple(dict.fromkeys(cell.policy for cell in self.cells))
+
+    @property
+    def reference(self) -> str | None:
+        """Label of the policy that the experiment compares the others with, None where it names none."""
+        report = self.experiment.get("report")
+        label = report.get("reference") if isinstance(report, Mapping) else None
+        return None if label is None else str(label)
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -188,11 +202,13 @@ def read_run(folder: Path) -> Run:
         )
     content = read_json(path)
     entries = _entries(path, content)
+    fairness = _mapping(path, content, "fairness")
+    ratios = folder / str(fairness["folder"]) if "folder" in fairness else None
     cells: list[Cell] = []
     problems: list[Problem] = []
     for entry in entries:
         try:
-            cells.append(_listed_cell(folder, entry))
+            cells.append(_listed_cell(folder, entry, ratios))
         except InputError as error:
             problems += error.problems
     if problems:
@@ -204,15 +220,20 @@ def read_run(folder: Path) -> Run:
         published=_mapping(path, content, "published"),
         experiment=_mapping(path, content, "experiment"),
         published_source=str(content.get("published_source") or ""),
+        published_curves=tuple(CurvePoint(*point) for point in content.get("published_curves") or ()),
+        fairness=fairness,
     )
 
 
-def _listed_cell(folder: Path, entry: Mapping[str, Any]) -> Cell:
+def _listed_cell(folder: Path, entry: Mapping[str, Any], ratios: Path | None) -> Cell:
     cell = read_cell(folder / entry["folder"])
+    file = None if ratios is None else ratios / f"{entry['cell']}.csv"
+    file = file if file is not None and file.is_file() else None
     return Cell(
         folder=cell.folder,
         manifest=cell.manifest,
-        summary=cell.summary,
+        summary=cell.summary if file is None else {**cell.summary, **summarise_rho(read_fairness(file)["rho"])},
+        fairness_file=file,
         policy=str(entry["policy"]),
         policy_name=str(entry.get("policy_name", cell.policy_name)),
         seed=int(entry["seed"]),

@@ -12,6 +12,7 @@ from simsched.results.schema import TABLES
 _COLUMNS = {
     "jobs": (
         "application",
+        "tenant",
         "end_time_s",
         "jct_s",
         "held_s",
@@ -21,7 +22,7 @@ _COLUMNS = {
         "restarts",
     ),
     "allocations": ("start_s", "end_s", "restarting", "efficiency"),
-    "rounds": ("time_s",),
+    "rounds": ("time_s", "available_gpus", "rented_nodes"),
 }
 
 

@@ -12,6 +12,8 @@ from simsched_policies.tiresias import Tiresias
 
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.options import EngineOptions
+from simsched.engine.records import JobRecord, MemoryRecorder
+from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
@@ -267,3 +269,42 @@ def test_a_node_that_is_not_up_holds_no_job() -> None:
 def test_a_node_that_holds_a_job_cannot_go() -> None:
     with pytest.raises(InfeasibleDecisionError, match="node 1 is to go but holds jobs a"):
         run(Script({10: {"a": ((1, 1),)}}, rent={20: {0}}), [fixed("a")])
+
+
+def test_jobs_that_reply_to_a_completion_arrive_at_their_second_and_the_run_waits_for_them() -> None:
+    def reply(record: JobRecord) -> list[JobSpec]:
+        if record.job_id != "a":
+            return []
+        return [fixed("later", record.end_time_s + 100, duration_s=20), fixed("now", record.end_time_s, duration_s=10)]
+
+    records = MemoryRecorder()
+    options = EngineOptions(restart_delay_s=30)
+    simulate(ONE_GPU, [fixed("a", 5, duration_s=15)], Applications(), Fifo(), options, 0, records, on_finish=reply)
+    assert [(job.job_id, job.submit_time_s, job.end_time_s) for job in records.jobs] == [
+        ("a", 5, 50),
+        ("now", 50, 90),
+        ("later", 150, 200),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (fixed("a", 100), "its id is used twice"),
+        (fixed("b", 34), "it is submitted at 34 s, in reply to something that happens at 35 s"),
+        (fixed("b", 35, gpus=2), "can never fit"),
+    ],
+)
+def test_a_reply_that_could_never_run_is_refused(job: JobSpec, reason: str) -> None:
+    options = EngineOptions(restart_delay_s=30)
+    with pytest.raises(InputError, match=reason):
+        simulate(
+            ONE_GPU,
+            [fixed("a", 0, duration_s=5)],
+            Applications(),
+            Fifo(),
+            options,
+            0,
+            MemoryRecorder(),
+            on_finish=lambda _: [job],
+        )

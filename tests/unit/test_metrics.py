@@ -4,7 +4,7 @@ import pytest
 
 from simsched.engine.records import AllocationRecord, JobRecord, RoundRecord
 from simsched.errors import InputError
-from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise
+from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise, summarise_rho
 
 
 def job(name, application, submit, start, end, *, held, restart, gpu_s, restarts):
@@ -35,8 +35,12 @@ ALLOCATIONS = pd.DataFrame(
         interval("b", 0, 300, efficiency=0.9, gpus=4),
     ]
 )
-ROUNDS = pd.DataFrame([RoundRecord(60 * i, 1, 1, 1, 4, 1, 0, 0, 0, {}) for i in range(3)])
-SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 4)
+# One node of 4 GPUs until second 60, two until 120 (where the second decision counts), then one again.
+NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
+ROUNDS = pd.DataFrame([RoundRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
+ACCURACIES = (94.0, 95.0, 95.5, 93.0, 95.25, 94.5, 94.75)  # the best five: 94.5, 94.75, 95.0, 95.25, 95.5
+SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES)
+SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,7 @@ SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 4)
         ("jct_p95_s", 300 + 0.85 * 700),  # rank 0.95 * 3 = 2.85
         ("jct_p99_s", 300 + 0.97 * 700),  # rank 0.99 * 3 = 2.97
         ("makespan_s", 1000),
-        ("gpu_utilisation", 2300 / (4 * 1000)),
+        ("gpu_utilisation", 2300 / (4 * 60 + 8 * 60 + 4 * 880)),
         ("statistical_efficiency", (100 * 0.5 + 300 * 0.9) / 400),
         ("queueing_mean_s", 400 / 4),
         ("queueing_median_s", 75),
@@ -55,9 +59,20 @@ SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 4)
         ("restarts_per_job", 4 / 4),
         ("restarts_per_hour", 4 / (1200 / 3600)),
         ("restart_share", 120 / 1200),
+        ("held_mean_s", 1200 / 4),
+        ("restart_mean_s", 120 / 4),
+        ("rho_median", 1.5),
+        ("rho_p99", 2.0 + 0.96 * 0.5),  # rank 0.99 * 4 = 3.96
+        ("rho_max", 2.5),
+        ("rho_above_1", 0.6),
+        ("rho_above_2", 0.2),
         ("gpu_hours_per_job", 2300 / 3600 / 4),
         ("finished_jobs", 4),
-        ("decisions", 3),
+        ("decisions", 4),
+        ("node_hours", (60 + 2 * 60 + 880) / 3600),
+        ("cost", 1.06),
+        ("top5_accuracy", 95.0),
+        ("top5_accuracy_sd", (0.625 / 4) ** 0.5),
     ],
 )
 def test_metric_of_the_hand_worked_example(metric, expected):
@@ -81,7 +96,14 @@ def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
 
 def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
-    assert set(SUMMARY) - set(summary) == {"statistical_efficiency", "decisions"}
+    needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
+    assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
+    assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))
+
+
+def test_nodes_are_paid_for_until_the_last_job_ends_and_no_longer():
+    rounds = pd.DataFrame([RoundRecord(now, 1, 1, 1, 4, 3, 0, 0, 0, {}) for now in (0, 900, 5000)])
+    assert summarise(JOBS, None, rounds, 4)["node_hours"] == pytest.approx(3 * 1000 / 3600)
 
 
 def test_no_finished_job_leaves_only_the_counts():

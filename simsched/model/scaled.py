@@ -1,0 +1,53 @@
+"""An application whose steps take longer or shorter than those of another one, all else being equal."""
+
+from __future__ import annotations
+
+from simsched.model.application import Application, BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.placement import Shape
+
+
+class ScaledApplication:
+    """Another application with every step time multiplied by `factor`: a wider or narrower network, say."""
+
+    def __init__(self, inner: Application, name: str, factor: float) -> None:
+        """Slow `inner` down by `factor` (above 0; below 1 it speeds it up)."""
+        if not factor > 0:
+            message = f"factor must be above 0, not {factor}"
+            raise ValueError(message)
+        self._inner = inner
+        self._factor = factor
+        self.name = name
+        self.limits: BatchLimits | None = inner.limits
+        self.batch_sizes = inner.batch_sizes
+        self.tuned = inner.tuned
+        self.gpu_types = inner.gpu_types
+        self.max_gpus = inner.max_gpus
+        self.fixed_batch_size = inner.fixed_batch_size
+        self.restart_delay_s = inner.restart_delay_s
+        self.start_delay_s = inner.start_delay_s
+        self.tensor_skew = inner.tensor_skew
+        self.epochs = inner.epochs
+
+    def epoch_end(self, epoch: int) -> float:
+        """Give the progress at the end of a 0-based epoch."""
+        return self._inner.epoch_end(epoch)
+
+    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+        """Say how the job runs: as the other one, at 1 / `factor` of its speed."""
+        running = self._inner.run(shape, batch, epoch, gpu_type)
+        return running._replace(
+            rate=running.rate / self._factor,
+            throughput=running.throughput / self._factor,
+            step=None if running.step is None else self._scaled(running.step),
+        )
+
+    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+        """Give the true step time on a placement, in seconds."""
+        return self._scaled(self._inner.step_time(shape, local_bsz, gpu_type))
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Give the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+        return self._inner.iterations(batch_size, epoch)
+
+    def _scaled(self, step: StepTime) -> StepTime:
+        return StepTime(step.step_s * self._factor, step.sync_s * self._factor)

@@ -1,0 +1,117 @@
+"""Finish-time fairness: how long a job took, beside what it would have taken with its fair share of the cluster.
+
+The ratio rho has been defined in at least four ways; each is here by name. All compare a job's completion time with
+that of an isolated run of it, start-up included, and differ in what that run is:
+
+* `pollux`: alone on 1/n of the GPUs, n being the mean number of jobs in the system during the job's life (Themis,
+  NSDI'20, section 3; Sia, SOSP'23; taken here for Pollux, OSDI'21, figure 7, where it is not spelt out);
+* `shockwave-static`: alone on the GPUs that it asked for, times the jobs of the whole trace per GPU, if more than 1
+  (Shockwave, NSDI'23);
+* `shockwave-themis`: the same with the mean number of jobs during the job's life in place of those of the trace;
+* `gavel`: the same job in a second run of all jobs under the policy `isolated`, which gives each an equal share of time
+  (Gavel, OSDI'20).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.errors import wrong
+
+Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
+#: How a share of the GPUs that is not whole is made one.
+Rounding = Literal["floor", "ceil", "interpolate"]
+#: The columns of a file of fairness, one row a finished job.
+COLUMNS = ("job_id", "contention", "isolated_s", "rho")
+
+Floats = npt.NDArray[np.float64]
+
+
+def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
+    """Average, over the life of each job, how many jobs are in the system, the job itself included.
+
+    `submit_s` and `end_s` have one value a job, in seconds; so long as a job is submitted and not finished it counts.
+    """
+    submit, end = np.asarray(submit_s, dtype=np.float64), np.asarray(end_s, dtype=np.float64)
+    if not submit.size:
+        return np.zeros(0)
+    times, place = np.unique(np.concatenate([submit, end]), return_inverse=True)
+    steps = np.concatenate([np.ones(submit.size), -np.ones(end.size)])
+    level = np.cumsum(np.bincount(place, weights=steps))
+    until = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
+    life = end - submit
+    area = np.interp(end, times, until) - np.interp(submit, times, until)
+    mean: Floats = np.divide(area, life, out=np.ones(submit.size), where=life > 0)
+    return mean
+
+
+def time_on_share(share: float, seconds: Callable[[int], float], rounding: Rounding = "floor") -> float:
+    """Give the seconds of a job alone on `share` GPUs, from `seconds`, which tells them for whole numbers of GPUs.
+
+    On less than one GPU it takes the time on one divided by the share, unless that is rounded up.
+    """
+    low, high = math.floor(share), math.ceil(share)
+    if rounding == "ceil" or low == high:
+        return seconds(high)
+    if low < 1:
+        return seconds(1) / share
+    if rounding == "floor":
+        return seconds(low)
+    return seconds(low) + (share - low) * (seconds(high) - seconds(low))
+
+
+def exclusive_slowdown(jobs: float, total_gpus: int) -> float:
+    """Give Shockwave's factor on the time alone: the jobs per GPU, at least 1."""
+    return max(1.0, jobs / total_gpus)
+
+
+def share_above(rho: npt.ArrayLike, limit: float) -> float:
+    """Give the share of the ratios that are above `limit`."""
+    return float(np.mean(np.asarray(rho) > limit))
+
+
+def fairness_table(jobs: pd.DataFrame, contention: Floats, isolated_s: npt.ArrayLike) -> pd.DataFrame:
+    """Set completion times against isolated ones: `job_id, contention, isolated_s, rho`, in the order of `jobs`."""
+    isolated = np.asarray(isolated_s, dtype=np.float64)
+    values = (jobs["job_id"].to_numpy(), contention, isolated, jobs["jct_s"].to_numpy() / isolated)
+    return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
+
+
+def write_fairness(path: Path, table: pd.DataFrame) -> None:
+    """Write the ratios of a cell as CSV, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    table.to_csv(partial, index=False, lineterminator="\n")
+    partial.replace(path)
+
+
+def read_fairness(path: Path) -> pd.DataFrame:
+    """Read the ratios of a cell; `InputError` where the file is missing or damaged."""
+    try:
+        table = pd.read_csv(path, dtype={"job_id": str})
+    except (ValueError, OSError) as error:
+        raise wrong(path, f"cannot be read: {error}", "run the experiment again") from error
+    missing = [column for column in COLUMNS if column not in table]
+    if missing:
+        raise wrong(path, f"lacks the column '{missing[0]}'", "run the experiment again")
+    return table
+
+
+def describe(rule: Mapping[str, str]) -> str:
+    """Say in a sentence what a run's ratios compare with."""
+    batch = "its best batch size" if rule["batch"] == "best" else "the batch size that its policy uses"
+    alone = {
+        "pollux": f"alone on an equal share of the GPUs (those of the cluster / mean number of jobs in its life, "
+        f"{rule['rounding']}) at {batch}",
+        "shockwave-static": f"alone on the GPUs it asked for at {batch}, times jobs of the workload per GPU",
+        "shockwave-themis": f"alone on the GPUs it asked for at {batch}, times mean jobs in its life per GPU",
+        "gavel": "in a second run of all jobs under the policy 'isolated'",
+    }
+    return f"rho ({rule['definition']}): completion time / that of the same job {alone[rule['definition']]}."

@@ -1,0 +1,36 @@
+"""The trials of a search for hyper-parameters, in a file of their own beside the tables of a cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from simsched.errors import wrong
+
+TRIALS_FILE = "trials.csv"
+#: Columns that every such file has; the others are the hyper-parameters.
+COLUMNS = ("job_id", "submit_time_s", "end_time_s", "accuracy")
+
+
+def write_trials(folder: Path, trials: pd.DataFrame) -> None:
+    """Write the trials of a cell in the order of their completion, whole or not at all."""
+    path = Path(folder) / TRIALS_FILE
+    partial = path.with_name(f".{TRIALS_FILE}.partial")
+    trials.to_csv(partial, index=False, lineterminator="\n")
+    partial.replace(path)
+
+
+def read_trials(folder: Path) -> pd.DataFrame | None:
+    """Read the trials of a cell, None where it is no search; `InputError` where the file is damaged."""
+    path = Path(folder) / TRIALS_FILE
+    if not path.is_file():
+        return None
+    try:
+        trials = pd.read_csv(path)
+    except (ValueError, OSError) as error:
+        raise wrong(path, f"cannot be read: {error}", "run the experiment again") from error
+    missing = [column for column in COLUMNS if column not in trials]
+    if missing:
+        raise wrong(path, f"lacks the column '{missing[0]}'", "run the experiment again")
+    return trials
