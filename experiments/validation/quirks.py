@@ -1,4 +1,4 @@
-"""Pollux with habits of the published simulator that simsched has mended; `quirks.yaml` runs it (docs/validation.md)."""
+"""Pollux with habits of the published simulator that simsched has mended, for `quirks.yaml`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-
-from simsched.policy import JobView, View
 from simsched_policies.pollux.policy import Pollux
 from simsched_policies.pollux.search import Round, SearchOptions, SearchResult, match_population, search
 from simsched_policies.pollux.tables import most_gpus_for_batch
+
+from simsched.policy import JobView, View
 
 
 @dataclass

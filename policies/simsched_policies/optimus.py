@@ -4,7 +4,8 @@ Idea: greedy marginal gains in remaining time (Peng et al., EuroSys'18, section 
 Pollux compares with (section 5.1 there): one knob, the number of GPUs, instead of workers and parameter servers; true
 step times and true remaining iterations at the submitted batch size. Habits of its simulator are kept, because its
 published results depend on them: the estimate of remaining iterations leaves out the epoch in progress, the prediction
-for one GPU always assumes at least two micro-batches, and the prediction assumes consolidated placement.
+for one GPU always assumes at least two micro-batches, and the prediction assumes consolidated placement. The first two
+can be mended by parameters (docs/validation.md says what that is worth).
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ from simsched.policy.gang import available_gpus, most_free_first
 
 @dataclass
 class Optimus(Policy):
-    """Gives every job a GPU in order of arrival, then each further GPU to the largest gain in remaining time."""
+    """Gives every job a GPU in order of arrival, then each further GPU to the largest gain in remaining time.
+
+    By default it estimates as the published simulator does. With `count_current_epoch` the epoch in progress counts as
+    remaining work too; with `plain_one_gpu` a batch that fits on one GPU is predicted to run there in one piece.
+    """
 
     name: ClassVar[str] = "optimus"
     needs: ClassVar[frozenset[Signal]] = frozenset({Signal.STEP_TIMES, Signal.REMAINING_WORK})
     rigid: ClassVar[bool] = False
 
     interval_s: int = 60
+    count_current_epoch: bool = False
+    plain_one_gpu: bool = False
     _step_times: dict[tuple[str, int, int], float] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -82,7 +89,7 @@ class Optimus(Policy):
             return 0.0
         node_gpus = view.nodes[0].gpus
         faster = self._step_time(job, limits, batch, gpus + 1, node_gpus)
-        return (self._step_time(job, limits, batch, gpus, node_gpus) - faster) * _remaining_iterations(job, batch)
+        return (self._step_time(job, limits, batch, gpus, node_gpus) - faster) * self._remaining_iterations(job, batch)
 
     def _step_time(self, job: JobView, limits: BatchLimits, batch: int, gpus: int, node_gpus: int) -> float:
         key = (job.spec.application, batch, gpus)
@@ -90,7 +97,7 @@ class Optimus(Policy):
         if known is None:
             local = ceil_slack(batch / gpus)
             accum = ceil_slack(local / limits.max_local_bsz) - 1
-            if gpus == 1:
+            if gpus == 1 and not self.plain_one_gpu:
                 accum = max(1, accum)
             local_bsz = min(ceil_slack(local / (accum + 1)), limits.max_batch_size // (gpus * (accum + 1)))
             step_s, sync_s = job.step_time(consolidated_shape(gpus, node_gpus), local_bsz)
@@ -98,13 +105,13 @@ class Optimus(Policy):
             self._step_times[key] = known
         return known
 
-
-def _remaining_iterations(job: JobView, batch: int) -> float:
-    remaining = job.remaining
-    last = remaining.epochs - 1
-    if remaining.epoch >= last:
-        return 1.0
-    return remaining.iterations(batch, last) - remaining.iterations(batch, remaining.epoch)
+    def _remaining_iterations(self, job: JobView, batch: int) -> float:
+        remaining = job.remaining
+        last = remaining.epochs - 1
+        done = remaining.epoch - 1 if self.count_current_epoch else remaining.epoch
+        if done >= last:
+            return 1.0
+        return remaining.iterations(batch, last) - (remaining.iterations(batch, done) if done >= 0 else 0.0)
 
 
 def _place(counts: dict[str, int], view: View) -> dict[str, Allocation]:

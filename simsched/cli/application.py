@@ -12,6 +12,7 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.errors import nearest, wrong
 
 if TYPE_CHECKING:
+    from simsched.experiment.application_truth import Truth
     from simsched.model.application import Application
     from simsched.report.style import Drawn
 
@@ -93,17 +94,29 @@ def show(name: str, path: str | None, measured: str | None, gpu_type: str, out: 
 @application.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--path", metavar="DIR", type=click.Path(path_type=Path), help="Fitted applications. [default: shipped]")
+@click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
+@click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @json_option
-def compare(folder: Path, path: Path | None, as_json: bool) -> None:
-    """Say how far fitted applications are from a folder of measurements, by kinds of placement."""
+def compare(folder: Path, path: Path | None, out: Path, no_plots: bool, as_json: bool) -> None:
+    """Say how far fitted applications are from a folder of measurements, by kinds of placement; draw both."""
     from dataclasses import asdict
 
-    from simsched.experiment.application_truth import KINDS, compare_folder
+    from simsched.experiment.application_truth import compare_folder
 
     found = compare_folder(folder, path)
+    figures = [] if no_plots else _draw_sheets(folder, path, out)
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json({"applications": [asdict(one) for one in found], "figures": [str(file) for file in figures]})
         return
+    _print_truth(found)
+    for file in figures:
+        if file.suffix == ".png":
+            click.echo(f"Figure: {file}")
+
+
+def _print_truth(found: Sequence[Truth]) -> None:
+    from simsched.experiment.application_truth import KINDS
+
     rows = [
         (one.name, form, *_percent(errors.mean, errors.worst), *(_share(errors.kinds.get(kind)) for kind in KINDS))
         for one in found
@@ -117,6 +130,29 @@ def compare(folder: Path, path: Path | None, as_json: bool) -> None:
         for one in found
     ]
     click.echo(table(("application", "mean error", "at worst", "training time, at worst"), efficiency))
+
+
+def _draw_sheets(measurements: Path, applications: Path | None, out: Path) -> list[Path]:
+    """Draw throughput and efficiency of every measured application, with the model beside."""
+    import pandas as pd
+
+    from simsched.experiment.parts import catalogue
+    from simsched.report.model_sheet import efficiency_sheet, throughput_sheet
+    from simsched.report.style import save
+
+    sources = {"measured": catalogue(str(measurements)), "model": catalogue(applications and str(applications))}
+    throughput, efficiency = [], []
+    for name, measured in sources["measured"].applications.items():
+        sizes, gpu_type = _some_sizes(measured.batch_sizes), (measured.gpu_types or ("",))[0]
+        for source, known in sources.items():
+            one, what = known.applications[name], {"application": name, "source": source}
+            throughput += [what | row for row in _throughputs(one, sizes, gpu_type, _DRAWN_GPUS)]
+            efficiency += [what | row for row in _efficiencies(one, sizes, gpu_type)]
+    sheets = {
+        "throughput-fit": throughput_sheet(pd.DataFrame(throughput)),
+        "efficiency-fit": efficiency_sheet(pd.DataFrame(efficiency)),
+    }
+    return [path for name, drawn in sheets.items() for path in save(*drawn, out, name)]
 
 
 def _share(share: float | None) -> str:

@@ -77,7 +77,8 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    run, validate, schema, list_, show, compare, compare_runs, validate_run, plot, report, trace, workload, application, check,
+    run, validate, schema, list_, show, compare, compare_runs, validate_run, plot, report, trace, workload, application,
+    check,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -33,7 +33,7 @@ from simsched.results.fairness import (
 )
 from simsched.results.reader import read_table
 
-_ISOLATED = "isolated"
+_ISOLATED = "simsched_policies.isolated:Isolated"
 _COLUMNS = ("job_id", "submit_time_s", "end_time_s", "jct_s")
 
 

@@ -29,15 +29,13 @@ Number = Callable[[str], float]
 def read_folder(folder: Path, *, gpu_type: str = "t4", only: str | None = None) -> dict[str, MeasuredApplication]:
     """Read every application of a folder of measurements, by name (the names of its subfolders), or `only` one of them.
 
-    Subfolders without a `placements.csv` are passed over. Raises `InputError` with all that is wrong in any of them.
+    Subfolders without any file of measurements are passed over. Raises `InputError` with all that is wrong in any.
     """
     if not folder.is_dir():
         raise wrong(folder, "is not a folder", "name a folder that holds one folder of measurements per application")
     found: dict[str, MeasuredApplication] = {}
     problems: list[Problem] = []
-    for place in sorted(
-        path for path in folder.iterdir() if (path / PLACEMENTS).is_file() and only in (None, path.name)
-    ):
+    for place in sorted(path for path in folder.iterdir() if only in (None, path.name) and _is_measured(path)):
         try:
             found[place.name] = read_application(place, gpu_type=gpu_type)
         except InputError as error:
@@ -49,14 +47,20 @@ def read_folder(folder: Path, *, gpu_type: str = "t4", only: str | None = None) 
     return found
 
 
+def _is_measured(folder: Path) -> bool:
+    """Tell whether a folder has at least one file of measurements, so that the others are missed."""
+    named = ((folder / name).is_file() for name in (PLACEMENTS, SCALABILITY))
+    return any(named) or any(folder.glob("validation-*.csv"))
+
+
 def read_application(folder: Path, *, gpu_type: str = "t4", bounds: Bounds | None = None) -> MeasuredApplication:
     """Read one application; its name is the folder's.
 
     `bounds` says what the measurements do not; by default what is published for an application of that name. Raises
     `InputError` naming file, line and column.
     """
-    curves = _read_curves(folder)
     placements = _read_placements(folder / PLACEMENTS)
+    curves = _read_curves(folder)
     scalability = _read_scalability(folder / SCALABILITY)
     known = BOUNDS.get(folder.name, Bounds()) if bounds is None else bounds
     application = MeasuredApplication(folder.name, placements, scalability, curves, bounds=known, gpu_type=gpu_type)

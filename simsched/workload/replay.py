@@ -12,6 +12,7 @@ import pandas as pd
 from simsched.errors import wrong
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.recipe import SIZE_CLASSES, size_class_of
+from simsched.workload.testbed import with_models
 from simsched.workload.trace import Trace
 
 
@@ -21,7 +22,8 @@ class Replay:
 
     The jobs from second `from_s` to before `until_s` of the trace are kept (None: to its end), of those the ones that
     ask for at most `max_gpus` GPUs, of those a random `sample`, of those the first `jobs`; their submissions then count
-    from `from_s`, divided by `load`. `assign` turns them into applications by class of GPU-time.
+    from `from_s`, divided by `load`. `assign` turns them into applications by class of GPU-time; `models` gives each
+    one of the models of Tiresias instead, which keeps its duration and adds what spreading and preemption cost.
     """
 
     load: float = 1.0
@@ -31,6 +33,7 @@ class Replay:
     sample: int | None = None
     jobs: int | None = None
     assign: bool = False
+    models: bool = False
 
 
 def replay_trace(
@@ -52,6 +55,8 @@ def replay_trace(
     )
     if replay.assign:
         table = _assigned(table, trace.name, rng, initial_batch_sizes or {})
+    elif replay.models:
+        table = table.assign(application=with_models(len(table), rng))
     return specs_of(table)
 
 

@@ -18,6 +18,7 @@ from simsched.workload.readers.workload_csv import is_workload, read_workload, w
 from simsched.workload.recipe import Configurations, Recipe, draw_workload
 from simsched.workload.replay import Replay, replay_trace, specs_of
 from simsched.workload.summary import describe, trace_statistics
+from simsched.workload.testbed import example_jobs, testbed_jobs
 from simsched.workload.trace import Trace
 from simsched.workload.write import write_trace_csv, write_workload_csv
 
@@ -29,7 +30,8 @@ __all__ = [
 #: The source that names the week in `traces/`, and the one that generates a new trace for every seed.
 SHIPPED = "philly-synthetic"
 GENERATED = "philly-generated"
-RECIPES = ("pollux", "replay", "as-is")
+RECIPES = ("pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example")
+_DAY_S = 86_400
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -41,10 +43,13 @@ class WorkloadOptions:
     or the path of a trace or of a workload CSV; `format` names the trace's format if it is not to be told by content.
 
     `recipe`: `pollux` samples `jobs` x `load` jobs (160 unless given) of the `window_h` hours from `start_hour` on and
-    makes applications of them, `tuned` or `realistic` by `configs`; `replay` runs every job for as long as the trace
-    says, see `Replay` for `from_s`, `until_s`, `max_gpus`, `sample`, `assign`, with `load` as the factor on the rate of
-    arrivals; `as-is` takes the rows as they stand. None means `as-is` for a workload CSV and `pollux` for a trace.
-    `jobs` bounds how many jobs a replay or a list gives (None: all). `seed` None means the seed of the run.
+    makes applications of them, `tuned` or `realistic` by `configs`, on each of `windows` days in a row; `replay` runs
+    every job for as long as the trace says, see `Replay` for `from_s`, `until_s`, `max_gpus`, `sample`, `assign`, with
+    `load` as the factor on the rate of arrivals; `as-is` takes the rows as they stand; `tiresias-testbed` draws the 480
+    jobs of Tiresias's testbed, and `tiresias-example` gives the three of its worked example, both without a trace.
+    `models: tiresias` lets the jobs of a replay be models of Tiresias's Table 6. None means `as-is` for a workload CSV
+    and `pollux` for a trace. `jobs` bounds how many jobs a replay or a list gives (None: all). `seed` None means the
+    seed of the run.
     """
 
     source: str = SHIPPED
@@ -55,11 +60,13 @@ class WorkloadOptions:
     configs: str = "tuned"
     start_hour: int = 2
     window_h: int = 8
+    windows: int = 1
     from_s: int = 0
     until_s: int | None = None
     max_gpus: int | None = None
     sample: int | None = None
     assign: bool = False
+    models: str | None = None
     days: int = 7
     scale: float = 1.0
     statuses: str = "pass"
@@ -80,9 +87,13 @@ def make_workload(
     """
     _check(options)
     chosen = seed if options.seed is None else options.seed
+    if options.recipe == "tiresias-testbed":
+        return testbed_jobs(options.load, _rng(chosen, "testbed"))[: options.jobs]
+    if options.recipe == "tiresias-example":
+        return example_jobs()
     path = Path(options.source)
     named = options.source in (SHIPPED, GENERATED)
-    if not named and options.format == "auto" and _holds_workloads(path):
+    if not named and (options.format == "workload" or (options.format == "auto" and _holds_workloads(path))):
         return _listed(path, options)
     trace = load_trace(options, chosen)
     if options.recipe == "as-is":
@@ -91,7 +102,25 @@ def make_workload(
         return replay_trace(trace, _replay_of(options), _rng(chosen, "replay"), initial_batch_sizes)
     jobs = 160 if options.jobs is None else options.jobs
     recipe = Recipe(jobs, options.load, options.start_hour, options.window_h, options.configs)
-    return draw_workload(trace, recipe, chosen, configurations or {}, initial_batch_sizes)
+    days = [
+        draw_workload(trace, recipe, _seed_of_day(chosen, day), configurations or {}, initial_batch_sizes)
+        for day in range(options.windows)
+    ]
+    return _one_after_another(days)
+
+
+def _seed_of_day(seed: int, day: int) -> int:
+    """Give the seed of a day's sample: the first day's is that of a single window."""
+    return seed if day == 0 else int(np.random.SeedSequence([seed, day, *b"windows"]).generate_state(1)[0])
+
+
+def _one_after_another(days: Sequence[list[JobSpec]]) -> list[JobSpec]:
+    """Put samples on successive days, numbering the jobs through."""
+    jobs = [(day, job) for day, sample in enumerate(days) for job in sample]
+    return [
+        replace(job, id=f"{job.application}-{i}", submit_time_s=job.submit_time_s + day * _DAY_S)
+        for i, (day, job) in enumerate(jobs)
+    ]
 
 
 def load_trace(options: WorkloadOptions, seed: int) -> Trace:
@@ -136,6 +165,7 @@ def _replay_of(options: WorkloadOptions) -> Replay:
         sample=options.sample,
         jobs=options.jobs,
         assign=options.assign,
+        models=options.models is not None,
     )
 
 
@@ -155,16 +185,19 @@ def _check(options: WorkloadOptions) -> None:
         ("recipe", options.recipe, RECIPES),
         ("configs", options.configs, ("tuned", "realistic")),
         ("statuses", options.statuses, ("pass", "all")),
+        ("models", options.models, ("tiresias",)),
     ):
         if value is not None and value not in known:
             problems.append(Problem(f"workload.{key}", f"'{value}' is unknown", nearest(str(value), known)))
+    if options.models is not None and options.assign:
+        problems.append(Problem("workload.models", "cannot be combined with 'assign'", "give one of them"))
     if problems:
         raise InputError(*problems)
 
 
 def _ranges(options: WorkloadOptions) -> Sequence[tuple[str, object, bool, str]]:
     """List each number with whether it is in range and what would be."""
-    positive = [(key, getattr(options, key)) for key in ("jobs", "max_gpus", "sample", "until_s", "days")]
+    positive = [(key, getattr(options, key)) for key in ("jobs", "max_gpus", "sample", "until_s", "days", "windows")]
     return [
         *((key, value, value is None or value >= 1, "a whole number of at least 1") for key, value in positive),
         ("load", options.load, 0 < options.load < float("inf"), "a number above 0"),

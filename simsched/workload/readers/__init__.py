@@ -84,7 +84,7 @@ def _format_of(path: Path, name: str) -> Format:
 def _named(name: str) -> Format:
     known = {candidate.name: candidate for candidate in FORMATS}
     if name not in known:
-        raise wrong("format", f"'{name}' is no trace format", nearest(name, ["auto", *known]))
+        raise wrong("format", f"'{name}' is no trace format", nearest(name, ["auto", "workload", *known]))
     return known[name]
 
 
