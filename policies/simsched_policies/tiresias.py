@@ -1,26 +1,44 @@
-"""Tiresias: least attained service in two dimensions, discretised into queues.
+"""Tiresias: least attained service in two dimensions, discretised into queues (Tiresias-L).
 
 Idea: a job's priority falls as its attained service (GPUs x time) grows, in steps, so that short jobs overtake long
 ones without anybody knowing durations, and long jobs do not preempt each other all the time (Gu et al., NSDI'19,
-section 3).
+sections 3.2 and 3.3).
 
-This is the variant that Pollux compares with (section 5.1 there, and its simulator): queues are examined every
-`interval_s`, promotion is off, a running job keeps its exact GPUs, and a starting job takes the nodes with the most
-free GPUs. Deviations from the Tiresias paper: demotion happens at the next interval after the crossing, and placement
-does not look at the skew of tensor sizes.
+Two ways of running it, by `interval_s`:
+
+- With an interval (the default, 60 s) it is the variant that Pollux compares with (OSDI'21, section 5.1, and its
+  simulator): queues are examined every `interval_s`, so a demotion comes at the next interval after the crossing; a
+  queue is ordered by who entered it first; promotion is off; and a starting job takes the nodes with most free GPUs.
+- Without one (`interval_s: null`) it is the paper's: decisions at every arrival and completion and at the very second
+  at which a job crosses a threshold; jobs of a queue that have run come before those that have not, the former ordered
+  by their first start and the latter by arrival, so that nobody is preempted for a job of the same queue that has yet
+  to start. The paper's own setting is one threshold of 3,200 GPU-seconds, no promotion and `placement: skew`.
+
+Service counts restarts, as it does in both sources. With promotion, a first threshold that a job reaches while it is
+still restarting (threshold / GPUs below the delay) sends it round in circles without progress, so take thresholds well
+above the delay times the GPUs of the largest jobs.
+
+Deviations: the profiler is not simulated, the skew of a model is known when its job arrives; a job that comes back from
+a promotion keeps its place by first start, which the paper leaves open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import count
 from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, Triggers, View
-from simsched.policy.gang import admit, available_gpus, keep_and_place
+from simsched.agent.agent import Agent
+from simsched.agent.fixed_agent import fixed_agent
+from simsched.model.application import Application
+from simsched.model.job import JobSpec
+from simsched.policy import Decision, JobView, Policy, Triggers, View
+from simsched.policy.levels import Levels, start_order
+from simsched.policy.roster import Key, Roster
+from simsched.policy.skew import PlacementName, SkewPlacement
 
 
 @dataclass
@@ -28,43 +46,79 @@ class Tiresias(Policy):
     """Two-dimensional least attained service with K queues, first in first out within a queue.
 
     `queue_thresholds_gpu_s` are the K - 1 ascending limits on attained service in GPU-seconds (16 GPU-hours in Pollux's
-    evaluation, 3,200 GPU-seconds in the Tiresias testbed).
+    evaluation, 3,200 GPU-seconds in the Tiresias testbed). `promote_knob` lifts a job that has waited so many times as
+    long as it has run back to the first queue; null never does. `placement` is `skew` (consolidate models of which one
+    tensor makes up more than `skew_limit`, fill fragments with the others) or the same placer for all jobs.
     """
 
     name: ClassVar[str] = "tiresias"
 
     queue_thresholds_gpu_s: Sequence[int] = (57_600,)
-    interval_s: int = 60
-    _queues: list[dict[str, None]] = field(init=False, repr=False)
+    interval_s: int | None = 60
+    promote_knob: float | None = None
+    placement: PlacementName = "most-free"
+    skew_limit: float = 0.4
+    _levels: Levels = field(init=False, repr=False)
+    _placement: SkewPlacement = field(init=False, repr=False)
+    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
+    _entries: count[int] = field(default_factory=count, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start with empty queues."""
-        limits = list(self.queue_thresholds_gpu_s)
-        if any(low >= high for low, high in pairwise([0, *limits])):
-            message = f"queue_thresholds_gpu_s must be positive and ascending, not {limits}"
-            raise ValueError(message)
-        self._queues = [{} for _ in range(len(limits) + 1)]
+        self._levels = Levels(self.queue_thresholds_gpu_s, self.promote_knob)
+        self._placement = SkewPlacement(self.placement, self.skew_limit)
 
     @property
     def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
+        """Decide every `interval_s`, or whenever something happens."""
+        return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
+
+    def agent(self, job: JobSpec, application: Application) -> Agent:
+        """Keep the batch size submitted, and note the skew of the model."""
+        self._placement.note(job, application)
+        return fixed_agent(job, application)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Update the queues, then admit from the first queue to the last; jobs that do not fit are skipped."""
-        for queue in self._queues:
-            for job_id in view.finished:
-                queue.pop(job_id, None)
-        self._queues[0].update((job.id, None) for job in view.arrived)
-        self._demote(view)
-        order = (view.jobs[job_id] for job_id in chain(*self._queues))
-        return Decision(keep_and_place(admit(order, available_gpus(view)), view))
+        levels, roster = self._levels, self._roster
+        roster.update(view)
+        for job_id in view.finished:
+            levels.leave(job_id)
+        for job in view.arrived:
+            levels.enter(job.id)
+            roster.add(job, self._key(job, runs=False), self._placement.placer(job.id))
+        moved = [*self._demote(view), *levels.promote_all(view)]
+        for job_id in moved:
+            roster.rekey(job_id, self._key(view.jobs[job_id], runs=roster.runs(job_id)))
+        start, stop = roster.schedule()
+        for job_id in start:
+            levels.started(job_id)
+            if self.interval_s is None and view.jobs[job_id].first_start_s is None:
+                roster.rekey(job_id, self._key(view.jobs[job_id], runs=True))
+                moved.append(job_id)
+        for job_id in stop:
+            levels.stopped(job_id, view.now_s, view.jobs[job_id].held_s)
+        if self.interval_s is not None:
+            return Decision.change(start, stop)
+        return Decision.change(start, stop, watch=self._watch(moved), wake_at_s=levels.next_promotion_s())
 
-    def _demote(self, view: View) -> None:
-        for job in view.jobs.values():
-            if not job.running:
-                continue
-            for level, limit in enumerate(self.queue_thresholds_gpu_s):
-                if job.id in self._queues[level] and job.attained_gpu_s >= limit:
-                    del self._queues[level][job.id]
-                    self._queues[level + 1][job.id] = None
+    def _demote(self, view: View) -> list[str]:
+        """Move jobs down that have reached the limit of their queue, in the order of arrival."""
+        levels = self._levels
+        if self.interval_s is None:
+            crossed = [job for job in view.crossed if job.id in levels]
+        else:
+            crossed = [view.jobs[job_id] for job_id in sorted(self._roster.running, key=self._roster.number)]
+        return [job.id for job in crossed if levels.demote(job.id, job.attained_gpu_s)]
+
+    def _watch(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """Ask to be told when jobs reach the limits of their queues."""
+        limits = {job_id: self._levels.limit_gpu_s(job_id) for job_id in job_ids}
+        return {job_id: limit for job_id, limit in limits.items() if limit is not None}
+
+    def _key(self, job: JobView, *, runs: bool) -> Key:
+        """Order by queue, then by entering it, or by first start and arrival."""
+        level = self._levels.level(job.id)
+        if self.interval_s is not None:
+            return (level, next(self._entries))
+        return (level, *start_order(job, runs=runs))

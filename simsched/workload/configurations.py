@@ -21,8 +21,9 @@ def configurations(application: Application, gpus_per_node: int = 4, gpu_type: s
 
     For each GPU count on as few nodes as possible, the batch size of the shortest training is found; the count is
     listed if the job then takes less than 12 hours and reaches 50 to 80 % of perfect scaling over one GPU. Where none
-    does, one GPU with its best batch is the only entry. An application that names its tuned configurations (the shipped
-    ones name those found on the measurements that they were fitted to) is taken at its word. Raises `ValueError` for an application without batch sizes.
+    does, one GPU with its best batch is the only entry. An application that names its tuned configurations (the
+    shipped ones name those found on the measurements that they were fitted to) is taken at its word. Raises
+    `ValueError` for an application without batch sizes.
     """
     if application.tuned:
         return list(application.tuned)

@@ -1,0 +1,126 @@
+"""YARN's capacity scheduler, as clusters of deep-learning jobs have used it: queues with shares, no preemption.
+
+Idea: every tenant has a queue with a share of the cluster; within a queue jobs start first in, first out, on as few
+machines as possible, and the one at the head blocks those behind it (Jeon et al., ATC'19, section 2; Gu et al.,
+Tiresias, NSDI'19, section 5.1, where there is one queue). Left out, for lack of any figure in the sources: the
+preemption of queues above their share when the cluster is almost full, and giving up locality after some retries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.agent.agent import Agent
+from simsched.agent.fixed_agent import fixed_agent
+from simsched.errors import wrong
+from simsched.model.application import Application
+from simsched.model.job import JobSpec
+from simsched.model.placement import Allocation
+from simsched.policy import Decision, Policy, View
+from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
+
+_OTHERS = ""
+
+
+class _Queue:
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.waiting: deque[tuple[str, int]] = deque()
+        self.used = 0
+
+
+@dataclass
+class YarnCs(Policy):
+    """Starts the head of the queue that uses least of its share, if it can be placed; else the next queue's head.
+
+    `capacities` gives tenants their shares of the cluster, above 0 and at most 1 in all; tenants that it does not name
+    have one queue together with the rest, and without it there is one queue for all. A queue may use more than its
+    share while GPUs are free, unless not `elastic`.
+    """
+
+    name: ClassVar[str] = "yarn-cs"
+
+    capacities: Mapping[str, float] = field(default_factory=dict)
+    elastic: bool = True
+    placement: PlacerName = "consolidated"
+    _queues: dict[str, _Queue] = field(init=False, repr=False)
+    _held: dict[str, tuple[_Queue, Allocation]] = field(default_factory=dict, init=False, repr=False)
+    _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
+    _up: list[bool] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Open the queues; refuse shares that are none."""
+        rest = 1 - sum(self.capacities.values())
+        if rest < -1e-9 or any(not 0 < share <= 1 for share in self.capacities.values()):
+            message = f"capacities must be above 0 and at most 1 in all, not {dict(self.capacities)}"
+            raise ValueError(message)
+        self._queues = {tenant: _Queue(share) for tenant, share in self.capacities.items()}
+        if rest > 1e-9:
+            self._queues[_OTHERS] = _Queue(rest)
+
+    def agent(self, job: JobSpec, application: Application) -> Agent:
+        """Keep the batch size submitted; refuse jobs of a tenant without a share."""
+        if job.tenant not in self._queues and _OTHERS not in self._queues:
+            remedy = "name its tenant in 'capacities', or leave a rest for those not named"
+            raise wrong(f"job '{job.id}'", f"tenant '{job.tenant}' has no share of the cluster", remedy)
+        return fixed_agent(job, application)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Start what can be started from the heads of the queues."""
+        self._update(view)
+        start: dict[str, Allocation] = {}
+        open_queues = [queue for queue in self._queues.values() if queue.waiting]
+        while open_queues and self._free.total:
+            queue = min(open_queues, key=lambda one: one.used / one.share)
+            job_id, gpus = queue.waiting[0]
+            within = self.elastic or queue.used + gpus <= queue.share * self._capacity
+            allocation = self._free.choose(PLACERS[self.placement], gpus) if within else None
+            if allocation is None:
+                open_queues.remove(queue)
+                continue
+            queue.waiting.popleft()
+            self._hold(job_id, queue, allocation)
+            start[job_id] = allocation
+            if not queue.waiting:
+                open_queues.remove(queue)
+        return Decision.change(start)
+
+    def _hold(self, job_id: str, queue: _Queue, allocation: Allocation) -> None:
+        self._free.take(allocation)
+        queue.used += sum(gpus for _, gpus in allocation)
+        self._held[job_id] = (queue, allocation)
+
+    def _update(self, view: View) -> None:
+        up = list(view.up)
+        changed = up != self._up
+        for job_id in view.finished:
+            queue, allocation = self._held.pop(job_id, (None, ()))
+            if queue is not None:
+                queue.used -= sum(gpus for _, gpus in allocation)
+                if not changed:
+                    self._free.give_back(allocation)
+        for job in view.arrived:
+            self._queue_of(job.spec.tenant).waiting.append((job.id, job.num_gpus))
+        if changed:
+            self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
+            self._requeue_lost(view)
+
+    def _requeue_lost(self, view: View) -> None:
+        """Put jobs whose nodes went down back at the head of their queues, the earliest first."""
+        lost = [view.jobs[job_id] for job_id in self._held if job_id in view.jobs and not view.jobs[job_id].running]
+        for job in reversed(lost):
+            queue, _ = self._held.pop(job.id)
+            queue.used -= job.num_gpus
+            queue.waiting.appendleft((job.id, job.num_gpus))
+
+    def _queue_of(self, tenant: str) -> _Queue:
+        return self._queues.get(tenant) or self._queues[_OTHERS]
+
+    @property
+    def _capacity(self) -> int:
+        return self._free.total + sum(queue.used for queue in self._queues.values())

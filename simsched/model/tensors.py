@@ -1,0 +1,89 @@
+"""Models known by their tensors: jobs that run for a given time, unless they are spread or preempted.
+
+The ten models of Tiresias (NSDI'19, Table 6) ship as a table. What such a model adds to a duration is what the paper
+measures of it: large tensors slow training down when workers are spread over machines, and a preemption costs the
+time of a checkpoint and of a resumption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.placement import Shape
+
+
+@dataclass(frozen=True)
+class TensorModel:
+    """A model by its tensors, in megabytes, and its costs, in seconds.
+
+    `spread_penalty` is the slow-down with every GPU on a node of its own: 0.67 means 1.67 times the time. It grows in
+    proportion to the nodes beyond those needed, counted with nodes of `gpus_per_node` GPUs.
+    """
+
+    name: str
+    size_mb: float
+    largest_mb: float
+    checkpoint_s: float
+    resume_s: float
+    spread_penalty: float
+    gpus_per_node: int = 4
+
+    @property
+    def skew(self) -> float:
+        """Give the share of the largest tensor in the model (Tiresias, section 3.4)."""
+        return self.largest_mb / self.size_mb
+
+    def slow_down(self, shape: Shape) -> float:
+        """Give the factor on the duration on a placement, 1 where it is as consolidated as can be."""
+        gpus = sum(shape)
+        needed = -(-gpus // self.gpus_per_node)
+        if len(shape) <= needed:
+            return 1.0
+        return 1 + self.spread_penalty * (len(shape) - needed) / (gpus - needed)
+
+
+class TensorModelJob:
+    """A job of a known model that takes `duration_s` seconds when it is consolidated; progress counts those seconds.
+
+    A preemption costs checkpoint and resumption, charged when the job is placed again; the first start costs nothing.
+    """
+
+    __slots__ = ("_model", "duration_s", "name", "restart_delay_s", "tensor_skew")
+
+    limits: BatchLimits | None = None
+    batch_sizes: tuple[int, ...] = ()
+    tuned: tuple[tuple[int, int], ...] = ()
+    gpu_types: tuple[str, ...] | None = None
+    max_gpus: int | None = None
+    fixed_batch_size: int | None = None
+    start_delay_s: int | None = 0
+    epochs = 1
+
+    def __init__(self, model: TensorModel, duration_s: int) -> None:
+        """Take the service time in whole seconds, at least 1."""
+        if duration_s < 1:
+            message = f"a job of {model.name} needs a duration of at least 1 second, not {duration_s}"
+            raise ValueError(message)
+        self._model = model
+        self.name = model.name
+        self.duration_s = duration_s
+        self.tensor_skew: float | None = model.skew
+        self.restart_delay_s: int | None = round(model.checkpoint_s + model.resume_s)
+
+    def epoch_end(self, epoch: int) -> float:
+        """Give the duration, which is where the only epoch ends."""
+        return float(self.duration_s)
+
+    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+        """Run at one second per second where consolidated, slower where spread."""
+        return Running(1 / self._model.slow_down(shape), 1.0, 0.0, None, None)
+
+    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+        """Refuse: such a job has no steps."""
+        message = f"jobs of {self.name} are known by their duration, so their step time is unknown"
+        raise ValueError(message)
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Give the duration: one iteration a second."""
+        return float(self.duration_s)

@@ -1,0 +1,191 @@
+"""Choosing GPUs: placers over free GPUs that are kept sorted by how many each node has free.
+
+A placer looks at the free GPUs of the nodes of one type and says which of them a job gets, or that it has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from simsched.model.cluster import Node
+from simsched.model.placement import Allocation
+
+
+class Pool:
+    """The free GPUs of the nodes of one type.
+
+    `nodes_with[n]` has a bit for every node with n GPUs free, so that the node of lowest index is found at once.
+    """
+
+    __slots__ = ("_fewest", "_largest", "nodes_with", "total")
+
+    def __init__(self, capacity: Mapping[int, int], free: Sequence[int]) -> None:
+        """Hold nodes with their GPUs (`capacity`, by node index), of which `free` (by node index) are free."""
+        self._largest = sorted(capacity.values(), reverse=True)
+        self._fewest: dict[int, int] = {}
+        self.nodes_with = [0] * (max(self._largest, default=0) + 1)
+        self.total = 0
+        for node in sorted(capacity):
+            self.nodes_with[free[node]] |= 1 << node
+            self.total += free[node]
+
+    def change(self, node: int, before: int, after: int) -> None:
+        """Note that a node has `after` GPUs free instead of `before`."""
+        bit = 1 << node
+        self.nodes_with[before] ^= bit
+        self.nodes_with[after] ^= bit
+        self.total += after - before
+
+    def most_free(self) -> Iterator[tuple[int, int]]:
+        """Give nodes and their free GPUs, the most free first, by index on a tie."""
+        return self._nodes(range(len(self.nodes_with) - 1, 0, -1))
+
+    def least_free(self) -> Iterator[tuple[int, int]]:
+        """Give nodes and their free GPUs, the least free first, by index on a tie; full nodes are left out."""
+        return self._nodes(range(1, len(self.nodes_with)))
+
+    def best_fit(self, gpus: int, without: int = 0) -> int | None:
+        """Find the node with the fewest free GPUs that has `gpus`, not among the bits of `without`."""
+        for count in range(gpus, len(self.nodes_with)):
+            nodes = self.nodes_with[count] & ~without
+            if nodes:
+                return _lowest(nodes)
+        return None
+
+    def fewest_nodes(self, gpus: int) -> int | None:
+        """Count the nodes that `gpus` GPUs need at least in the empty cluster, None where it has fewer GPUs."""
+        known = self._fewest.get(gpus)
+        if known is not None:
+            return known
+        missing = gpus
+        for count, size in enumerate(self._largest, start=1):
+            missing -= size
+            if missing <= 0:
+                self._fewest[gpus] = count
+                return count
+        return None
+
+    def _nodes(self, counts: range) -> Iterator[tuple[int, int]]:
+        for count in counts:
+            nodes = self.nodes_with[count]
+            while nodes:
+                node = _lowest(nodes)
+                yield node, count
+                nodes &= nodes - 1
+
+
+def _lowest(nodes: int) -> int:
+    return (nodes & -nodes).bit_length() - 1
+
+
+@dataclass(frozen=True)
+class Placer:
+    """A way to choose GPUs; `waits` tells that it may refuse a job although there are enough free GPUs."""
+
+    name: str
+    choose: Callable[[Pool, int], Allocation | None]
+    waits: bool = False
+
+
+class FreeGpus:
+    """The free GPUs of a cluster, node by node, and sorted for each GPU type."""
+
+    def __init__(self, nodes: Sequence[Node], up: Sequence[bool], free: Sequence[int]) -> None:
+        """Take the state as a view shows it."""
+        self.free = list(free)
+        types = list(dict.fromkeys(node.gpu_type for node in nodes))
+        self._pools = [
+            Pool({node.index: node.gpus for node in nodes if node.gpu_type == kind and up[node.index]}, self.free)
+            for kind in types
+        ]
+        self._pool_of = [self._pools[types.index(node.gpu_type)] for node in nodes]
+        self.total = sum(pool.total for pool in self._pools)
+
+    def choose(self, placer: Placer, gpus: int) -> Allocation | None:
+        """Ask a placer for GPUs of one type, trying the types in the order of the nodes; changes nothing."""
+        for pool in self._pools:
+            found = placer.choose(pool, gpus) if pool.total >= gpus else None
+            if found is not None:
+                return found
+        return None
+
+    def holds(self, allocation: Allocation) -> bool:
+        """Tell whether these very GPUs are free."""
+        return all(self.free[node] >= gpus for node, gpus in allocation)
+
+    def take(self, allocation: Allocation) -> None:
+        """Mark GPUs as held."""
+        for node, gpus in allocation:
+            self._change(node, -gpus)
+
+    def give_back(self, allocation: Allocation) -> None:
+        """Mark GPUs as free."""
+        for node, gpus in allocation:
+            self._change(node, gpus)
+
+    def _change(self, node: int, gpus: int) -> None:
+        before = self.free[node]
+        self.free[node] = before + gpus
+        self._pool_of[node].change(node, before, before + gpus)
+        self.total += gpus
+
+
+def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:
+    picked: list[tuple[int, int]] = []
+    for node, free in nodes:
+        picked.append((node, min(free, gpus)))
+        gpus -= free
+        if gpus <= 0:
+            return tuple(picked)
+    return None
+
+
+def _most_free(pool: Pool, gpus: int) -> Allocation | None:
+    return _fill(pool.most_free(), gpus)
+
+
+def _fragments(pool: Pool, gpus: int) -> Allocation | None:
+    if gpus < len(pool.nodes_with) and pool.nodes_with[gpus]:
+        return ((_lowest(pool.nodes_with[gpus]), gpus),)
+    return _fill(pool.least_free(), gpus)
+
+
+def _consolidated(pool: Pool, gpus: int) -> Allocation | None:
+    count = pool.fewest_nodes(gpus)
+    if count is None:
+        return None
+    picked: list[tuple[int, int]] = []
+    taken = 0
+    nodes = pool.most_free()
+    while len(picked) < count - 1:
+        found = next(nodes, None)
+        if found is None:
+            return None
+        picked.append(found)
+        taken |= 1 << found[0]
+        gpus -= found[1]
+    last = pool.best_fit(gpus, without=taken)
+    return None if last is None else (*picked, (last, gpus))
+
+
+def _any(pool: Pool, gpus: int) -> Allocation | None:
+    return _fill(iter(sorted(pool.least_free())), gpus)
+
+
+#: The node with the most free GPUs first, as the published Pollux simulator places jobs.
+MOST_FREE = Placer("most-free", _most_free)
+#: As few machines as the empty cluster would need, the last of them by best fit; waits until there are such machines.
+CONSOLIDATED = Placer("consolidated", _consolidated, waits=True)
+#: A node with just so many free GPUs, else the smallest fragments first: whole machines stay whole.
+FRAGMENTS = Placer("fragments", _fragments)
+#: The nodes of the lowest index first.
+ANY = Placer("any", _any)
+
+#: The names of the placers, for parameters of policies.
+PlacerName = Literal["most-free", "consolidated", "fragments", "any"]
+PLACERS: Mapping[str, Placer] = MappingProxyType(
+    {placer.name: placer for placer in (MOST_FREE, CONSOLIDATED, FRAGMENTS, ANY)}
+)

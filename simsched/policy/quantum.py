@@ -1,0 +1,38 @@
+"""A clock for policies that look at running jobs every so many seconds, and only while somebody waits."""
+
+from __future__ import annotations
+
+from simsched.errors import wrong
+from simsched.policy.view import View
+
+
+class Quantum:
+    """Time cut into slices of `quantum_s` seconds that begin at its multiples."""
+
+    def __init__(self, policy: str, quantum_s: int) -> None:
+        """Begin in the first slice; `policy` is named in messages. Raises `ValueError` for less than a second."""
+        if quantum_s < 1:
+            message = f"quantum_s must be at least 1, not {quantum_s}"
+            raise ValueError(message)
+        self._policy = policy
+        self._quantum_s = quantum_s
+        self._slice = 0
+
+    def over(self, view: View) -> bool:
+        """Tell whether a slice has ended since this was last asked.
+
+        Raises `InputError` where a slice is no longer than a restart: jobs would take turns for ever, and none of them
+        make progress.
+        """
+        if view.restart_delay_s >= self._quantum_s:
+            message = (
+                f"a quantum of {self._quantum_s} s is no longer than a restart, so that no job would make progress"
+            )
+            remedy = f"give a quantum_s above engine.restart_delay_s, which is {view.restart_delay_s}"
+            raise wrong(f"policy '{self._policy}'", message, remedy)
+        before, self._slice = self._slice, view.now_s // self._quantum_s
+        return self._slice != before
+
+    def end_s(self, now_s: int) -> int:
+        """Say when the slice ends that is under way."""
+        return (now_s // self._quantum_s + 1) * self._quantum_s
