@@ -29,7 +29,5 @@ def test_it_beats_first_in_first_out_on_mean_jct(tmp_path: Path) -> None:
     (tmp_path / "shortest_first.py").write_text(code[1], encoding="utf-8")
     shortest = registry.load("shortest_first.py:ShortestFirst", folder=tmp_path)
     jobs = random_jobs(np.random.default_rng(3), 60, most_gpus=4, application="fixed-duration")
-    means = [
-        np.mean([job.jct_s for job in run(policy(), jobs).jobs]) for policy in (shortest, registry.load("fifo"))
-    ]
+    means = [np.mean([job.jct_s for job in run(policy(), jobs).jobs]) for policy in (shortest, registry.load("fifo"))]
     assert means[0] < means[1]

@@ -22,7 +22,10 @@ ALLOCATIONS = [
     AllocationRecord("a", 60, 90, 1, 1, "0:1", True, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0),
     AllocationRecord("a", 90, 160, 1, 1, "0:1", False, 256, 0, 256, 0, 0.0, 1.5, 0.9, 384.0),
 ]
-ROUNDS = [RoundRecord(60, 2, 2, 3, 4, 1, 2, 0, 0, {"z": 1.0, "fitness": 0.25}), RoundRecord(120, 1, 1, 1, 4, 1, 0, 0, 1, {})]
+ROUNDS = [
+    RoundRecord(60, 2, 2, 3, 4, 1, 2, 0, 0, {"z": 1.0, "fitness": 0.25}),
+    RoundRecord(120, 1, 1, 1, 4, 1, 0, 0, 1, {}),
+]
 
 
 def write(folder, **options):
