@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from simsched.report.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
+from simsched.results.curves import CurvePoint
 
 _MOST_BINS = 60
 _BINS_S = (
@@ -82,11 +84,15 @@ def over_time(
     total_gpus: int | None = None,
     title: str = "Cluster over time",
     styles: Mapping[str, Look] | None = None,
+    curves: Sequence[CurvePoint] = (),
 ) -> Drawn:
     """Draw GPUs allocated and mean statistical efficiency over time, one line per policy.
 
-    `data` comes from `over_time_data`; a dashed line marks the GPUs of the cluster.
+    `data` comes from `over_time_data`; a dashed line marks the GPUs of the cluster. With published `curves` of the
+    panels `gpus` and `efficiency` (x in hours), every policy has panels of its own, its published curve beside.
     """
+    if curves:
+        return over_time_beside(data, curves, total_gpus=total_gpus, title=title, styles=styles)
     styles = styles or looks(data["policy"])
     width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
     unit = time_unit(float(data["time_s"].max()) + width_s)
@@ -109,6 +115,43 @@ def over_time(
         below.set_xlim(0, None)
         below.set_xlabel(unit.title("time since the start of the workload"))
         legend_above(figure, above)
+    return figure, data
+
+
+def over_time_beside(
+    data: pd.DataFrame,
+    curves: Sequence[CurvePoint],
+    *,
+    total_gpus: int | None = None,
+    title: str = "Cluster over time",
+    styles: Mapping[str, Look] | None = None,
+) -> Drawn:
+    """Draw GPUs and efficiency over time in hours, a column of panels for each policy, published curves in grey."""
+    styles = styles or looks(data["policy"])
+    labels = list(dict.fromkeys(data["policy"]))
+    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
+    caption = f"Means over {duration(width_s)}. Grey: published, of another workload."
+    with styled():
+        figure = new_figure(1.0 + 2.9 * len(labels), 4.2, title, caption)
+        panels = figure.subplots(2, len(labels), sharex=True, sharey="row", squeeze=False)
+        for column, label in enumerate(labels):
+            part = data[data["policy"] == label]
+            middle = (part["time_s"] + width_s / 2) / HOUR_S
+            for axes, name, factor in zip(panels[:, column], ("gpus", "efficiency"), (1, 100), strict=True):
+                points = [(p.x, p.y) for p in curves if p.panel == name and p.series == label]
+                axes.plot(*np.array(points).reshape(-1, 2).T, color="#999999", linewidth=1.2, label="published")
+                axes.plot(middle, factor * part[name], color=styles[label].colour, label="simsched")
+                axes.set_ylim(0, 103 if name == "efficiency" else None)
+            if total_gpus:
+                panels[0, column].axhline(total_gpus, color="#888888", linestyle=":", linewidth=1)
+            panels[0, column].set_title(label, color=styles[label].colour)
+            panels[1, column].set_xlabel("hours since the start")
+        panels[0, 0].set_ylabel("GPUs allocated")
+        panels[1, 0].set_ylabel("mean statistical\nefficiency (%)")
+        panels[0, 0].set_xlim(0, None)
+        panels[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.align_ylabels(panels[:, 0])
+        legend_above(figure, panels[0, 0])
     return figure, data
 
 
