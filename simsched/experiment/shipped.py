@@ -23,7 +23,9 @@ def find_experiment(name: str) -> Path:
         return shipped[same[0]]
     if path.is_dir():
         raise wrong(name, "is a folder, not an experiment file")
-    raise wrong(name, "there is no such file, and no shipped experiment of that name", nearest(key, shipped))
+    namesakes = [known for known in shipped if known.rpartition("/")[2] == path.stem]
+    remedy = f"did you mean '{namesakes[0]}'?" if namesakes else nearest(key, shipped)
+    raise wrong(name, "there is no such file, and no shipped experiment of that name", remedy)
 
 
 def shipped_experiments() -> dict[str, Path]:

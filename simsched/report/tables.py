@@ -78,15 +78,18 @@ def estimate_text(estimate: Estimate | None, factor: float = 1, write: Callable[
 
 
 def _notes(rows: Sequence[Row], keys: Sequence[str], source: str) -> tuple[str, ...]:
-    seeds = sorted({len(row.cells) for row in rows})
-    if not seeds:
+    sizes = sorted({len(row.cells) for row in rows})
+    if not sizes:
         return ()
-    count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    notes = (
-        ["One seed, hence no interval."] if seeds == [1] else [f"Mean over {count} seeds ±95 % interval (Student's t)."]
-    )
+    count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    what = "seeds" if all(len({cell.seed for cell in row.cells}) == len(row.cells) for row in rows) else "runs"
+    notes = [
+        f"One {what[:-1]}, hence no interval."
+        if sizes == [1]
+        else f"Mean over {count} {what} ±95 % interval (Student's t)."
+    ]
     if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
-        notes.append("A value that some seeds do not have is the mean over the others.")
+        notes.append(f"A value that some {what} do not have is the mean over the others.")
     if any(key in row.published for row in rows for key in keys):
         notes.append(f"In brackets: published values{f' ({source})' if source else ''}.")
     return tuple(notes)
