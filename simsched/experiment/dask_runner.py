@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from simsched.errors import wrong
+from simsched.experiment.attempt import Outcome, WorkerDiedError, attempt, say_nothing
 from simsched.experiment.grid import GridCell
 from simsched.experiment.manifest import environment
-from simsched.experiment.runner import Outcome, WorkerDiedError, attempt, say_nothing
 
 
 def run_on_dask(address: str, missing: Sequence[GridCell], folder: Path) -> Iterator[tuple[GridCell, Outcome]]:

@@ -7,8 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -16,9 +15,11 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, Protocol
 
-from simsched.errors import InputError, Problem
+from simsched.errors import InputError
+from simsched.experiment.attempt import Outcome, WorkerDiedError, attempt
 from simsched.experiment.board import Board
-from simsched.experiment.cell import Cancelled, CellError, run_cell
+from simsched.experiment.cell import Cancelled
+from simsched.experiment.dask_runner import run_on_dask
 from simsched.experiment.fairness import record_fairness, reference_cells
 from simsched.experiment.grid import Grid, GridCell, Task
 from simsched.experiment.manifest import environment, run_index
@@ -26,16 +27,6 @@ from simsched.experiment.store import RUN_FILE, Store
 from simsched.results.writer import write_json
 
 _POLL_S = 0.2
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a cell ended: the seconds it took, or why it failed. `problems` is filled where the user's input is wrong."""
-
-    wall_s: float = 0.0
-    error: str = ""
-    trace: str = ""
-    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,10 +80,6 @@ class Silence:
         """Do nothing."""
 
 
-class WorkerDiedError(Exception):
-    """A worker process vanished, and with it what it was running."""
-
-
 def run_grid(
     grid: Grid, out: Path, workers: int = 1, listener: Listener | None = None, *, dask: str | None = None
 ) -> RunResult:
@@ -130,8 +117,6 @@ def _run_missing(
     if not missing:
         return outcomes
     if dask is not None:
-        from simsched.experiment.dask_runner import run_on_dask
-
         done = run_on_dask(dask, missing, folder)
     elif workers == 1:
         done = _run_here(missing, folder, listener)
@@ -207,20 +192,6 @@ def _attempt_there(task: Task, folder: Path, around: Mapping[str, Any], board_fi
         return Outcome(error="cancelled")
     finally:
         board.close()
-
-
-def say_nothing(now_s: int, finished_jobs: int) -> None:
-    """Report no progress."""
-
-
-def attempt(task: Task, folder: Path, around: Mapping[str, Any], report: Callable[[int, int], None]) -> Outcome:
-    """Run a cell, and turn what may go wrong with it into an outcome."""
-    try:
-        return Outcome(wall_s=run_cell(task, folder, around, report))
-    except CellError as error:
-        return Outcome(error=error.message, trace=traceback.format_exc())
-    except InputError as error:
-        return Outcome(error=str(error), problems=error.problems)
 
 
 @contextlib.contextmanager
