@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from simsched.model.application import Application, BatchChoice, GradientStats, StepTime
-from simsched.model.job import JobSpec
+from simsched.model.application import BatchChoice, GradientStats, StepTime
 
 
 class Measurement(NamedTuple):
@@ -36,7 +34,3 @@ class Agent(Protocol):
     @property
     def report(self) -> object:
         """Give what the job tells a scheduler that asks for its goodput (see `simsched.agent.goodput_agent`)."""
-
-
-#: Makes the agent of a job from what was submitted and the application's limits.
-AgentFactory = Callable[[JobSpec, Application], Agent]

@@ -65,9 +65,8 @@ class Ledger:
         if job.first_start_s is None:
             job.first_start_s = now
         delay = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
-        job.ready_s = now + (self._restart_delay_s if delay is None else delay)
         self._tune(job)
-        job.appointment = self._clock.at(job.ready_s, Phase.RESUME, lambda: self._begin(job))
+        self._resume(job, now + (self._restart_delay_s if delay is None else delay))
         if job.watch_gpu_s:
             self._watch(job)
 
@@ -127,8 +126,11 @@ class Ledger:
         self.settle(job)
         self._cancel(job)
         job.running = None
-        job.ready_s = self._clock.now_s
-        job.appointment = self._clock.at(job.ready_s, Phase.RESUME, lambda: self._begin(job))
+        self._resume(job, self._clock.now_s)
+
+    def _resume(self, job: JobState, time_s: int) -> None:
+        """Have a job begin to run at a second, after the decision of that instant."""
+        job.appointment = self._clock.at(time_s, Phase.RESUME, lambda: self._begin(job))
 
     def _begin(self, job: JobState) -> None:
         """Start to run, or run on in another way."""
@@ -160,8 +162,7 @@ class Ledger:
             return
         if job.agent.stale:
             self._tune(job)
-        job.ready_s = self._clock.now_s
-        job.appointment = self._clock.at(job.ready_s, Phase.RESUME, lambda: self._begin(job))
+        self._resume(job, self._clock.now_s)
 
     def _tune(self, job: JobState) -> None:
         batch = job.agent.choose(len(job.shape), job.gpus)

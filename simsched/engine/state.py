@@ -71,7 +71,7 @@ class ClusterState:
 class JobState:
     """All that is known of one submitted, unfinished job.
 
-    A job that holds GPUs is in one of three conditions: restarting (until `ready_s`), running (`running` says how since
+    A job that holds GPUs is in one of three conditions: restarting, running (`running` says how since
     `since_s`, at `rate` progress per second), or at a breakpoint inside the current instant. `appointment` is what
     happens to it next. Service is settled up to `since_s`; the properties add what has passed since.
     """
@@ -90,7 +90,6 @@ class JobState:
         "gpus",
         "progress",
         "rate",
-        "ready_s",
         "restart_s",
         "running",
         "settled_gpu_s",
@@ -117,7 +116,6 @@ class JobState:
         self.gpus = 0
         self.gpu_type = cluster.nodes[0].gpu_type
         self.batch = NO_BATCH
-        self.ready_s = 0
         self.since_s = 0
         self.running: Running | None = None
         self.rate = 0.0

@@ -18,10 +18,9 @@ from simsched.experiment.policy_params import make_policy
 from simsched.experiment.store import MANIFEST_FILE, SUMMARY_FILE, Store
 from simsched.model.application import ApplicationSource
 from simsched.policy import Policy, registry
-from simsched.results.metrics import summarise
-from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
-from simsched.results.trials import TRIALS_FILE, read_trials, write_trials
+from simsched.results.summary import summarise_folder
+from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
 #: Called now and then with the simulated second and the number of finished jobs.
@@ -49,7 +48,8 @@ def run_cell(task: Task, folder: Path, around: Mapping[str, Any], progress: Prog
     try:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         agents = _simulate(task, aside.path, progress)
-        _summarise(task, aside.path)
+        gpus, price = task.cluster.total_gpus, task.node_price_per_h
+        write_json(aside.path / SUMMARY_FILE, summarise_folder(aside.path, gpus, node_price_per_h=price))
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
         write_json(aside.path / MANIFEST_FILE, cell_manifest(task, agents, around, wall_s, cpu_s))
     except BaseException:
@@ -100,20 +100,6 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
-
-
-def _summarise(task: Task, temporary: Path) -> None:
-    jobs, allocations, rounds = (read_table(temporary, name) for name in ("jobs", "allocations", "rounds"))
-    trials = read_trials(temporary)
-    summary = summarise(
-        jobs,
-        allocations,
-        rounds,
-        task.cluster.total_gpus,
-        node_price_per_h=task.node_price_per_h,
-        accuracies=None if trials is None else trials["accuracy"].tolist(),
-    )
-    write_json(temporary / SUMMARY_FILE, summary)
 
 
 class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)
