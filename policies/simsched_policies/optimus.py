@@ -17,7 +17,7 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import ceil_slack, fixed_agent
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.application import Application, BatchLimits
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation, consolidated_shape
@@ -50,7 +50,7 @@ class Optimus(Policy):
     def agent(self, job: JobSpec, application: Application) -> Agent:
         """Keep the batch size submitted; refuse jobs that know only a duration."""
         if application.limits is None:
-            raise wrong(
+            raise input_error(
                 f"job '{job.id}'",
                 "policy 'optimus' needs applications with step times, but this job carries only a duration",
                 "use 'recipe: pollux' in the workload, or another policy",

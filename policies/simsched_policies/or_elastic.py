@@ -25,7 +25,7 @@ import numpy as np
 
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.fixed_agent import batch_for_target
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.application import Application, BatchChoice, BatchLimits
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
@@ -115,7 +115,7 @@ class OrElastic(Policy):
     def agent(self, job: JobSpec, application: Application) -> Agent:
         """Let every job run at its largest throughput; refuse jobs that know only a duration."""
         if application.limits is None:
-            raise wrong(
+            raise input_error(
                 f"job '{job.id}'",
                 "policy 'or-elastic' needs applications with a batch-size model, but this job carries only a duration",
                 "use 'recipe: pollux' in the workload, or another policy",

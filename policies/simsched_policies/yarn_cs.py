@@ -17,7 +17,7 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.application import Application
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
@@ -67,7 +67,7 @@ class YarnCs(Policy):
         """Keep the batch size submitted; refuse jobs of a tenant without a share."""
         if job.tenant not in self._queues and _OTHERS not in self._queues:
             remedy = "name its tenant in 'capacities', or leave a rest for those not named"
-            raise wrong(f"job '{job.id}'", f"tenant '{job.tenant}' has no share of the cluster", remedy)
+            raise input_error(f"job '{job.id}'", f"tenant '{job.tenant}' has no share of the cluster", remedy)
         return fixed_agent(job, application)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:

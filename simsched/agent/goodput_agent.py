@@ -9,7 +9,7 @@ from typing import NamedTuple
 from simsched.agent.agent import Measurement
 from simsched.agent.fit import Fits, Profile
 from simsched.agent.fixed_agent import batch_for_target, clip_to_max
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.application import Application, BatchChoice, BatchLimits, GradientStats, StepTime
 from simsched.model.goodput import CandidateBatches, GoodputModel
 from simsched.model.job import JobSpec
@@ -190,7 +190,7 @@ def goodput_agent(
     if limits is None:
         message = f"job {job.id} runs '{application.name}', which has no model of batch sizes to adapt"
         remedy = "goodput needs applications with a batch-size model; trace jobs carry only durations"
-        raise wrong("workload", message, remedy)
+        raise input_error("workload", message, remedy)
     shared = shared or Shared()
     candidates = shared.candidates.setdefault(limits, CandidateBatches(limits))
     fixed = application.fixed_batch_size

@@ -10,7 +10,7 @@ from __future__ import annotations
 from simsched.agent.fit import fit
 from simsched.agent.fixed_agent import batch_for_target
 from simsched.agent.goodput_agent import Prior
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.application import Application, BatchLimits, StepTime
 from simsched.model.placement import Shape
 
@@ -54,7 +54,7 @@ def _only_type(application: Application) -> str:
         return ""
     if len(types) > 1:
         message = f"'{application.name}' knows several GPU types ({', '.join(types)}), and offline profiles are of one"
-        raise wrong("prior: offline", message, "name applications of one GPU type, or let the pool learn")
+        raise input_error("prior: offline", message, "name applications of one GPU type, or let the pool learn")
     return types[0]
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.agent.pool import History, HistoryPool, Pooled
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 from simsched.model.application import BatchLimits
 from simsched.model.throughput import ThroughputParams
 
@@ -39,11 +39,13 @@ def read_pool(path: Path) -> HistoryPool:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise wrong(path, f"is not JSON: {error.msg} (column {error.colno})", _REMEDY, line=error.lineno) from error
+        raise input_error(
+            path, f"is not JSON: {error.msg} (column {error.colno})", _REMEDY, line=error.lineno
+        ) from error
     except OSError as error:
-        raise wrong(path, f"cannot be read: {error.strerror}", _REMEDY) from error
+        raise input_error(path, f"cannot be read: {error.strerror}", _REMEDY) from error
     except UnicodeDecodeError as error:
-        raise wrong(path, "is not a text file in UTF-8", _REMEDY) from error
+        raise input_error(path, "is not a text file in UTF-8", _REMEDY) from error
     return pool_of(content, str(path))
 
 
@@ -51,10 +53,10 @@ def pool_of(content: object, where: str) -> HistoryPool:
     """Make a pool of plain data as `pool_data` gives it; raises `InputError` naming `where` and the key."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise wrong(where, f"is not a history pool of the format '{FORMAT}' (found: {found})", _REMEDY)
+        raise input_error(where, f"is not a history pool of the format '{FORMAT}' (found: {found})", _REMEDY)
     entries = content.get("applications")
     if not isinstance(entries, list):
-        raise wrong(where, "has no list 'applications'", _REMEDY)
+        raise input_error(where, "has no list 'applications'", _REMEDY)
     histories: dict[str, History] = {}
     params: dict[str, ThroughputParams] = {}
     problems: list[Problem] = []

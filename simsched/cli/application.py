@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.output import json_option, print_json, table
-from simsched.errors import nearest, wrong
+from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
     from simsched.experiment.application_truth import Truth
@@ -164,7 +164,7 @@ def _find(name: str, path: str | None) -> Application:
 
     known = catalogue(path).applications
     if name not in known:
-        raise wrong(f"application '{name}'", "there is no such application", nearest(name, known))
+        raise input_error(f"application '{name}'", "there is no such application", nearest(name, known))
     return known[name]
 
 
@@ -177,7 +177,7 @@ def init(name: str, out: Path | None) -> None:
 
     path = out or Path(f"{name}.yaml")
     if path.exists():
-        raise wrong(path, "the file is there already", "name another with --out")
+        raise input_error(path, "the file is there already", "name another with --out")
     _write(path, template(name))
     click.echo(path)
 
@@ -190,7 +190,7 @@ def _write(path: Path, text: str) -> None:
         aside.write_text(text, encoding="utf-8")
         aside.replace(path)
     except OSError as error:
-        raise wrong(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
+        raise input_error(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
 
 
 def _percent(*shares: float) -> list[str]:

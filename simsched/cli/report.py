@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 
 if TYPE_CHECKING:
     from simsched.report.html import Part
@@ -28,11 +28,13 @@ def report(folder: Path, out: Path | None) -> None:
     title = parts[0].run.name if len(parts) == 1 else f"Results in {folder.resolve().name}"
     path = out or folder / "report.html"
     if path.is_dir():
-        raise wrong(path, "is a folder", "name a file with --out")
+        raise input_error(path, "is a folder", "name a file with --out")
     try:
         write_report(parts, title, path)
     except OSError as error:
-        raise wrong(path, f"cannot be written ({error.strerror or error})", "name another file with --out") from error
+        raise input_error(
+            path, f"cannot be written ({error.strerror or error})", "name another file with --out"
+        ) from error
     click.echo(path)
 
 
@@ -45,7 +47,7 @@ def _runs(folder: Path) -> list[Path]:
     runs = sorted(path.parent for path in folder.glob(f"*/{RUN_FILE}")) if folder.is_dir() else []
     if not runs:
         message = f"holds no results: neither it nor a folder in it has a {RUN_FILE}"
-        raise wrong(folder, message, "name the folder that `simsched run` made, or the one given as --out")
+        raise input_error(folder, message, "name the folder that `simsched run` made, or the one given as --out")
     return runs
 
 

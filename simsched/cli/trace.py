@@ -92,7 +92,7 @@ def generate(target: Path, seed: int, days: int, jobs: int | None, scale: float,
 
 
 def _read(source: str, layout: str) -> Trace:
-    from simsched.errors import nearest, wrong
+    from simsched.errors import input_error, nearest
     from simsched.paths import data_folder
     from simsched.workload.readers import read_trace
 
@@ -101,7 +101,7 @@ def _read(source: str, layout: str) -> Trace:
         return read_trace(source, layout)
     if source in shipped:
         return read_trace(shipped[source], layout)
-    raise wrong(source, "there is no such file, and no shipped trace of that name", nearest(source, shipped))
+    raise input_error(source, "there is no such file, and no shipped trace of that name", nearest(source, shipped))
 
 
 def _draw(found: Trace, folder: Path) -> list[Path]:

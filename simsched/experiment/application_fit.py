@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent.fit import fit
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.experiment.application_yaml import ApplicationDocument, document_of
 from simsched.experiment.noise_fit import fit_noise
 from simsched.experiment.step_fit import Measured, fit_placement_model, step_errors
@@ -78,7 +78,7 @@ def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
             aside.replace(path)
             paths.append(path)
     except OSError as error:
-        raise wrong(folder, f"cannot be written: {error.strerror}", "name another folder with --out") from None
+        raise input_error(folder, f"cannot be written: {error.strerror}", "name another folder with --out") from None
     return paths
 
 

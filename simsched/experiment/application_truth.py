@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.experiment.application_fit import fit_seven, fitted_efficiency, true_efficiency
 from simsched.experiment.applications import ApplicationCatalogue
 from simsched.experiment.step_fit import Measured, step_errors
@@ -67,7 +67,7 @@ def compare_folder(folder: Path, applications: Path | None = None) -> list[Truth
     measured = read_folder(folder)
     missing = [name for name in measured if not isinstance(known.applications.get(name), FittedApplication)]
     if missing:
-        raise wrong(known.origin, f"has no fitted application '{missing[0]}', which {folder} measures")
+        raise input_error(known.origin, f"has no fitted application '{missing[0]}', which {folder} measures")
     return [compare(one, known.applications[name]) for name, one in sorted(measured.items())]
 
 

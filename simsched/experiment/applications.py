@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from simsched.errors import InputError, Problem, nearest, wrong
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.application_yaml import read_document
 from simsched.experiment.tensor_models import shipped_models
 from simsched.model.application import Application
@@ -40,18 +40,20 @@ class ApplicationCatalogue:
         if place.is_file():
             return cls(_read_files([place]), str(place))
         if not place.is_dir():
-            raise wrong(place, "there is no such folder", "name a folder of application files or of measurements")
+            raise input_error(place, "there is no such folder", "name a folder of application files or of measurements")
         if (place / PLACEMENTS).is_file():
             measured = read_folder(place.parent, only=place.name)
             return cls(measured, str(place))
         files = sorted(place.glob("*.yaml"))
         is_measured = any((folder / PLACEMENTS).is_file() for folder in place.iterdir() if folder.is_dir())
         if is_measured and files:
-            raise wrong(place, "holds both measurements and application files", "keep them in folders of their own")
+            raise input_error(
+                place, "holds both measurements and application files", "keep them in folders of their own"
+            )
         if is_measured:
             return cls(read_folder(place), str(place))
         if not files:
-            raise wrong(place, f"holds neither application files (*.yaml) nor folders with a {PLACEMENTS}")
+            raise input_error(place, f"holds neither application files (*.yaml) nor folders with a {PLACEMENTS}")
         return cls(_read_files(files), str(place))
 
     def names(self) -> tuple[str, ...]:
@@ -62,7 +64,7 @@ class ApplicationCatalogue:
         """Give the application of a job; `InputError` where no application has that name."""
         if name == FIXED_DURATION:
             if duration_s < 1:
-                raise wrong("workload", "a job without an application needs a duration of at least 1 second")
+                raise input_error("workload", "a job without an application needs a duration of at least 1 second")
             return FixedDuration(duration_s)
         found = self.applications.get(name)
         if found is not None:
@@ -70,9 +72,9 @@ class ApplicationCatalogue:
         model = shipped_models().get(name)
         if model is None:
             known = [*self.applications, *shipped_models(), FIXED_DURATION]
-            raise wrong(self.origin, f"there is no application '{name}'", nearest(name, known))
+            raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
-            raise wrong("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
+            raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.experiment.attempt import Outcome, WorkerDiedError, attempt, say_nothing
 from simsched.experiment.grid import GridCell
 from simsched.experiment.manifest import environment
@@ -25,11 +25,11 @@ def run_on_dask(address: str, missing: Sequence[GridCell], folder: Path) -> Iter
         from distributed.scheduler import KilledWorker
     except ImportError:
         remedy = "install it with pip install 'simsched[dask]'"
-        raise wrong("--dask", "the package 'distributed' is not installed", remedy) from None
+        raise input_error("--dask", "the package 'distributed' is not installed", remedy) from None
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
-        raise wrong("--dask", f"no dask scheduler answers at '{address}': {error}", "start one first") from None
+        raise input_error("--dask", f"no dask scheduler answers at '{address}': {error}", "start one first") from None
     around = environment()
     with client:
         futures = {

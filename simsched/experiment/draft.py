@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simsched.errors import InputError, Problem, nearest, wrong
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.yaml_lines import Document, KeyPath, parse_value
 
 #: Keys whose values are paths: relative to the file in which they stand, or to the current folder on the command line.
@@ -84,7 +84,7 @@ class Draft:
         key, equals, text = option[len(label) :].partition("=")
         key = (label + key).strip()
         if not equals or not key:
-            raise wrong(origin, "an override is written key=value, for instance 'workload.jobs=20'")
+            raise input_error(origin, "an override is written key=value, for instance 'workload.jobs=20'")
         self.set(key, parse_value(text, origin), origin)
         for path in _PATH_KEYS:
             if ".".join(path).startswith(key):
@@ -115,7 +115,7 @@ class Draft:
             target = target.setdefault(part, {}) if isinstance(target, dict) else target[part]
             if target is None or not isinstance(target, dict | list):
                 message = f"'{self.name(path[: here + 1])}' has no keys of its own"
-                raise wrong(origin, message)
+                raise input_error(origin, message)
         target[path[-1]] = copy.deepcopy(value)
         self.origins = {known: text for known, text in self.origins.items() if known[: len(path)] != path}
         self.origins[path] = origin
@@ -128,7 +128,7 @@ class Draft:
             return self._find_policies(rest, origin)
         path = tuple(dotted.split("."))
         if not all(path):
-            raise wrong(origin, f"'{dotted}' is no key", "write the keys with single dots between them")
+            raise input_error(origin, f"'{dotted}' is no key", "write the keys with single dots between them")
         return [self._with_indices(path, origin)]
 
     def _with_indices(self, path: Sequence[str], origin: str) -> KeyPath:
@@ -139,7 +139,7 @@ class Draft:
             if isinstance(target, list):
                 if not part.isdigit() or int(part) >= len(target):
                     name = ".".join(str(step) for step in found)
-                    raise wrong(origin, f"'{name}' has no item '{part}'", f"it has {len(target)}, counted from 0")
+                    raise input_error(origin, f"'{name}' has no item '{part}'", f"it has {len(target)}, counted from 0")
                 found.append(int(part))
                 target = target[int(part)]
             else:
@@ -162,7 +162,7 @@ class Draft:
                 return [self._with_indices(("policies", str(index), *tail.split(".")), origin) for index in known[name]]
         wanted = rest.split(".")[0]
         real = [name for name in known if name != "*" and not name.isdigit()]
-        raise wrong(origin, f"no policy of this experiment is called '{wanted}'", nearest(wanted, real))
+        raise input_error(origin, f"no policy of this experiment is called '{wanted}'", nearest(wanted, real))
 
 
 def draft_of(document: Document, overrides: Sequence[str] = ()) -> Draft:

@@ -12,7 +12,7 @@ from typing import Any
 
 from simsched.engine import SEMANTICS
 from simsched.engine.options import EngineOptions
-from simsched.errors import InputError, Problem, nearest, wrong
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.hpo import search_identity
 from simsched.experiment.parts import Supply
 from simsched.experiment.policy_params import full_params, input_files, make_policy, takes_trace
@@ -83,7 +83,7 @@ class Grid:
         known = {cell.label for cell in self.cells}
         unknown = [label for label in labels if label not in known]
         if unknown:
-            raise wrong(
+            raise input_error(
                 "--policy", f"no policy of this experiment is called '{unknown[0]}'", nearest(unknown[0], known)
             )
         return replace(self, labels=tuple(labels))

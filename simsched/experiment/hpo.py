@@ -16,7 +16,7 @@ import pandas as pd
 
 from simsched.engine.records import JobRecord
 from simsched.engine.streams import stream
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.experiment import response_surface
 from simsched.experiment.response_surface import Hyperparameters, accuracy, step_factor
 from simsched.experiment.spec import SearchSpec
@@ -31,7 +31,7 @@ def require_optuna() -> None:
     """Raise `InputError` where the package that chooses trials is not installed."""
     if find_spec("optuna") is None:
         remedy = "install it with: pip install 'simsched[hpo]'"
-        raise wrong("search", "a search for hyper-parameters needs the package 'optuna'", remedy)
+        raise input_error("search", "a search for hyper-parameters needs the package 'optuna'", remedy)
 
 
 def search_identity(spec: SearchSpec) -> dict[str, Any]:

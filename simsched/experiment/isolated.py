@@ -18,7 +18,7 @@ from simsched.agent.offline import offline_prior
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.application import Application, ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -67,7 +67,7 @@ class IsolatedRuns:
         if len(cluster.gpu_types) > 1:
             types = ", ".join(cluster.gpu_types)
             message = f"an equal share of GPUs of several types ({types}) is not defined"
-            raise wrong("finish_time_fairness", message, "leave it out, or take the definition 'gavel'")
+            raise input_error("finish_time_fairness", message, "leave it out, or take the definition 'gavel'")
         self._node = cluster.nodes[0]
         self._total_gpus = cluster.total_gpus
         self._applications = applications

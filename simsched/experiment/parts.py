@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.experiment.applications import ApplicationCatalogue
 from simsched.experiment.hpo import require_optuna, template_jobs
 from simsched.experiment.spec import ExperimentSpec, SearchSpec, WorkloadSpec
@@ -106,7 +106,7 @@ class Supply:
         options = WorkloadOptions(**{**workload.model_dump(exclude={"path"}), "source": source})
         if workload.path is not None and not Path(workload.path).exists():
             remedy = "name it with -o workload.path=..."
-            raise wrong("workload.path", f"there is no file or folder '{workload.path}'", remedy)
+            raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)
         tuned: Configurations = {}
         if options.recipe in (None, "pollux") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
@@ -120,7 +120,7 @@ class Supply:
             try:
                 made = tuned_configurations(self.applications(path).applications, gpus_per_node, gpu_type)
             except ValueError as error:
-                raise wrong("cluster.gpu_type", str(error)) from error
+                raise input_error("cluster.gpu_type", str(error)) from error
             self._configurations[what] = made
         return self._configurations[what]
 
@@ -141,4 +141,4 @@ def _files(folder: Path) -> Iterator[Path]:
     try:
         yield from [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
     except OSError as error:
-        raise wrong(folder, f"cannot be read: {error.strerror}") from error
+        raise input_error(folder, f"cannot be read: {error.strerror}") from error

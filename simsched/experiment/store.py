@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from simsched.errors import InputError, wrong
+from simsched.errors import InputError, input_error
 
 try:
     import fcntl
@@ -121,7 +121,7 @@ class Store:
 
     def _unwritable(self, error: OSError) -> InputError:
         remedy = "name a folder that can be written, with --out"
-        return wrong(self.folder, f"results cannot be written there: {error.strerror or error}", remedy)
+        return input_error(self.folder, f"results cannot be written there: {error.strerror or error}", remedy)
 
 
 def _link(file: Path, name: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 
 #: The way from the top of a document to a value: keys of mappings and indices of lists.
 KeyPath = tuple[str | int, ...]
@@ -44,11 +44,11 @@ def load(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise wrong(path, "there is no such file") from error
+        raise input_error(path, "there is no such file") from error
     except UnicodeDecodeError as error:
-        raise wrong(path, f"is not a UTF-8 text file (byte {error.start})") from error
+        raise input_error(path, f"is not a UTF-8 text file (byte {error.start})") from error
     except OSError as error:
-        raise wrong(path, f"cannot be read: {error.strerror}") from error
+        raise input_error(path, f"cannot be read: {error.strerror}") from error
     return parse(text, str(path))
 
 
@@ -59,9 +59,9 @@ def parse(text: str, file: str) -> Document:
     if reader.problems:
         raise InputError(*reader.problems)
     if data is None:
-        raise wrong(file, "is empty", "a mapping of keys to values is expected, as in 'name: quickstart'")
+        raise input_error(file, "is empty", "a mapping of keys to values is expected, as in 'name: quickstart'")
     if not isinstance(data, dict):
-        raise wrong(file, f"holds {_kind(data)}, not a mapping of keys to values", line=1)
+        raise input_error(file, f"holds {_kind(data)}, not a mapping of keys to values", line=1)
     return Document(file, data, reader.lines)
 
 
@@ -118,14 +118,14 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 0
             said = ", ".join(part for part in (error.context, error.problem) if part)
-            raise wrong(self.file, f"is not valid YAML: {said}", line=line) from error
+            raise input_error(self.file, f"is not valid YAML: {said}", line=line) from error
         except yaml.reader.ReaderError as error:
             message = f"is not valid YAML: character {error.position} may not stand in a text file"
-            raise wrong(self.file, message) from error
+            raise input_error(self.file, message) from error
 
     def _value(self, node: yaml.Node, path: KeyPath) -> Any:
         if id(node) in self._open:
-            raise wrong(self.file, "an alias stands inside the very thing it names", line=_line(node))
+            raise input_error(self.file, "an alias stands inside the very thing it names", line=_line(node))
         self._open.append(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -134,7 +134,7 @@ class _Reader:
                 return [self._item(child, (*path, i)) for i, child in enumerate(node.value)]
             return self._loader.construct_object(node)
         except ValueError as error:
-            raise wrong(self.file, f"is not a value: {error}", line=_line(node)) from error
+            raise input_error(self.file, f"is not a value: {error}", line=_line(node)) from error
         finally:
             self._open.pop()
 

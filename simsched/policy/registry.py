@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from simsched.errors import nearest, wrong
+from simsched.errors import input_error, nearest
 from simsched.policy.contract import Policy
 
 GROUP = "simsched.policies"
@@ -59,7 +59,7 @@ def load(name: str, *, folder: Path | None = None) -> type[Policy]:
     module = _module_of_file(name, Path(folder or ".", place)) if place.endswith(".py") else _module(name, place)
     if not hasattr(module, attribute):
         classes = (key for key, value in vars(module).items() if inspect.isclass(value))
-        raise wrong(f"policy '{name}'", f"'{place}' has no class '{attribute}'", nearest(attribute, classes))
+        raise input_error(f"policy '{name}'", f"'{place}' has no class '{attribute}'", nearest(attribute, classes))
     return _checked(name, getattr(module, attribute))
 
 
@@ -118,10 +118,10 @@ def _registered(name: str) -> object:
     if not found:
         known = names()
         hint = nearest(name, known) if known else "no policy is registered; is simsched installed (pip install -e .)?"
-        raise wrong(f"policy '{name}'", "there is no such policy", hint)
+        raise input_error(f"policy '{name}'", "there is no such policy", hint)
     if len(found) > 1:
         message = f"several packages register it: {', '.join(value for value, _ in found)}"
-        raise wrong(f"policy '{name}'", message, "name the one you mean as package.module:Class")
+        raise input_error(f"policy '{name}'", message, "name the one you mean as package.module:Class")
     return _imported(name, found[0][1])
 
 
@@ -129,33 +129,33 @@ def _imported(name: str, point: EntryPoint) -> object:
     try:
         return point.load()
     except (ImportError, AttributeError) as error:
-        raise wrong(f"policy '{name}'", f"'{point.value}' cannot be imported: {error}") from error
+        raise input_error(f"policy '{name}'", f"'{point.value}' cannot be imported: {error}") from error
 
 
 def _module(name: str, dotted: str) -> ModuleType:
     try:
         return importlib.import_module(dotted)
     except Exception as error:  # a stranger's module may raise anything while it is imported
-        raise wrong(f"policy '{name}'", f"'{dotted}' cannot be imported: {_said(error)}") from error
+        raise input_error(f"policy '{name}'", f"'{dotted}' cannot be imported: {_said(error)}") from error
 
 
 def _module_of_file(name: str, path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
-        raise wrong(f"policy '{name}'", f"there is no file '{path}'")
+        raise input_error(f"policy '{name}'", f"there is no file '{path}'")
     alias = f"simsched_policy_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if alias in sys.modules:
         return sys.modules[alias]
     spec = importlib.util.spec_from_file_location(alias, path)
     if spec is None or spec.loader is None:
-        raise wrong(f"policy '{name}'", f"'{path}' is not a Python file")
+        raise input_error(f"policy '{name}'", f"'{path}' is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[alias] = module  # dataclasses and annotations look their module up there
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # a stranger's file may raise anything while it is imported
         del sys.modules[alias]
-        raise wrong(f"policy '{name}'", f"'{path}' cannot be loaded: {_said(error)}") from error
+        raise input_error(f"policy '{name}'", f"'{path}' cannot be loaded: {_said(error)}") from error
     return module
 
 
@@ -165,11 +165,13 @@ def _said(error: Exception) -> str:
 
 def _checked(name: str, found: object) -> type[Policy]:
     if not inspect.isclass(found) or not callable(getattr(found, "decide", None)):
-        raise wrong(f"policy '{name}'", "this is no policy", "a policy is a class with a method 'decide(view, rng)'")
+        raise input_error(
+            f"policy '{name}'", "this is no policy", "a policy is a class with a method 'decide(view, rng)'"
+        )
     missing = [member for member in ("name", "needs", "agent", "triggers") if not hasattr(found, member)]
     if missing:
         remedy = "subclass simsched.policy.Policy, and give the class a 'name'"
-        raise wrong(f"policy '{name}'", f"the class lacks {', '.join(missing)}", remedy)
+        raise input_error(f"policy '{name}'", f"the class lacks {', '.join(missing)}", remedy)
     return cast("type[Policy]", found)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.report.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import time_unit
 
@@ -64,7 +64,7 @@ def timeline_data(jobs: pd.DataFrame, allocations: pd.DataFrame, job_id: str, la
     job = jobs[jobs["job_id"] == job_id]
     own = allocations[allocations["job_id"] == job_id].sort_values("start_s")
     if job.empty or own.empty:
-        raise wrong(
+        raise input_error(
             label, f"no job '{job_id}' finished here with recorded intervals", "pick one from the table of jobs"
         )
     submitted = int(job["submit_time_s"].iloc[0])

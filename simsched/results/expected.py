@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 from simsched.results.reader import RUN_FILE, Cell, read_cell, read_run
 
 _HEADER = ("workload", "job", "jct_s")
@@ -70,7 +70,7 @@ def compare_expected(results: Cell | Path, expected: Path) -> list[Agreement]:
     if not found:
         names = ", ".join(sorted({cell.workload_name or "(unnamed)" for cell in cells}))
         known = ", ".join(sorted(times))
-        raise wrong(expected, f"has no jobs of the workload {names}", f"its column 'workload' names {known}")
+        raise input_error(expected, f"has no jobs of the workload {names}", f"its column 'workload' names {known}")
     return found
 
 
@@ -104,9 +104,11 @@ def read_expected(path: Path) -> Expected:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise wrong(path, f"cannot be read ({error})", "name a CSV file with the columns workload,job,jct_s") from error
+        raise input_error(
+            path, f"cannot be read ({error})", "name a CSV file with the columns workload,job,jct_s"
+        ) from error
     if not rows or tuple(cell.strip() for cell in rows[0]) != _HEADER:
-        raise wrong(path, "does not begin with the columns workload,job,jct_s", "add that line", line=1)
+        raise input_error(path, "does not begin with the columns workload,job,jct_s", "add that line", line=1)
     times: Expected = {}
     problems: list[Problem] = []
     for line, row in enumerate(rows[1:], start=2):

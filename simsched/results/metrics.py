@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from simsched.errors import InputError, nearest, wrong
+from simsched.errors import InputError, input_error, nearest
 from simsched.results.fairness import share_above
 from simsched.results.over_time import integral
 
@@ -386,7 +386,7 @@ def _reading(metric: Metric, application: str | None, unit: str, factor: float) 
 
 
 def _unknown(name: str) -> InputError:
-    return wrong("metric", f"there is no metric '{name}'", nearest(name, METRICS))
+    return input_error("metric", f"there is no metric '{name}'", nearest(name, METRICS))
 
 
 def metrics_markdown() -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 TRIALS_FILE = "trials.csv"
 #: Columns that every such file has; the others are the hyper-parameters.
@@ -29,8 +29,8 @@ def read_trials(folder: Path) -> pd.DataFrame | None:
     try:
         trials = pd.read_csv(path)
     except (ValueError, OSError) as error:
-        raise wrong(path, f"cannot be read: {error}", "run the experiment again") from error
+        raise input_error(path, f"cannot be read: {error}", "run the experiment again") from error
     missing = [column for column in COLUMNS if column not in trials]
     if missing:
-        raise wrong(path, f"lacks the column '{missing[0]}'", "run the experiment again")
+        raise input_error(path, f"lacks the column '{missing[0]}'", "run the experiment again")
     return trials

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.results.metrics import Reading, find_metric
 from simsched.results.reader import Cell, Run
 
@@ -78,7 +78,7 @@ def compare_runs(one: Run, other: Run, metrics: Sequence[str] = METRICS) -> TwoR
     ]
     if not policies:
         remedy = f"{one.folder} has {_listed(found)}; {other.folder} has {_listed(beside)}"
-        raise wrong(one.folder, f"has no policy on a workload that {other.folder} has too", remedy)
+        raise input_error(one.folder, f"has no policy on a workload that {other.folder} has too", remedy)
     lines = [
         _line(
             label,
@@ -98,7 +98,7 @@ def _by_workload(run: Run) -> dict[str, dict[str, list[Cell]]]:
     for cell in run.cells:
         swept = [key for key in cell.point if key != "workload"]
         if swept:
-            raise wrong(
+            raise input_error(
                 run.folder, f"sweeps '{swept[0]}', so a policy has several results", "compare runs without a sweep"
             )
         gathered.setdefault(cell.workload_name, {}).setdefault(cell.policy, []).append(cell)
@@ -119,7 +119,7 @@ def _line(label: str, reading: Reading, cells: Mapping[str, tuple[list[Cell], li
 def _mean(cells: Sequence[Cell], reading: Reading) -> float:
     values = [cell.summary[reading.key] * reading.factor for cell in cells if reading.key in cell.summary]
     if not values:
-        raise wrong(cells[0].folder, f"its summary has no '{reading.key}'", "name a metric that both runs have")
+        raise input_error(cells[0].folder, f"its summary has no '{reading.key}'", "name a metric that both runs have")
     return fmean(values)
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.model.placement import Shape, canonical_rotation
 from simsched.workload.published import BOUNDS
@@ -32,7 +32,9 @@ def read_folder(folder: Path, *, gpu_type: str = "t4", only: str | None = None) 
     Subfolders without any file of measurements are passed over. Raises `InputError` with all that is wrong in any.
     """
     if not folder.is_dir():
-        raise wrong(folder, "is not a folder", "name a folder that holds one folder of measurements per application")
+        raise input_error(
+            folder, "is not a folder", "name a folder that holds one folder of measurements per application"
+        )
     found: dict[str, MeasuredApplication] = {}
     problems: list[Problem] = []
     for place in sorted(path for path in folder.iterdir() if only in (None, path.name) and _is_measured(path)):
@@ -43,7 +45,7 @@ def read_folder(folder: Path, *, gpu_type: str = "t4", only: str | None = None) 
     if problems:
         raise InputError(*problems)
     if not found:
-        raise wrong(folder, f"holds no application: no subfolder has a {PLACEMENTS}")
+        raise input_error(folder, f"holds no application: no subfolder has a {PLACEMENTS}")
     return found
 
 
@@ -75,13 +77,15 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
             reader = csv.DictReader(stream)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
-                raise wrong(path, f"lacks the column {', '.join(missing)}", f"needed: {','.join(columns)}", line=1)
+                raise input_error(
+                    path, f"lacks the column {', '.join(missing)}", f"needed: {','.join(columns)}", line=1
+                )
             for record in reader:
                 yield reader.line_num, record
     except FileNotFoundError:
-        raise wrong(path, "is missing", "every application needs it") from None
+        raise input_error(path, "is missing", "every application needs it") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise wrong(path, f"cannot be read: {error}") from None
+        raise input_error(path, f"cannot be read: {error}") from None
 
 
 def _number(path: Path, row: Row, column: str, *, lowest: float = -math.inf, above: float = -math.inf) -> float:
@@ -91,19 +95,19 @@ def _number(path: Path, row: Row, column: str, *, lowest: float = -math.inf, abo
     try:
         value = float(text)
     except (TypeError, ValueError):
-        raise wrong(path, f"{column} is not a number: {text!r}", line=line) from None
+        raise input_error(path, f"{column} is not a number: {text!r}", line=line) from None
     if not math.isfinite(value):
-        raise wrong(path, f"{column} is {text}, not a finite number", line=line)
+        raise input_error(path, f"{column} is {text}, not a finite number", line=line)
     if value < lowest or value <= above:
         bound = f"at least {lowest:g}" if value < lowest else f"more than {above:g}"
-        raise wrong(path, f"{column} must be {bound}, not {text}", line=line)
+        raise input_error(path, f"{column} must be {bound}, not {text}", line=line)
     return value
 
 
 def _count(path: Path, row: Row, column: str) -> int:
     value = _number(path, row, column, lowest=1)
     if value != int(value):
-        raise wrong(path, f"{column} must be a whole number, not {row[1][column]}", line=row[0])
+        raise input_error(path, f"{column} must be a whole number, not {row[1][column]}", line=row[0])
     return int(value)
 
 
@@ -112,7 +116,7 @@ def _times(path: Path, row: Row) -> tuple[float, float]:
     step = _number(path, row, "step_time", above=0.0)
     sync = _number(path, row, "sync_time", lowest=0.0)
     if sync >= step:
-        raise wrong(path, f"sync_time {sync:g} must be less than step_time {step:g}", line=row[0])
+        raise input_error(path, f"sync_time {sync:g} must be less than step_time {step:g}", line=row[0])
     return step, sync
 
 
@@ -123,15 +127,15 @@ def _read_placements(path: Path) -> dict[Shape, StepTable]:
         size = _count(path, row, "local_bsz")
         times = gathered.setdefault(shape, {})
         if size in times:
-            raise wrong(path, f"placement {row[1]['placement']} has local_bsz {size} twice", line=row[0])
+            raise input_error(path, f"placement {row[1]['placement']} has local_bsz {size} twice", line=row[0])
         times[size] = _times(path, row)
     if not gathered:
-        raise wrong(path, "holds no placement", "give step times of at least placement 1")
+        raise input_error(path, "holds no placement", "give step times of at least placement 1")
     tables = {}
     for shape, times in gathered.items():
         sizes = sorted(times)
         if len(sizes) < 2:
-            raise wrong(
+            raise input_error(
                 path, f"placement {_text(shape)} has one local_bsz, too few to interpolate", "measure two or more"
             )
         tables[shape] = StepTable(
@@ -144,11 +148,13 @@ def _shape(path: Path, row: Row) -> Shape:
     text = row[1]["placement"] or ""
     if not re.fullmatch(r"[1-9]+", text):
         remedy = "write the GPUs of each node as digits, for instance 134 for three nodes"
-        raise wrong(path, f"unknown placement {text!r}", remedy, line=row[0])
+        raise input_error(path, f"unknown placement {text!r}", remedy, line=row[0])
     shape = tuple(int(digit) for digit in text)
     smallest = canonical_rotation(shape)
     if shape != smallest:
-        raise wrong(path, f"placement {text} is not its smallest rotation", f"write {_text(smallest)}", line=row[0])
+        raise input_error(
+            path, f"placement {text} is not its smallest rotation", f"write {_text(smallest)}", line=row[0]
+        )
     return shape
 
 
@@ -162,9 +168,11 @@ def _read_scalability(path: Path) -> list[ScalabilityRow]:
     for row in _rows(path, ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")):
         key = (_count(path, row, "num_nodes"), _count(path, row, "num_replicas"), _count(path, row, "local_bsz"))
         if key[1] < key[0]:
-            raise wrong(path, f"num_replicas {key[1]} is less than num_nodes {key[0]}", line=row[0])
+            raise input_error(path, f"num_replicas {key[1]} is less than num_nodes {key[0]}", line=row[0])
         if key in seen:
-            raise wrong(path, f"{key[1]} replicas on {key[0]} nodes with local_bsz {key[2]} come twice", line=row[0])
+            raise input_error(
+                path, f"{key[1]} replicas on {key[0]} nodes with local_bsz {key[2]} come twice", line=row[0]
+            )
         seen.add(key)
         rows.append(ScalabilityRow(*key, *_times(path, row)))
     return rows
@@ -175,18 +183,18 @@ def _read_curves(folder: Path) -> list[TrainingCurve]:
     for path in sorted(folder.glob("validation-*.csv")):
         match = _VALIDATION.fullmatch(path.name)
         if match is None or int(match[1]) < 1:
-            raise wrong(path, "its name has no batch size", "call it validation-<total batch size>.csv")
+            raise input_error(path, "its name has no batch size", "call it validation-<total batch size>.csv")
         files[int(match[1])] = path
     if len(files) < 2:
         remedy = "give one for the smallest and one for the largest total batch size, and some between"
-        raise wrong(folder, f"has {len(files)} files validation-<batch>.csv, which bracket no batch size", remedy)
+        raise input_error(folder, f"has {len(files)} files validation-<batch>.csv, which bracket no batch size", remedy)
     curves = [_read_curve(files[size], size) for size in sorted(files)]
     for curve in curves[1:]:
         if len(curve.progress) != len(curves[0].progress):
             message = (
                 f"has {len(curve.progress)} epochs, {files[curves[0].batch_size].name} has {len(curves[0].progress)}"
             )
-            raise wrong(files[curve.batch_size], message, "give every batch size the same epochs")
+            raise input_error(files[curve.batch_size], message, "give every batch size the same epochs")
     return curves
 
 
@@ -203,7 +211,7 @@ def _read_curve(path: Path, batch_size: int) -> TrainingCurve:
             )
         )
     if not table:
-        raise wrong(path, "holds no epoch")
+        raise input_error(path, "holds no epoch")
     progress, iterations, sqr, var = zip(*table, strict=True)
     return TrainingCurve(batch_size, progress, iterations, sqr, var)
 
@@ -212,10 +220,10 @@ def _check_coverage(path: Path, application: MeasuredApplication) -> None:
     """Refuse placements that do not bracket the per-GPU batches that jobs may come to run with."""
     limits = application.limits
     if (1,) not in application.placements:
-        raise wrong(path, "lacks placement 1", "give the step times of a single GPU")
+        raise input_error(path, "lacks placement 1", "give the step times of a single GPU")
     if limits.min_local_bsz > limits.init_batch_size:
         message = f"its smallest local_bsz {limits.min_local_bsz} exceeds the initial batch {limits.init_batch_size}"
-        raise wrong(path, message, "measure smaller batches, or take away the smallest validation file")
+        raise input_error(path, message, "measure smaller batches, or take away the smallest validation file")
     for shape, table in application.placements.items():
         most = min(limits.max_local_bsz, limits.max_batch_size // sum(shape))
         if (
@@ -226,4 +234,4 @@ def _check_coverage(path: Path, application: MeasuredApplication) -> None:
                 f"placement {_text(shape)} has local_bsz {table.local_bsz[0]} to {table.local_bsz[-1]}, which do not "
                 f"bracket {limits.min_local_bsz} to {most}"
             )
-            raise wrong(path, message, "measure every placement with all batch sizes it can hold")
+            raise input_error(path, message, "measure every placement with all batch sizes it can hold")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.job import JobSpec
 from simsched.workload.trace import Trace
 
@@ -89,7 +89,9 @@ def draw_workload(
     if len(table) < recipe.count:
         hours = f"{recipe.start_hour}:00 and {(recipe.start_hour + recipe.window_h - 1) % 24}:59"
         message = f"{recipe.count} jobs were asked for, and only {len(table)} came between {hours}"
-        raise wrong(trace.name, message, "ask for fewer jobs or a lower load, widen the window, or take a longer trace")
+        raise input_error(
+            trace.name, message, "ask for fewer jobs or a lower load, widen the window, or take a longer trace"
+        )
     draw = _Draw(table, seed, configurations)
     sample = table.sample(n=recipe.count, random_state=draw.sample_seed)
     jobs = [draw.job(row, recipe.configs, initial_batch_sizes) for row in sample.to_dict("records")]
@@ -165,4 +167,4 @@ def _check_applications(configurations: Configurations, initial_batch_sizes: Map
     missing = [name for name in APPLICATIONS if not configurations.get(name) or name not in initial_batch_sizes]
     if missing:
         remedy = f"load all of {', '.join(APPLICATIONS)}, or use recipe: replay"
-        raise wrong("workload.recipe", f"the recipe 'pollux' needs the application '{missing[0]}'", remedy)
+        raise input_error("workload.recipe", f"the recipe 'pollux' needs the application '{missing[0]}'", remedy)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.recipe import SIZE_CLASSES, size_class_of
 from simsched.workload.testbed import with_models
@@ -85,11 +85,11 @@ def _selected(trace: Trace, replay: Replay, rng: np.random.Generator) -> pd.Data
     if table.empty:
         last = int(submit.iloc[-1])
         remedy = f"the trace has {len(trace)} jobs from second 0 to {last}"
-        raise wrong(trace.name, "no job is left after the filters `from_s`, `until_s` and `max_gpus`", remedy)
+        raise input_error(trace.name, "no job is left after the filters `from_s`, `until_s` and `max_gpus`", remedy)
     if replay.sample is not None:
         if replay.sample > len(table):
             message = f"a sample of {replay.sample} jobs was asked for, and there are {len(table)}"
-            raise wrong(trace.name, message, "ask for fewer")
+            raise input_error(trace.name, message, "ask for fewer")
         table = table.iloc[np.sort(rng.choice(len(table), size=replay.sample, replace=False))]
     return table if replay.jobs is None else table.head(replay.jobs)
 
@@ -103,7 +103,7 @@ def _assigned(
     for size, _, names in SIZE_CLASSES:
         unknown = [application for application in names if application not in initial_batch_sizes]
         if unknown:
-            raise wrong(name, f"`assign` needs the application '{unknown[0]}'", "load it, or leave `assign` out")
+            raise input_error(name, f"`assign` needs the application '{unknown[0]}'", "load it, or leave `assign` out")
         mask = classes == size
         applications[mask] = rng.choice(np.array(names, dtype=object), size=int(mask.sum()))
     batch = [initial_batch_sizes.get(application, 0) for application in applications]

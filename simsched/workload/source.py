@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from simsched.errors import InputError, Problem, nearest, wrong
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder
 from simsched.workload.generator import GeneratorOptions, generate_from_seed
@@ -132,7 +132,7 @@ def load_trace(options: WorkloadOptions, seed: int) -> Trace:
         return generate_from_seed(made, seed)
     if not Path(options.source).exists():
         known = nearest(options.source, [SHIPPED, GENERATED])
-        raise wrong("workload.source", f"'{options.source}' is no file and no known source", known)
+        raise input_error("workload.source", f"'{options.source}' is no file and no known source", known)
     return read_trace(options.source, options.format)
 
 
@@ -146,12 +146,12 @@ def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
     """Read a job list, which leaves nothing to choose but how many of its jobs to take."""
     if path.is_dir():
         message = f"'{path}' is a folder of {len(workload_files(path))} workloads, and a run takes one"
-        raise wrong("workload.source", message, f"name one of them, such as {workload_files(path)[0].name}")
+        raise input_error("workload.source", message, f"name one of them, such as {workload_files(path)[0].name}")
     if options.recipe not in (None, "as-is"):
         message = f"'{options.recipe}' needs a trace, and {path} is a list of jobs ready to run"
-        raise wrong("workload.recipe", message, "use recipe: as-is")
+        raise input_error("workload.recipe", message, "use recipe: as-is")
     if options.load != 1:
-        raise wrong("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
+        raise input_error("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
     jobs = read_workload(path)
     return jobs if options.jobs is None else jobs[: options.jobs]
 
