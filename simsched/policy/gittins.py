@@ -61,7 +61,7 @@ class ServiceDistribution:
         return ratio
 
 
-class History:
+class ServiceHistory:
     """Where a policy's distribution comes from: samples, a file of them, or jobs as they finish.
 
     While it learns from finished jobs, the distribution is made anew whenever their number has doubled.
@@ -91,7 +91,7 @@ class History:
         return True
 
 
-class StepTable:
+class IndexTable:
     """An index as a function of steps: a job's index changes only when its service reaches one of the points."""
 
     def __init__(self, points_gpu_s: Sequence[int], values: Sequence[float]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from simsched.model.application import Application, BatchLimits
-from simsched.model.placement import consolidated_shape
+from simsched.model.batch import ceil_slack, split_batch
+from simsched.model.placement import Site, consolidated_shape
 
 #: The GPU counts that are tried, in this order: a workload's random choice depends on it.
 GPU_COUNTS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48)
@@ -71,21 +72,15 @@ def _best_batch(
 
     No batch size may give a GPU less than its minimum; where all do, the time is infinite.
     """
-    shape = consolidated_shape(gpus, gpus_per_node)
+    site = Site(consolidated_shape(gpus, gpus_per_node), gpu_type)
     found = (math.inf, limits.init_batch_size)
     for batch in application.batch_sizes:
-        local = _ceil(batch / gpus)
-        if local < limits.min_local_bsz:
+        if ceil_slack(batch / gpus) < limits.min_local_bsz:
             continue
-        extra = _ceil(local / limits.max_local_bsz) - 1
-        step = application.step_time(shape, _ceil(local / (extra + 1)), gpu_type)
-        step_s = step.step_s + extra * (step.step_s - step.sync_s)
+        split = split_batch(limits, batch, gpus)
+        step = application.step_time(site, split.local_bsz)
+        step_s = step.step_s + split.accum_steps * (step.step_s - step.sync_s)
         time_s = application.iterations(batch, application.epochs - 1) * step_s
         if time_s < found[0]:
             found = (time_s, batch)
     return found
-
-
-def _ceil(value: float) -> int:
-    """Round up, forgiving the last bits of a quotient (the artifact's ceiling of x - 1e-8)."""
-    return math.ceil(value - 1e-8)

@@ -1,6 +1,6 @@
 """Who runs, by priority, decided at the cost of what changed.
 
-A policy for rigid jobs gives every job a key; the roster admits jobs in the order of their keys, skips those that do
+A policy for rigid jobs gives every job a key; the scheduler admits jobs in the order of their keys, skips those that do
 not fit, takes GPUs from jobs with larger keys where it may, and lets a placer choose the GPUs. The outcome is that of
 walking all jobs in order (`simsched.policy.gang`), but few are looked at: of the waiting jobs of one size the first
 tells whether any fits, and those that lose their GPUs are the last of those that run.
@@ -19,12 +19,12 @@ from simsched.model.placement import NOTHING, Allocation
 from simsched.policy.placers import FreeGpus, Placer
 from simsched.policy.view import JobView, View
 
-#: Smaller is more urgent. Keys of one roster have the same length; ties go to the job added first.
+#: Smaller is more urgent. Keys of one scheduler have the same length; ties go to the job added first.
 Key = tuple[float, ...]
 
 
 class _Entry:
-    __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "placer", "ticket")
+    __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "placer", "version")
 
     def __init__(self, job: JobView, key: Key, placer: Placer, number: int) -> None:
         self.id = job.id
@@ -33,22 +33,22 @@ class _Entry:
         self.placer = placer
         self.kind = (job.num_gpus, placer.name)
         self.number = number
-        self.ticket = 0
+        self.version = 0
         self.allocation: Allocation = NOTHING
 
 
-#: Key, number, ticket and entry; stale where the entry has got another ticket since.
+#: Key, number, version and entry; stale where the entry has got another version since.
 _Item = tuple[Key, int, int, _Entry]
 
 
 class Changes(NamedTuple):
-    """What a roster wants done: allocations of jobs that start or move, and jobs that lose what they hold."""
+    """What a scheduler wants done: allocations of jobs that start or move, and jobs that lose what they hold."""
 
     start: dict[str, Allocation]
     stop: list[str]
 
 
-class Roster:
+class PriorityScheduler:
     """Active jobs, those that run and those that wait, in order of priority.
 
     Without `preempts` a job that runs keeps its GPUs. `blocking` ends the walk at the first waiting job that does not
@@ -67,7 +67,7 @@ class Roster:
         self._nodes: tuple[Node, ...] = ()
         self._up: list[bool] = []
         self._free = FreeGpus((), (), ())
-        self._numbers, self._tickets = count(), count()
+        self._numbers, self._versions = count(), count()
         #: Placers may refuse, so jobs are placed as the walk goes and not after it.
         self._at_once = False
         # The state of one walk.
@@ -139,7 +139,7 @@ class Roster:
     def schedule(self, fresh_key: Callable[[str], Key] | None = None) -> Changes:
         """Decide who starts, moves and stops, and count on its being done.
 
-        `fresh_key` gives the key of a running job as it is now, for keys that fall while a job runs: the roster asks
+        `fresh_key` gives the key of a running job as it is now, for keys that fall while a job runs: the scheduler asks
         only for jobs that are about to lose their GPUs.
         """
         self._fresh_key = fresh_key
@@ -191,7 +191,7 @@ class Roster:
 
     def _admit(self, entry: _Entry) -> bool:
         missing = entry.gpus - self._budget
-        if missing > 0 and not (self._preempts and self._reclaim(entry, missing)):
+        if missing > 0 and not (self._preempts and self._preempt_for(entry, missing)):
             return False
         if not self._at_once:
             self._budget -= entry.gpus
@@ -222,7 +222,7 @@ class Roster:
                 return
         self._stopped.append(entry)
 
-    def _reclaim(self, entry: _Entry, missing: int) -> bool:
+    def _preempt_for(self, entry: _Entry, missing: int) -> bool:
         """Make the least urgent running jobs yield `missing` GPUs, if all of them are less urgent than `entry`."""
         running = self._running
         yielding: list[_Item] = []
@@ -237,7 +237,7 @@ class Roster:
             running.extend(reversed(yielding))
             return False
         for item in yielding:
-            self._yield(item[3])
+            self._preempt(item[3])
         return True
 
     def _clear_nodes(self, entry: _Entry) -> Allocation | None:
@@ -260,7 +260,7 @@ class Roster:
             other = item[3]
             if any(node in short for node, _ in other.allocation):
                 del self._running[self._index(other)]
-                self._yield(other)
+                self._preempt(other)
         return allocation
 
     def _refresh_last(self) -> None:
@@ -274,13 +274,13 @@ class Roster:
                 return
             self.rekey(last.id, key)
 
-    def _yield(self, entry: _Entry) -> None:
+    def _preempt(self, entry: _Entry) -> None:
         """Line up a job taken from those running, with its GPUs still noted, to be reconsidered in its turn."""
         self._running_gpus -= entry.gpus
         self._budget += entry.gpus
         if self._at_once:
             self._free.give_back(entry.allocation)
-        heapq.heappush(self._heads, (entry.key, entry.number, entry.ticket, entry))
+        heapq.heappush(self._heads, (entry.key, entry.number, entry.version, entry))
 
     def _place(self, entry: _Entry, allocation: Allocation) -> None:
         self._free.take(allocation)
@@ -289,13 +289,13 @@ class Roster:
         self._changes.start[entry.id] = allocation
 
     def _wait(self, entry: _Entry) -> None:
-        entry.ticket = next(self._tickets)
+        entry.version = next(self._versions)
         queue = self._waiting.setdefault(entry.kind, [])
-        heapq.heappush(queue, (entry.key, entry.number, entry.ticket, entry))
+        heapq.heappush(queue, (entry.key, entry.number, entry.version, entry))
 
     def _join(self, entry: _Entry) -> None:
-        entry.ticket = next(self._tickets)
-        insort(self._running, (entry.key, entry.number, entry.ticket, entry))
+        entry.version = next(self._versions)
+        insort(self._running, (entry.key, entry.number, entry.version, entry))
         self._running_gpus += entry.gpus
 
     def _leave(self, entry: _Entry) -> None:
@@ -322,6 +322,6 @@ class Roster:
 
 def _first(queue: list[_Item]) -> bool:
     """Drop stale items from the front of a queue, and tell whether any is left."""
-    while queue and queue[0][2] != queue[0][3].ticket:
+    while queue and queue[0][2] != queue[0][3].version:
         heapq.heappop(queue)
     return bool(queue)

@@ -17,18 +17,18 @@ import numpy as np
 from simsched.policy import Decision, Policy, View
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.quantum import Quantum
-from simsched.policy.roster import Roster
+from simsched.policy.priority import PriorityScheduler
 
 
 @dataclass
-class Gandiva(Policy):
+class TimeSlicing(Policy):
     """Rotates the jobs every `quantum_s` seconds while any of them waits; jobs that do not fit are skipped."""
 
-    name: ClassVar[str] = "gandiva"
+    name: ClassVar[str] = "time-slicing"
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"
-    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
+    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
     _quantum: Quantum = field(init=False, repr=False)
     _turns: count[int] = field(default_factory=count, init=False, repr=False)
 
@@ -38,10 +38,10 @@ class Gandiva(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Let those that have run go behind those that wait."""
-        roster = self._roster
-        roster.take_in(view, lambda job: (next(self._turns),), PLACERS[self.placement])
-        if self._quantum.over(view) and roster.waits:
-            for job_id in list(roster.running):
-                roster.rekey(job_id, (next(self._turns),))
-        start, stop = roster.schedule()
-        return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if roster.waits else None)
+        scheduler = self._scheduler
+        scheduler.take_in(view, lambda job: (next(self._turns),), PLACERS[self.placement])
+        if self._quantum.over(view) and scheduler.waits:
+            for job_id in list(scheduler.running):
+                scheduler.rekey(job_id, (next(self._turns),))
+        start, stop = scheduler.schedule()
+        return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if scheduler.waits else None)

@@ -17,7 +17,7 @@ BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class AllocationProblem:
     """The jobs, the nodes and the exponent of one scheduling round.
 
     A job holds either no GPU or between ``min_gpus`` and ``max_gpus`` of them (a pinned job holds exactly its current
@@ -108,7 +108,7 @@ class Round:
         return np.broadcast_to(np.asarray(self.weight, dtype=np.float64), (self.jobs,))[:, None, None]
 
 
-def _check_shapes(problem: Round) -> None:
+def _check_shapes(problem: AllocationProblem) -> None:
     jobs, nodes = problem.jobs, problem.nodes
     if problem.speedup.ndim != 3 or problem.speedup.shape[0] != jobs or 0 in problem.speedup.shape[1:]:
         raise ValueError(f"speedup must have shape [{jobs}, classes, GPUs + 1], not {problem.speedup.shape}")
@@ -121,7 +121,7 @@ def _check_shapes(problem: Round) -> None:
         raise ValueError(f"weight must be a number or have shape {(jobs,)}")
 
 
-def _check_values(problem: Round) -> None:
+def _check_values(problem: AllocationProblem) -> None:
     for name in ("max_gpus", "min_gpus", "node_gpus", "current"):
         if np.any(getattr(problem, name) < 0):
             raise ValueError(f"{name} must not be negative")
@@ -157,7 +157,7 @@ def power_mean(values: FloatArray, exponent: float) -> float:
     return float(np.exp((largest + np.log(np.exp(powers - largest).mean())) / exponent))
 
 
-def job_values(problem: Round, allocation: AnyIntArray) -> FloatArray:
+def job_values(problem: AllocationProblem, allocation: AnyIntArray) -> FloatArray:
     """[J] scaled speedup plus floor of every job under an allocation [J, N]; the terms of the power mean."""
     if problem.jobs == 0:
         return np.zeros(0)
@@ -169,12 +169,12 @@ def job_values(problem: Round, allocation: AnyIntArray) -> FloatArray:
     return np.asarray(speedup * problem.weight * factor + problem.floor, dtype=np.float64)
 
 
-def fitness(problem: Round, allocation: AnyIntArray) -> float:
+def fitness(problem: AllocationProblem, allocation: AnyIntArray) -> float:
     """Return the fitness of an allocation [J, N], computed plainly; every search is checked against it."""
     return power_mean(job_values(problem, allocation), problem.fairness)
 
 
-def violations(problem: Round, allocation: AnyIntArray) -> list[str]:
+def violations(problem: AllocationProblem, allocation: AnyIntArray) -> list[str]:
     """Say in words what makes an allocation [J, N] infeasible; an empty list for a feasible one."""
     allocation = np.asarray(allocation)
     if allocation.shape != problem.current.shape:
@@ -198,6 +198,6 @@ def violations(problem: Round, allocation: AnyIntArray) -> list[str]:
     return found
 
 
-def is_feasible(problem: Round, allocation: AnyIntArray) -> bool:
+def is_feasible(problem: AllocationProblem, allocation: AnyIntArray) -> bool:
     """Return whether an allocation [J, N] breaks no rule of the round."""
     return not violations(problem, allocation)

@@ -1,4 +1,4 @@
-"""The roster decides as a walk over all jobs would, and placers keep what they promise."""
+"""The scheduler decides as a walk over all jobs would, and placers keep what they promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
 from simsched.policy.gang import most_free_first
 from simsched.policy.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
-from simsched.policy.roster import Roster
+from simsched.policy.priority import PriorityScheduler
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView
 
@@ -136,9 +136,9 @@ STEPS = st.lists(
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(STEPS)
-def test_the_roster_admits_whom_a_walk_over_all_jobs_admits(steps) -> None:
+def test_the_scheduler_admits_whom_a_walk_over_all_jobs_admits(steps) -> None:
     cluster = Cluster.uniform(2, 4)
-    roster = Roster()
+    scheduler = PriorityScheduler()
     keys: dict[str, tuple[int, int]] = {}
     asked: dict[str, int] = {}
     held: dict[str, tuple[tuple[int, int], ...]] = {}
@@ -148,17 +148,17 @@ def test_the_roster_admits_whom_a_walk_over_all_jobs_admits(steps) -> None:
         gone = sorted({running[i] for i in completions if i < len(running)})
         for job_id in gone:
             del keys[job_id], asked[job_id], held[job_id]
-        roster.update(FakeView(cluster, finished=gone))
+        scheduler.update(FakeView(cluster, finished=gone))
         for gpus, key in arrivals:
             job_id = f"j{next(names)}"
-            roster.add(view_of(cluster, job_id, gpus), (key,), MOST_FREE)
-            keys[job_id], asked[job_id] = (key, roster.number(job_id)), gpus
+            scheduler.add(view_of(cluster, job_id, gpus), (key,), MOST_FREE)
+            keys[job_id], asked[job_id] = (key, scheduler.number(job_id)), gpus
         for i, key in rekeyed:
             if i < len(keys):
                 job_id = sorted(keys)[i]
-                roster.rekey(job_id, (key,))
+                scheduler.rekey(job_id, (key,))
                 keys[job_id] = (key, keys[job_id][1])
-        start, stop = roster.schedule()
+        start, stop = scheduler.schedule()
         for job_id in stop:
             del held[job_id]
         for job_id, allocation in start.items():
@@ -166,18 +166,18 @@ def test_the_roster_admits_whom_a_walk_over_all_jobs_admits(steps) -> None:
             held[job_id] = allocation
         order = [(job_id, asked[job_id]) for job_id in sorted(keys, key=keys.__getitem__)]
         assert set(held) == greedy(order, 8)
-        assert set(roster.running) == set(held)
+        assert set(scheduler.running) == set(held)
         for node in range(2):
             assert sum(taken for allocation in held.values() for at, taken in allocation if at == node) <= 4
 
 
 def test_a_job_whose_node_goes_down_waits_for_another() -> None:
     cluster = Cluster.uniform(2, 4)
-    roster = Roster(preempts=False)
-    roster.update(FakeView(cluster))
+    scheduler = PriorityScheduler(preempts=False)
+    scheduler.update(FakeView(cluster))
     job = view_of(cluster, "a", 4)
-    roster.add(job, (), MOST_FREE)
-    assert roster.schedule() == ({"a": ((0, 4),)}, [])
-    roster.update(FakeView(cluster, jobs={"a": job}, up=[False, True]))  # the view shows that it holds nothing now
-    assert roster.waits
-    assert roster.schedule() == ({"a": ((1, 4),)}, [])
+    scheduler.add(job, (), MOST_FREE)
+    assert scheduler.schedule() == ({"a": ((0, 4),)}, [])
+    scheduler.update(FakeView(cluster, jobs={"a": job}, up=[False, True]))  # the view shows that it holds nothing now
+    assert scheduler.waits
+    assert scheduler.schedule() == ({"a": ((1, 4),)}, [])
