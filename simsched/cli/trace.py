@@ -105,8 +105,8 @@ def _read(source: str, layout: str) -> Trace:
 
 
 def _draw(found: Trace, folder: Path) -> list[Path]:
-    from simsched.report.style import save
-    from simsched.report.trace import trace_picture
+    from simsched.report.figures.style import save
+    from simsched.report.figures.trace_summary import trace_picture
 
     name = Path(found.name).name.split(".")[0]
     return save(*trace_picture(found.table, title=f"Trace {name}"), folder, f"trace-{name}")

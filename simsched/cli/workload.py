@@ -67,8 +67,8 @@ def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: 
 
 
 def _jobs(options: tuple[str, ...], seed: int) -> tuple[JobSpec, ...]:
-    from simsched.experiment.parts import Supply
-    from simsched.experiment.reading import check_workload
+    from simsched.experiment.inputs import Supply
+    from simsched.experiment.validation import check_workload
 
     spec = check_workload(options)
     return Supply().jobs(spec.workload, "", seed, spec)

@@ -15,10 +15,10 @@ from simsched.paths import data_folder
 from simsched.workload.generator import GeneratorOptions, generate_from_seed
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
-from simsched.workload.recipe import Configurations, Recipe, draw_workload
-from simsched.workload.replay import Replay, replay_trace, specs_of
+from simsched.workload.recipes.pollux import Configurations, Recipe, draw_workload
+from simsched.workload.recipes.replay import Replay, replay_trace, specs_of
+from simsched.workload.recipes.tiresias import example_jobs, testbed_jobs
 from simsched.workload.summary import describe, trace_statistics
-from simsched.workload.testbed import example_jobs, testbed_jobs
 from simsched.workload.trace import Trace
 from simsched.workload.write import write_trace_csv, write_workload_csv
 
@@ -82,8 +82,8 @@ def make_workload(
     """Make the job list that the options describe, in order of submission.
 
     `configurations` (GPUs and batch sizes of tuned jobs) and `initial_batch_sizes` are by application, see
-    `simsched.workload.configurations`; only the recipe `pollux` and `assign` need them. The same options and seed give
-    the same list. Raises `InputError` for wrong options, files that cannot be read and too few jobs.
+    `simsched.applications.tuned_requests`; only the recipe `pollux` and `assign` need them. The same options and seed
+    give the same list. Raises `InputError` for wrong options, files that cannot be read and too few jobs.
     """
     _check(options)
     chosen = seed if options.seed is None else options.seed

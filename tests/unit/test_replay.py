@@ -7,7 +7,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
-from simsched.workload.replay import _FIELDS, Replay, replay_trace
+from simsched.workload.recipes.replay import _FIELDS, Replay, replay_trace
 from simsched.workload.trace import make_trace
 
 INITIAL = {"bert": 12, "cifar10": 128, "deepspeech2": 20, "imagenet": 200, "ncf": 256, "yolov3": 8}

@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simsched.workload.configurations import initial_batch_sizes, tuned_configurations
-from simsched.workload.measurements import read_folder
+from simsched.applications.measurements import read_folder
+from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.workload.readers import read_trace
-from simsched.workload.recipe import Recipe, draw_workload, eligible, size_class_of
+from simsched.workload.recipes.pollux import Recipe, draw_workload, eligible, size_class_of
 from simsched.workload.source import WorkloadOptions, make_workload
 from simsched.workload.summary import trace_statistics
 
