@@ -18,7 +18,7 @@ from simsched.model.job import JobSpec
 from simsched.paths import data_folder
 from simsched.workload.readers import head_of
 from simsched.workload.readers.workload_csv import is_workload, workload_files
-from simsched.workload.recipes.pollux import Configurations
+from simsched.workload.recipes.recipe import Configurations
 from simsched.workload.source import WorkloadOptions, make_workload
 
 # `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
@@ -56,16 +56,16 @@ class Supply:
 
     def workload_files(self, workload: WorkloadSpec) -> tuple[str, ...]:
         """List the job lists in a folder, one replication each; ("",) where the workload is not such a folder."""
-        if workload.path is None or not Path(workload.path).is_dir():
+        if workload.file is None or not Path(workload.file).is_dir():
             return ("",)
-        files = workload_files(Path(workload.path))
+        files = workload_files(Path(workload.file))
         if not is_workload(head_of(files[0])):
             return ("",)  # a trace in several files
         return tuple(str(file) for file in files)
 
     def workload_name(self, workload: WorkloadSpec) -> str:
         """Name a workload that is not one of a folder's files."""
-        return workload.source if workload.path is None else Path(workload.path).stem
+        return workload.source if workload.file is None else Path(workload.file).stem
 
     def trials(self, tuning: TuningOptions) -> tuple[JobSpec, ...]:
         """Give the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""

@@ -6,13 +6,16 @@ such as whether a policy exists and takes the parameters given.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.model.cluster import Cluster, NodeGroup
+from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
 
@@ -58,45 +61,38 @@ class ClusterSpec(Section):
         return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
 
 
+def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
+    """Add the fields of a dataclass of keys (`simsched.keys`) to a section."""
+
+    def add(section: type[_Section]) -> type[_Section]:
+        hints = get_type_hints(options)
+        keys: dict[str, Any] = {
+            one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(options)
+        }
+        made: type[_Section] = create_model(
+            section.__name__, __base__=section, __module__=section.__module__, __doc__=section.__doc__, **keys
+        )
+        return made
+
+    return add
+
+
+@_with_keys_of(WorkloadOptions)
 class WorkloadSpec(Section):
     """Which jobs are submitted, and when; see `simsched.workload.source.WorkloadOptions`."""
 
-    source: Literal["philly-synthetic", "philly-generated"] = Field(
-        default="philly-synthetic", description="the shipped week, or a trace generated anew for each seed"
-    )
     path: str | None = Field(
         default=None, min_length=1, description="a trace, a workload CSV or a folder of these, instead of 'source'"
     )
-    format: str = Field(default="auto", description="layout of the trace at 'path'; by default told by its content")
-    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example"] | None = Field(
-        default=None,
-        description=(
-            "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw "
-            "the jobs of Tiresias's testbed or give those of its worked example"
-        ),
-    )
-    jobs: int | None = Field(default=None, ge=1, description="jobs at load 1; by default 160 sampled, or all replayed")
-    load: float = Field(default=1.0, gt=0, le=1000, description="factor on the number of jobs in the same hours")
-    configs: Literal["tuned", "realistic"] = Field(
-        default="tuned", description="GPUs and batch sizes of sampled jobs: well chosen, or as in the trace"
-    )
-    start_hour: int = Field(default=2, ge=0, le=23, description="hour of the day at which sampling begins")
-    window_h: int = Field(default=8, ge=1, le=24, description="hours of the day from which jobs are sampled")
-    windows: int = Field(
-        default=1, ge=1, le=366, description="days in a row on which jobs are sampled, each day anew, into its hours"
-    )
-    from_s: int = Field(default=0, ge=0, description="second of the trace at which a replay begins")
-    until_s: int | None = Field(default=None, ge=1, description="second of the trace at which a replay ends")
-    max_gpus: int | None = Field(default=None, ge=1, description="leave out of a replay what asks for more GPUs")
-    sample: int | None = Field(default=None, ge=1, description="replay only so many jobs, drawn at random")
-    assign: bool = Field(default=False, description="replay as applications of the same GPU-time class")
-    models: Literal["tiresias"] | None = Field(
-        default=None, description="replay as models of Tiresias's Table 6, with what spreading and preemption cost"
-    )
-    days: int = Field(default=7, ge=1, le=366, description="days of a generated trace")
-    scale: float = Field(default=1.0, gt=0, le=1000, description="factor on the rate of jobs of a generated trace")
-    statuses: Literal["pass", "all"] = Field(default="pass", description="final states in a generated trace")
-    seed: int | None = Field(default=None, ge=0, description="fixes the jobs for all seeds of the experiment")
+
+    @property
+    def file(self) -> str | None:
+        """The file or folder that is read, if any: `path`, or a `source` that is no name."""
+        return self.path or (None if self.source in NAMED_SOURCES else self.source)
+
+    if TYPE_CHECKING:
+        source: str = ""
+        seed: int | None = None
 
 
 class ApplicationsSpec(Section):

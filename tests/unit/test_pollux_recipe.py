@@ -11,7 +11,8 @@ import pytest
 from simsched.applications.tuned_requests import configurations, initial_batch_sizes, tuned_configurations
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, GradientStats, Running, StepTime
-from simsched.workload.recipes.pollux import Recipe, draw_workload, eligible, size_class_of
+from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload, eligible
+from simsched.workload.size_classes import size_class_of
 from simsched.workload.source import SHIPPED, WorkloadOptions, load_trace
 from simsched.workload.trace import make_trace
 
@@ -78,14 +79,14 @@ def test_only_jobs_of_the_window_of_a_minute_and_below_a_thousand_gpu_hours_are_
         (3 * HOUR, 1000, 3599),
         (24 * HOUR + 5 * HOUR, 1, 60),  # the next day
     )
-    found = eligible(trace, Recipe())
+    found = eligible(trace, PolluxRecipe())
     assert found["row"].tolist() == [0, 1, 6, 7], "in the order of the source, not of submission"
     assert found["time_s"].tolist() == [8 * HOUR - 1, 0, HOUR, 3 * HOUR]
 
 
 def test_a_window_may_reach_over_midnight_and_a_trace_without_a_day_begins_at_midnight():
     jobs = ((0, 1, 60), (1 * HOUR, 1, 60), (22 * HOUR, 1, 60), (12 * HOUR, 1, 60))
-    found = eligible(trace_of(*jobs, origin=None), Recipe(start_hour=22, window_h=4))
+    found = eligible(trace_of(*jobs, origin=None), PolluxRecipe(start_hour=22, window_h=4))
     assert found["time_s"].tolist() == [2 * HOUR, 3 * HOUR, 0]
 
 
@@ -96,7 +97,7 @@ def test_size_classes_include_their_lower_ends():
 
 def test_each_class_becomes_its_applications_with_their_configurations():
     jobs = [(3 * HOUR + i, 1, duration) for i, duration in enumerate([600, 2 * HOUR, 20 * HOUR, 200 * HOUR] * 40)]
-    drawn = draw_workload(trace_of(*jobs), Recipe(jobs=160), 5, TUNED, INITIAL)
+    drawn = draw_workload(trace_of(*jobs), PolluxRecipe(jobs=160), 5, TUNED, INITIAL)
     count = Counter(job.application for job in drawn)
     assert count["cifar10"] + count["ncf"] == 40
     assert count["deepspeech2"] + count["bert"] == 40
@@ -111,7 +112,7 @@ def test_each_class_becomes_its_applications_with_their_configurations():
 def test_the_draws_come_from_the_generators_in_the_published_order():
     # Two small jobs: the main generator draws the seed of the sample, then an application and a configuration for each.
     trace = trace_of((3 * HOUR, 1, 100), (4 * HOUR, 1, 200))
-    drawn = draw_workload(trace, Recipe(jobs=2), 11, TUNED, INITIAL)
+    drawn = draw_workload(trace, PolluxRecipe(jobs=2), 11, TUNED, INITIAL)
     main = random.Random(11)
     order = np.random.RandomState(main.randint(0, 2**32)).choice(2, size=2, replace=False)
     expected = {}
@@ -125,28 +126,28 @@ def test_realistic_jobs_ask_for_the_gpus_of_the_trace_and_the_initial_batch_on_e
     small = [(3 * HOUR + i, 2, 600) for i in range(20)]
     # Of the large jobs only those of at most a day lend their GPUs to the large ones drawn.
     large = [(5 * HOUR + i, 16, 5 * HOUR) for i in range(5)] + [(6 * HOUR + i, 1, 60 * HOUR) for i in range(5)]
-    drawn = draw_workload(trace_of(*small, *large), Recipe(jobs=30, configs="realistic"), 3, TUNED, INITIAL)
+    drawn = draw_workload(trace_of(*small, *large), PolluxRecipe(jobs=30, configs="realistic"), 3, TUNED, INITIAL)
     assert {job.num_gpus for job in drawn if job.application in ("cifar10", "ncf")} == {2}
     assert {job.num_gpus for job in drawn if job.application == "yolov3"} == {16}
     assert all(job.batch_size == job.num_gpus * INITIAL[job.application] for job in drawn)
 
 
 def test_load_draws_more_jobs_of_the_same_hours():
-    assert [Recipe(load=load).count for load in (0.5, 1.0, 1.5, 2.0)] == [80, 160, 240, 320]
+    assert [PolluxRecipe(load=load).count for load in (0.5, 1.0, 1.5, 2.0)] == [80, 160, 240, 320]
 
 
 def test_too_few_jobs_and_missing_applications_are_refused():
     trace = trace_of((3 * HOUR, 1, 100))
     with pytest.raises(InputError, match="160 jobs were asked for, and only 1 came between 2:00 and 9:59"):
-        draw_workload(trace, Recipe(), 1, TUNED, INITIAL)
+        draw_workload(trace, PolluxRecipe(), 1, TUNED, INITIAL)
     without = {name: entry for name, entry in TUNED.items() if name != "bert"}
     with pytest.raises(InputError, match="needs the application 'bert'"):
-        draw_workload(trace, Recipe(jobs=1), 1, without, INITIAL)
+        draw_workload(trace, PolluxRecipe(jobs=1), 1, without, INITIAL)
 
 
 def test_the_shipped_week_has_the_mix_of_the_published_workloads():
     trace = load_trace(WorkloadOptions(source=SHIPPED), 1)
-    found = eligible(trace, Recipe())
+    found = eligible(trace, PolluxRecipe())
     classes = size_class_of(found["gpu_time_s"])
     shares = {name: float((classes == name).mean()) for name in ("S", "M", "L", "XL")}
     # Philly's own jobs of these hours: 78.29, 15.25, 4.60, 1.87 %.
@@ -156,7 +157,7 @@ def test_the_shipped_week_has_the_mix_of_the_published_workloads():
     assert shares["XL"] == pytest.approx(0.0187, abs=0.003)
     assert len(found) > 10 * 320
     for seed in range(3):
-        assert len(draw_workload(trace, Recipe(load=2.0), seed, TUNED, INITIAL)) == 320
+        assert len(draw_workload(trace, PolluxRecipe(load=2.0), seed, TUNED, INITIAL)) == 320
 
 
 def test_perfect_scaling_is_no_tuned_configuration_and_leaves_one_gpu():

@@ -31,8 +31,8 @@ from simsched.policy.gittins import History, ServiceDistribution
 from simsched.policy.levels import Levels
 from simsched.testing import check_policy
 from simsched.testing.builders import random_jobs, run
-from simsched.workload.recipes import tiresias as testbed
-from simsched.workload.recipes.tiresias import JOBS_BY_GPUS, MODELS, example_jobs
+from simsched.workload.recipes import tiresias_testbed as testbed
+from simsched.workload.recipes.tiresias_testbed import JOBS_BY_GPUS, MODELS
 from simsched.workload.source import WorkloadOptions, make_workload
 
 FREE = EngineOptions(restart_delay_s=0)
@@ -63,7 +63,7 @@ def event_driven(*limits_gpu_s: int, **params) -> Tiresias:
     ],
 )
 def test_the_worked_example_of_the_paper(policy: Policy, expected: list[int]) -> None:
-    found = ends(policy, example_jobs(), TWO_GPUS)
+    found = ends(policy, make_workload(WorkloadOptions(recipe="tiresias-example"), 1), TWO_GPUS)
     assert [found[f"J{i}"] for i in (1, 2, 3)] == expected
 
 

@@ -18,7 +18,7 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.workload.readers import read_trace
-from simsched.workload.recipes.pollux import Recipe, draw_workload
+from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload
 
 POLICIES = {"tiresias": Tiresias, "optimus": Optimus}
 
@@ -76,7 +76,7 @@ def test_workload_6_drawn_anew_gives_the_published_means(
 ):
     monkeypatch.delenv("SIMSCHED_CHECK_INVARIANTS", raising=False)  # those are checked on smaller runs
     known = applications.applications
-    recipe = Recipe(configs=configs)
+    recipe = PolluxRecipe(configs=configs)
     jobs = draw_workload(philly, recipe, 6, tuned_configurations(known), initial_batch_sizes(known))
     recorder = MemoryRecorder()
     simulate(Cluster.uniform(), jobs, applications, POLICIES[policy](), EngineOptions(), 1, recorder)

@@ -8,57 +8,78 @@ file, this gives the published workloads row for row, because it draws from the 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
 from simsched.errors import input_error
+from simsched.keys import key
 from simsched.model.job import JobSpec
+from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
+from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES
 from simsched.workload.trace import Trace
 
-Configurations = Mapping[str, Sequence[tuple[int, int]]]
-
-HOUR_S = 3600
-#: Jobs shorter than this or of at least this GPU-time are left out.
+#: Jobs shorter than this are left out, and those that belong to no class of GPU-time.
 MIN_DURATION_S = 60
-MAX_GPU_TIME_S = 1000 * HOUR_S
 #: The large jobs of a realistic workload ask for the GPUs of a trace job of their class that ran no longer than this.
 REALISTIC_MAX_S = 24 * HOUR_S
 
-#: Classes by GPU-time: name, upper bound in GPU-seconds, and the applications that stand for it.
-SIZE_CLASSES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
-    ("S", 1 * HOUR_S, ("cifar10", "ncf")),
-    ("M", 10 * HOUR_S, ("deepspeech2", "bert")),
-    ("L", 100 * HOUR_S, ("yolov3",)),
-    ("XL", MAX_GPU_TIME_S, ("imagenet",)),
-)
 APPLICATIONS = tuple(name for _, _, names in SIZE_CLASSES for name in names)
 
 
+#: How many jobs are drawn at load 1 unless the key `jobs` says otherwise, as in the published workloads.
+PUBLISHED_JOBS = 160
+_DAY_S = 24 * HOUR_S
+
+
 @dataclass(frozen=True)
-class Recipe:
-    """How to draw a workload: `jobs` at `load` 1, out of `window_h` hours of any day from `start_hour` on.
+class PolluxRecipe:
+    """Sample jobs as Pollux did: `jobs` at `load` 1, out of `window_h` hours of any day from `start_hour` on.
 
     `configs` says what the jobs ask for: `tuned` GPUs and batch sizes, or `realistic` ones, the GPUs of the trace's job
-    with the initial batch size on each.
+    with the initial batch size on each. With several `windows` each day is sampled anew, into its own hours.
     """
 
-    jobs: int = 160
-    load: float = 1.0
-    start_hour: int = 2
-    window_h: int = 8
-    configs: str = "tuned"
+    needs_trace: ClassVar[bool] = True
+
+    jobs: int | None = jobs_key()
+    load: float = load_key()
+    configs: Literal["tuned", "realistic"] = key(
+        "tuned", "GPUs and batch sizes of sampled jobs: well chosen, or as in the trace"
+    )
+    start_hour: int = key(2, "hour of the day at which sampling begins", ge=0, le=23)
+    window_h: int = key(8, "hours of the day from which jobs are sampled", ge=1, le=24)
+    windows: int = key(1, "days in a row on which jobs are sampled, each day anew, into its hours", ge=1, le=366)
 
     @property
     def count(self) -> int:
-        """Count the jobs to draw: more of them in the same hours make the load."""
-        return round(self.jobs * self.load)
+        """The jobs to draw for one window: more of them in the same hours make the load."""
+        return round((PUBLISHED_JOBS if self.jobs is None else self.jobs) * self.load)
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the samples of successive days, the jobs numbered through.
+
+        Raises `InputError` where the window holds too few jobs or an application is missing.
+        """
+        trace = trace_of(ingredients)
+        known = ingredients.configurations, ingredients.initial_batch_sizes
+        days = [draw_workload(trace, self, _seed_of_day(ingredients.seed, day), *known) for day in range(self.windows)]
+        jobs = [(day, job) for day, sample in enumerate(days) for job in sample]
+        return [
+            replace(job, id=f"{job.application}-{i}", submit_time_s=job.submit_time_s + day * _DAY_S)
+            for i, (day, job) in enumerate(jobs)
+        ]
 
 
-def eligible(trace: Trace, recipe: Recipe) -> pd.DataFrame:
+def _seed_of_day(seed: int, day: int) -> int:
+    """Return the seed of a day's sample: the first day's is that of a single window."""
+    return seed if day == 0 else int(np.random.SeedSequence([seed, day, *b"windows"]).generate_state(1)[0])
+
+
+def eligible(trace: Trace, recipe: PolluxRecipe) -> pd.DataFrame:
     """Give the jobs that the recipe draws from, in the order of the source.
 
     The columns are those of the trace, and `time_s`, the seconds since the window opened on the job's own day.
@@ -73,7 +94,7 @@ def eligible(trace: Trace, recipe: Recipe) -> pd.DataFrame:
 
 def draw_workload(
     trace: Trace,
-    recipe: Recipe,
+    recipe: PolluxRecipe,
     seed: int,
     configurations: Configurations,
     initial_batch_sizes: Mapping[str, int],
@@ -154,13 +175,6 @@ def _gpus_by_class(table: pd.DataFrame) -> dict[str, list[int]]:
         name: short["num_gpus"][(short["gpu_time_s"] >= low) & (short["gpu_time_s"] < bounds[name])].tolist()
         for name, low in (("L", bounds["M"]), ("XL", bounds["L"]))
     }
-
-
-def size_class_of(gpu_time_s: Any) -> Any:
-    """Name the size class (S, M, L, XL or XXL) of each GPU-time in seconds."""
-    bounds = [bound for _, bound, _ in SIZE_CLASSES]
-    names = np.array([*(name for name, _, _ in SIZE_CLASSES), "XXL"])
-    return names[np.searchsorted(bounds, gpu_time_s, side="right")]
 
 
 def _check_applications(configurations: Configurations, initial_batch_sizes: Mapping[str, int]) -> None:

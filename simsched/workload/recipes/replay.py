@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
 from simsched.errors import input_error
+from simsched.keys import key
 from simsched.model.job import FIXED_DURATION, JobSpec
-from simsched.workload.recipes.pollux import SIZE_CLASSES, size_class_of
-from simsched.workload.recipes.tiresias import with_models
+from simsched.workload.recipes.as_is import specs_of
+from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
+from simsched.workload.recipes.tiresias_testbed import with_models
+from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
 from simsched.workload.trace import Trace
 
 
 @dataclass(frozen=True)
-class Replay:
-    """Which jobs of a trace to replay, and how densely.
+class ReplayRecipe:
+    """Run every job of a trace for as long as the trace says.
 
     The jobs from second `from_s` to before `until_s` of the trace are kept (None: to its end), of those the ones that
     ask for at most `max_gpus` GPUs, of those a random `sample`, of those the first `jobs`; their submissions then count
@@ -26,19 +29,27 @@ class Replay:
     one of the models of Tiresias instead, which keeps its duration and adds what spreading and preemption cost.
     """
 
-    load: float = 1.0
-    from_s: int = 0
-    until_s: int | None = None
-    max_gpus: int | None = None
-    sample: int | None = None
-    jobs: int | None = None
-    assign: bool = False
-    models: bool = False
+    needs_trace: ClassVar[bool] = True
+
+    jobs: int | None = jobs_key()
+    load: float = load_key()
+    from_s: int = key(0, "second of the trace at which a replay begins", ge=0)
+    until_s: int | None = key(None, "second of the trace at which a replay ends", ge=1)
+    max_gpus: int | None = key(None, "leave out of a replay what asks for more GPUs", ge=1)
+    sample: int | None = key(None, "replay only so many jobs, drawn at random", ge=1)
+    assign: bool = key(False, "replay as applications of the same GPU-time class")
+    models: Literal["tiresias"] | None = key(
+        None, "replay as models of Tiresias's Table 6, with what spreading and preemption cost"
+    )
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the jobs of the trace; raises `InputError` where none is left."""
+        return replay_trace(trace_of(ingredients), self, ingredients.rng("replay"), ingredients.initial_batch_sizes)
 
 
 def replay_trace(
     trace: Trace,
-    replay: Replay,
+    replay: ReplayRecipe,
     rng: np.random.Generator,
     initial_batch_sizes: Mapping[str, int] | None = None,
 ) -> list[JobSpec]:
@@ -55,25 +66,12 @@ def replay_trace(
     )
     if replay.assign:
         table = _assigned(table, trace.name, rng, initial_batch_sizes or {})
-    elif replay.models:
+    elif replay.models is not None:
         table = table.assign(application=with_models(len(table), rng))
     return specs_of(table)
 
 
-def specs_of(table: pd.DataFrame) -> list[JobSpec]:
-    """Make one `JobSpec` of each row of a trace's table, in its order."""
-    columns = [table[column].tolist() for column in _FIELDS]
-    return [JobSpec(*values) for values in zip(*columns, strict=True)]
-
-
-#: The columns of a trace in the order of the fields of `JobSpec`.
-_FIELDS = (
-    "job_id", "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status",
-    "attempts",
-)  # fmt: skip
-
-
-def _selected(trace: Trace, replay: Replay, rng: np.random.Generator) -> pd.DataFrame:
+def _selected(trace: Trace, replay: ReplayRecipe, rng: np.random.Generator) -> pd.DataFrame:
     table = trace.table
     submit = table["submit_time_s"]
     keep = submit >= replay.from_s

@@ -1,13 +1,16 @@
-"""The workloads of Tiresias that need no trace: its testbed mix and its worked example (Gu et al., NSDI'19)."""
+"""The mix of jobs of Tiresias's testbed, which needs no trace (Gu et al., NSDI'19, section 5.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.model.job import JobSpec
+from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key
 
 #: The models of Table 6, by the names of `workloads/models/tiresias-models.yaml`.
 MODELS = (
@@ -29,6 +32,20 @@ BINS = {(False, False): "1-small-short", (False, True): "2-small-long",
 _TAIL = 1.5
 
 _Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TiresiasTestbedRecipe:
+    """Draw the 480 jobs of Tiresias's testbed, or the first `jobs` of them; `load` divides the gaps between them."""
+
+    needs_trace: ClassVar[bool] = False
+
+    jobs: int | None = jobs_key()
+    load: float = load_key()
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the jobs in order of submission."""
+        return testbed_jobs(self.load, ingredients.rng("testbed"))[: self.jobs]
 
 
 def testbed_jobs(load: float, rng: np.random.Generator) -> list[JobSpec]:
@@ -54,13 +71,6 @@ def testbed_jobs(load: float, rng: np.random.Generator) -> list[JobSpec]:
         for i, (at, count, model, seconds, big, lasts) in enumerate(
             zip(submit, gpus, models, duration, large, long, strict=True)
         )
-    ]
-
-
-def example_jobs() -> list[JobSpec]:
-    """Give the three jobs of the worked example: 2, 1 and 2 GPUs for 2, 8 and 6 seconds, all submitted at once."""
-    return [
-        JobSpec(f"J{i}", 0, gpus, duration_s=seconds) for i, (gpus, seconds) in enumerate([(2, 2), (1, 8), (2, 6)], 1)
     ]
 
 
