@@ -10,7 +10,7 @@ import click
 from simsched.errors import InputError, Problem, input_error
 
 if TYPE_CHECKING:
-    from simsched.report.html import Part
+    from simsched.report.page.html import Part
 
 
 @click.command()
@@ -22,7 +22,7 @@ def report(folder: Path, out: Path | None) -> None:
     DIR is the folder of a run, or a folder of runs (such as results/). The page needs no other file: it holds tables
     with intervals and published values, figures, the commands that reproduce them and the manifest. Prints its path.
     """
-    from simsched.report.html import write_report
+    from simsched.report.page.html import write_report
 
     parts = _parts(_runs(folder))
     title = parts[0].run.name if len(parts) == 1 else f"Results in {folder.resolve().name}"
@@ -67,11 +67,11 @@ def _parts(folders: list[Path]) -> list[Part]:
 
 def _part(folder: Path) -> Part:
     from simsched.cli.results import replicated_over
-    from simsched.experiment.reproduce import recipe_of
-    from simsched.report.html import Part
+    from simsched.execution.reproduce import reproduction_of
+    from simsched.report.page.html import Part
     from simsched.results.reader import RUN_FILE, read_json, read_run
 
     run = read_run(folder)
     missing = read_json(folder / RUN_FILE).get("missing")
     names = tuple(str(name) for name in missing) if isinstance(missing, list) else ()
-    return Part(run, recipe_of(run), replicated_over(run), names)
+    return Part(run, reproduction_of(run), replicated_over(run), names)

@@ -13,7 +13,7 @@ from simsched.errors import input_error, nearest
 if TYPE_CHECKING:
     from simsched.report.tables import TextTable
     from simsched.results.compare import DifferenceRow, Row
-    from simsched.results.expected import Agreement
+    from simsched.results.expected_times import Agreement
     from simsched.results.reader import Cell, Run
     from simsched.results.statistics import Estimate
 
@@ -86,7 +86,7 @@ def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool
 
     The exit code is 0 if all jobs are equal, and 1 if any differs.
     """
-    from simsched.results.expected import compare_expected
+    from simsched.results.expected_times import compare_expected
 
     found = compare_expected(folder, expected)
     if policy is not None:
@@ -114,7 +114,7 @@ def plot(folder: Path, out: Path | None, job_id: str | None, seed: int | None) -
     run = read_run(folder)
     where = out or folder / "figures"
     if job_id is None:
-        from simsched.report.draw import draw_run
+        from simsched.report.figures.draw import draw_run
 
         paths = draw_run(run, where, replicated_over(run))
     else:
@@ -125,8 +125,8 @@ def plot(folder: Path, out: Path | None, job_id: str | None, seed: int | None) -
 
 def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Path]:
     """Draw the timeline of a job under each policy that ran it under one seed."""
-    from simsched.report.style import save
-    from simsched.report.timeline import job_timeline
+    from simsched.report.figures.style import save
+    from simsched.report.figures.timeline import job_timeline
     from simsched.results.compare import row_name
 
     chosen = run.cells[0].seed if seed is None else seed

@@ -1,4 +1,4 @@
-"""The trials of a search for hyper-parameters, in a file of their own beside the tables of a cell."""
+"""The trials of hyper-parameter tuning, in a file of their own beside the tables of a cell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write_trials(folder: Path, trials: pd.DataFrame) -> None:
 
 
 def read_trials(folder: Path) -> pd.DataFrame | None:
-    """Read the trials of a cell, None where it is no search; `InputError` where the file is damaged."""
+    """Read the trials of a cell, None where it is no tuning; `InputError` where the file is damaged."""
     path = Path(folder) / TRIALS_FILE
     if not path.is_file():
         return None
