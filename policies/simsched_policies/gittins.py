@@ -15,11 +15,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from simsched.policy import INPUT_FILE, Decision, Policy, Signal, View
-from simsched.policy.signals import SERVICE_HISTORY
 from simsched.policy.gittins import ServiceHistory
 from simsched.policy.placers import PLACERS, PlacerName
-from simsched.policy.quantum import Quantum
 from simsched.policy.priority import Key, PriorityScheduler
+from simsched.policy.quantum import Quantum
+from simsched.policy.signals import SERVICE_HISTORY
 
 
 @dataclass

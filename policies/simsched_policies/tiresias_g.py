@@ -25,10 +25,10 @@ from simsched.agent.fixed_agent import fixed_agent
 from simsched.model.application import ApplicationFacts
 from simsched.model.job import JobRequest
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, View
-from simsched.policy.signals import SERVICE_HISTORY
 from simsched.policy.gittins import IndexTable, ServiceDistribution, ServiceHistory
 from simsched.policy.levels import Levels, start_order
 from simsched.policy.priority import Key, PriorityScheduler
+from simsched.policy.signals import SERVICE_HISTORY
 from simsched.policy.skew import PlacementName, SkewPlacement
 
 

@@ -13,7 +13,7 @@ from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.model.application import Application
 from simsched.model.fixed import FixedDuration
-from simsched.model.job import FIXED_DURATION
+from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
 from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
 
@@ -61,8 +61,9 @@ class ApplicationCatalogue:
         """List the names that jobs may give, sorted, without that of fixed durations."""
         return tuple(self.applications)
 
-    def for_job(self, name: str, duration_s: int) -> Application:
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Give the application of a job; `InputError` where no application has that name."""
+        name, duration_s = request.application, truth.duration_s
         if name == FIXED_DURATION:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,8 +17,16 @@ if TYPE_CHECKING:
     from simsched.report.figures.style import Drawn
 
 _GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_GPUS_PER_NODE = 4
 _DRAWN_GPUS = (1, 2, 4, 8, 16, 32, 64)
 _MOST_SIZES = 6
+
+
+class _Nodes(NamedTuple):
+    """The nodes on which speeds are shown."""
+
+    gpu_type: str
+    gpus_per_node: int
 
 
 @click.group()
@@ -70,22 +78,32 @@ def fit(folder: Path, out: Path, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--path", metavar="DIR", help="Folder of applications or measurements, instead of the shipped ones.")
 @click.option("--measured", metavar="DIR", help="Folder of measurements to draw beside the model, as circles.")
-@click.option("--gpu-type", metavar="TYPE", default="t4", show_default=True)
+@click.option("--gpu-type", metavar="TYPE", help="A GPU type that it knows. [default: the first]")
+@click.option("--gpus-per-node", metavar="N", default=_GPUS_PER_NODE, show_default=True, type=click.IntRange(1, 1024))
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
-def show(name: str, path: str | None, measured: str | None, gpu_type: str, out: Path, no_plots: bool) -> None:
+def show(
+    name: str,
+    path: str | None,
+    measured: str | None,
+    gpu_type: str | None,
+    gpus_per_node: int,
+    out: Path,
+    no_plots: bool,
+) -> None:
     """Print an application's model; draw its throughput over GPUs and batches and its efficiency over training."""
     found = _find(name, path)
     beside = None if measured is None else _find(name, measured)
+    nodes = _Nodes(gpu_type or (found.gpu_types or ("",))[0], gpus_per_node)
     _print_facts(found)
     click.echo()
     sizes = _some_sizes(found.batch_sizes)
-    _print_throughput(found, sizes, gpu_type)
+    _print_throughput(found, sizes, nodes)
     if no_plots:
         return
     from simsched.report.figures.style import save
 
-    for kind, drawn in _figures(found, beside, sizes, gpu_type).items():
+    for kind, drawn in _figures(found, beside, sizes, nodes).items():
         for file in save(*drawn, out, f"{name}-{kind}"):
             if file.suffix == ".png":
                 click.echo(f"Figure: {file}")
@@ -143,11 +161,11 @@ def _draw_sheets(measurements: Path, applications: Path | None, out: Path) -> li
     sources = {"measured": catalogue(str(measurements)), "model": catalogue(applications and str(applications))}
     throughput, efficiency = [], []
     for name, measured in sources["measured"].applications.items():
-        sizes, gpu_type = _some_sizes(measured.batch_sizes), (measured.gpu_types or ("",))[0]
+        sizes, nodes = _some_sizes(measured.batch_sizes), _Nodes((measured.gpu_types or ("",))[0], _GPUS_PER_NODE)
         for source, known in sources.items():
             one, what = known.applications[name], {"application": name, "source": source}
-            throughput += [what | row for row in _throughputs(one, sizes, gpu_type, _DRAWN_GPUS)]
-            efficiency += [what | row for row in _efficiencies(one, sizes, gpu_type)]
+            throughput += [what | row for row in _throughputs(one, sizes, nodes, _DRAWN_GPUS)]
+            efficiency += [what | row for row in _efficiencies(one, sizes, nodes.gpu_type)]
     sheets = {
         "throughput-fit": throughput_sheet(pd.DataFrame(throughput)),
         "efficiency-fit": efficiency_sheet(pd.DataFrame(efficiency)),
@@ -225,45 +243,45 @@ def _print_facts(found: Application) -> None:
 
 
 def _throughputs(
-    found: Application, sizes: Sequence[int], gpu_type: str, gpu_counts: Sequence[int] = _GPUS
+    found: Application, sizes: Sequence[int], nodes: _Nodes, gpu_counts: Sequence[int] = _GPUS
 ) -> Iterator[dict[str, float]]:
-    """Compute examples per second on as few nodes of four as possible, wherever the batch can be split so."""
-    from simsched.agent.fixed_agent import fixed_agent
-    from simsched.model.job import JobSpec
-    from simsched.model.placement import consolidated_shape
+    """Compute examples per second on as few nodes as possible, wherever the batch can be split so."""
+    from simsched.model.batch import batch_for_target
+    from simsched.model.placement import Site, consolidated_shape
 
     for size in sizes:
         for gpus in gpu_counts:
             if found.limits is None or size < gpus * found.limits.min_local_bsz or gpus > (found.max_gpus or gpus):
                 continue
-            shape = consolidated_shape(gpus, 4)
-            agent = fixed_agent(JobSpec("", 0, gpus, found.name, size), found)
-            batch = agent.choose(len(shape), gpus)
-            running = found.run(shape, batch, 0, gpu_type)
+            site = Site(consolidated_shape(gpus, nodes.gpus_per_node), nodes.gpu_type)
+            running = found.run(site, batch_for_target(found.limits, size, gpus), 0)
             yield {"gpus": gpus, "batch_size": size, "throughput": running.throughput}
 
 
-def _print_throughput(found: Application, sizes: Sequence[int], gpu_type: str) -> None:
-    values = {(row["gpus"], row["batch_size"]): row["throughput"] for row in _throughputs(found, sizes, gpu_type)}
+def _print_throughput(found: Application, sizes: Sequence[int], nodes: _Nodes) -> None:
+    values = {(row["gpus"], row["batch_size"]): row["throughput"] for row in _throughputs(found, sizes, nodes)}
     gpus = sorted({gpus for gpus, _ in values})
     rows = [
         (str(count), *(f"{values[count, size]:,.1f}" if (count, size) in values else "-" for size in sizes))
         for count in gpus
     ]
-    click.echo("Throughput in examples/s, by GPUs (nodes of 4, as few as possible) and total batch size:")
+    click.echo(
+        f"Throughput in examples/s on {nodes.gpu_type}, by GPUs (nodes of {nodes.gpus_per_node}, as few as possible) "
+        "and total batch size:"
+    )
     click.echo(table(("GPUs", *(f"{size}" for size in sizes)), rows, left=0))
 
 
-def _figures(found: Application, beside: Application | None, sizes: Sequence[int], gpu_type: str) -> dict[str, Drawn]:
+def _figures(found: Application, beside: Application | None, sizes: Sequence[int], nodes: _Nodes) -> dict[str, Drawn]:
     import pandas as pd
 
     from simsched.report.figures.models import efficiency_figure, throughput_figure
 
     both = [found] if beside is None else [found, beside]
-    speeds = [pd.DataFrame(list(_throughputs(one, sizes, gpu_type, _DRAWN_GPUS))) for one in both]
-    worth = [pd.DataFrame(list(_efficiencies(one, sizes, gpu_type))) for one in both]
+    speeds = [pd.DataFrame(list(_throughputs(one, sizes, nodes, _DRAWN_GPUS))) for one in both]
+    worth = [pd.DataFrame(list(_efficiencies(one, sizes, nodes.gpu_type))) for one in both]
     return {
-        "throughput": throughput_figure(*speeds, title=f"{found.name}: throughput on {gpu_type.upper()}"),
+        "throughput": throughput_figure(*speeds, title=f"{found.name}: throughput on {nodes.gpu_type.upper()}"),
         "efficiency": efficiency_figure(*worth, title=f"{found.name}: statistical efficiency over training"),
     }
 
@@ -271,6 +289,7 @@ def _figures(found: Application, beside: Application | None, sizes: Sequence[int
 def _efficiencies(found: Application, sizes: Sequence[int], gpu_type: str) -> Iterator[dict[str, Any]]:
     """Compute the efficiency of each batch size in each epoch; it does not depend on the GPUs."""
     from simsched.model.application import BatchChoice
+    from simsched.model.placement import Site
 
     limits = found.limits
     if limits is None:
@@ -279,5 +298,5 @@ def _efficiencies(found: Application, sizes: Sequence[int], gpu_type: str) -> It
         local = min(size, limits.max_local_bsz)
         accum = -(-size // local) - 1
         for epoch in range(found.epochs):
-            running = found.run((1,), BatchChoice(-(-size // (accum + 1)), accum), epoch, gpu_type)
+            running = found.run(Site((1,), gpu_type), BatchChoice(-(-size // (accum + 1)), accum), epoch)
             yield {"progress": epoch / found.epochs, "batch_size": size, "efficiency": running.efficiency}

@@ -38,7 +38,7 @@ def _policies() -> _Rows:
     for name in registry.names():
         policy = registry.load(name)
         params = ", ".join(f"{key}={value}" for key, value in full_params(policy, {}).items())
-        needs = ", ".join(sorted(str(signal) for signal in policy.needs))
+        needs = ", ".join(sorted(signal.name for signal in policy.needs))
         rows.append((name, needs or "-", "\n".join(_wrapped(params)) or "-"))
     return ("policy", "needs", "parameters and defaults"), rows
 

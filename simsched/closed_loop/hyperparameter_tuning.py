@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,7 @@ from simsched.engine.streams import stream
 from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model.application import Application, ApplicationSource
-from simsched.model.job import JobSpec
+from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.model.scaled import ScaledApplication
 
 _WIDTH = "@"  # sets a trial's application off from its width: `cifar10@1.25`
@@ -72,14 +72,17 @@ class TrialApplications:
         self._inner = inner
         self._scaled: dict[str, Application] = {}
 
-    def for_job(self, name: str, duration_s: int) -> Application:
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Give the application of a job; `InputError` where there is none of that name."""
+        name = request.application
         base, sign, width = name.partition(_WIDTH)
         if not sign:
-            return self._inner.for_job(name, duration_s)
+            return self._inner.for_job(request, truth)
         if name not in self._scaled:
             factor = step_factor(float(width))
-            self._scaled[name] = ScaledApplication(self._inner.for_job(base, duration_s), name, factor)
+            self._scaled[name] = ScaledApplication(
+                self._inner.for_job(replace(request, application=base), truth), name, factor
+            )
         return self._scaled[name]
 
 

@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 
 from simsched.engine.errors import InvariantError
-from simsched.engine.records import AllocationRecord, JobRecord, Recorder, DecisionRecord
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
 
 _SLACK = 1e-6  # relative; progress is a sum of products of floats

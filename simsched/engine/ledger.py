@@ -177,8 +177,8 @@ class Ledger:
         limits = job.app.limits
         if limits is not None and not limits.min_local_bsz <= batch.local_bsz <= limits.max_local_bsz:
             message = (
-                f"job {job.request.id} ({job.app.name}) cannot run on {job.gpus} GPUs: a batch of {batch.local_bsz} per "
-                f"GPU lies outside {limits.min_local_bsz} to {limits.max_local_bsz}"
+                f"job {job.request.id} ({job.app.name}) cannot run on {job.gpus} GPUs: a batch of {batch.local_bsz} "
+                f"per GPU lies outside {limits.min_local_bsz} to {limits.max_local_bsz}"
             )
             raise EngineError(message)
         return batch

@@ -13,6 +13,7 @@ from math import inf
 import simpy
 from threadpoolctl import threadpool_limits
 
+from simsched.agent.agent import AgentFactory
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
@@ -25,7 +26,6 @@ from simsched.engine.records import DecisionRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
-from simsched.agent.agent import AgentFactory
 from simsched.model.application import ApplicationFacts, ApplicationSource, facts_of
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec

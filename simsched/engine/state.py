@@ -107,7 +107,9 @@ class JobState:
         "watch_gpu_s",
     )
 
-    def __init__(self, spec: JobSpec, app: Application, facts: ApplicationFacts, clock: Clock, cluster: Cluster) -> None:
+    def __init__(
+        self, spec: JobSpec, app: Application, facts: ApplicationFacts, clock: Clock, cluster: Cluster
+    ) -> None:
         """Begin as submitted and waiting."""
         self.request = spec.request
         self.truth = spec.truth

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import catalogue
 from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
-from simsched.execution.manifest import agents_of, cell_manifest
+from simsched.execution.manifest import cell_manifest
 from simsched.execution.store import MANIFEST_FILE, SUMMARY_FILE, Store
 from simsched.experiment.grid import Task
 from simsched.experiment.policy_params import make_policy
@@ -59,13 +60,13 @@ def run_cell(task: Task, folder: Path, around: Mapping[str, Any], progress: Prog
     return wall_s
 
 
-def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[str, str]:
+def _simulate(task: Task, temporary: Path, progress: Progress | None) -> Mapping[str, str]:
     applications: ApplicationSource = catalogue(task.applications_path)
     kind = registry.load(task.policy, folder=task.policy_folder)
     try:
         policy = make_policy(kind, task.params, task.trace)
-        agents = agents_of(task, policy, applications)
-        _run(task, policy, applications, temporary, progress)
+        agents = None if task.agent is None else task.agent.make(task.policy_folder)
+        used = _run(task, policy, agents, applications, temporary, progress)
         write_artifacts(policy, temporary)
     except (InputError, Cancelled):
         raise
@@ -75,20 +76,28 @@ def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[st
         raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
     except Exception as error:  # a stranger's policy may raise anything; its own traceback is shown with --debug
         raise CellError(type(error).__name__, f"{type(error).__name__} in policy '{task.policy}': {error}") from error
-    return agents
+    return used
 
 
 def _run(
-    task: Task, policy: Policy, applications: ApplicationSource, temporary: Path, progress: Progress | None
-) -> None:
+    task: Task,
+    policy: Policy,
+    agents: AgentFactory | None,
+    applications: ApplicationSource,
+    temporary: Path,
+    progress: Progress | None,
+) -> Mapping[str, str]:
     """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
     with TableWriter(temporary) as writer:
-        simulate(task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, on_finish=reply)
+        used = simulate(
+            task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, agents=agents, on_finish=reply
+        )
     if tuner is not None:
         write_trials(temporary, tuner.trials())
+    return used
 
 
 def write_artifacts(policy: Policy, folder: Path) -> None:

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import simsched
-from simsched.agent.agent import Agent
 from simsched.experiment.grid import Grid, GridCell, Task
-from simsched.model.application import ApplicationSource
-from simsched.policy import Policy
 from simsched.results.curves import read_curves
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
@@ -53,15 +50,6 @@ def _git(checkout: Path, *arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def agents_of(task: Task, policy: Policy, applications: ApplicationSource) -> dict[str, str]:
-    """Say which agent ran beside the jobs of each application."""
-    first = {job.application: job for job in reversed(task.jobs)}
-    made: dict[str, Agent] = {
-        name: policy.agent(job, applications.for_job(name, job.duration_s)) for name, job in sorted(first.items())
-    }
-    return {name: type(agent).__name__ for name, agent in made.items()}
 
 
 def cell_manifest(

@@ -10,24 +10,40 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from simsched.agent import registry as agent_registry
+from simsched.agent.agent import AgentFactory
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
 from simsched.engine import SEMANTICS
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.inputs import Supply
-from simsched.experiment.policy_params import full_params, input_files, make_policy, takes_trace
+from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_trace
 from simsched.experiment.spec import ExperimentSpec, PolicySpec
 from simsched.experiment.validation import Experiment
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.policy import Policy, registry
+from simsched.model.placement import Site
+from simsched.plugins import source_hash
+from simsched.policy import Policy
 from simsched.results.schema import SCHEMA_VERSION
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
 WORKLOAD_FILE = "workload"
 
 _CODE = ("agent", "model", "policy")
+
+
+@dataclass(frozen=True)
+class AgentChoice:
+    """The agents that an experiment names for a policy, instead of its own."""
+
+    name: str
+    params: Mapping[str, Any]
+
+    def make(self, folder: Path) -> AgentFactory:
+        """Make the agents of one run; a relative file is looked up in `folder`."""
+        return make_agents(self.name, self.params, folder)
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,7 @@ class Task:
     about: Mapping[str, Any] = field(repr=False)
     node_price_per_h: float | None = None
     tuning: TuningOptions | None = None
+    agent: AgentChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +138,7 @@ class _Maker:
     def __init__(self, experiment: Experiment, supply: Supply) -> None:
         self._experiment = experiment
         self._supply = supply
-        self._sources = {name: registry.source_hash(policy) for name, policy in experiment.policies.items()}
+        self._sources = {name: source_hash(policy) for name, policy in experiment.policies.items()}
         self._code = _code_hash()
         self._checked: set[tuple[Any, ...]] = set()
         self._problems: dict[Problem, None] = {}
@@ -158,7 +175,7 @@ class _Maker:
                 "params": full_params(kind, policy.params, trace),
             },
             "policy_source": self._sources[policy.name],
-            "policy_needs": sorted(str(signal) for signal in kind.needs),
+            "policy_needs": sorted(signal.name for signal in made.signals),
             "trace": list(trace),
             "cluster": _groups(cluster),
             "engine": asdict(options),
@@ -174,11 +191,14 @@ class _Maker:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
+        if policy.agent is not None:
+            agents = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
+            params = full_params(agents, policy.agent.params)
+            about["agent"] = {"name": policy.agent.name, "params": params, "source": source_hash(agents)}
         files = input_files(kind, policy.params)
         if files:
             about["policy_files"] = {name: self._supply.file_hash(path) for name, path in sorted(files.items())}
         key = _key(about)
-        about["policy_informed_by"] = list(getattr(made, "informed_by", ()))
         if spec.tuning is None:
             about["workload"] |= workload.model_dump()
         about["applications"] = spec.applications.model_dump()
@@ -197,6 +217,7 @@ class _Maker:
             about,
             spec.cluster.node_price_per_h,
             spec.tuning,
+            None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params),
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
@@ -228,12 +249,12 @@ class _Maker:
 def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
     """Find applications whose speed on a GPU type of the cluster is not known."""
     for job in {job.application: job for job in jobs}.values():
-        application = applications.for_job(job.application, job.duration_s)
+        application = applications.for_job(job.request, job.truth)
         if application.limits is None:
             continue
         for gpu_type in cluster.gpu_types:
             try:
-                application.step_time((1,), application.limits.min_local_bsz, gpu_type)
+                application.step_time(Site((1,), gpu_type), application.limits.min_local_bsz)
             except ValueError as error:
                 yield Problem("cluster.gpu_type", str(error), "name a GPU type that it knows, or other applications")
 

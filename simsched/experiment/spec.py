@@ -112,6 +112,13 @@ class EngineSpec(Section):
     node_start_s: int = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
 
 
+class AgentSpec(Section):
+    """What runs beside the jobs of a policy and picks their batch sizes."""
+
+    name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
+    params: dict[str, Any] = Field(default={}, description="parameters of the agent's constructor")
+
+
 class PolicySpec(Section):
     """A row of the comparison: a policy with its parameters, and what differs for it alone."""
 
@@ -120,6 +127,9 @@ class PolicySpec(Section):
         default=None, min_length=1, description="how tables and figures call it; by default its name"
     )
     params: dict[str, Any] = Field(default={}, description="parameters of the policy's constructor")
+    agent: AgentSpec | None = Field(
+        default=None, description="what picks the batch sizes of its jobs; by default the policy's own agent"
+    )
     workload: WorkloadSpec | None = Field(default=None, description="keys of 'workload' that differ for this policy")
     engine: EngineSpec | None = Field(default=None, description="keys of 'engine' that differ for this policy")
 

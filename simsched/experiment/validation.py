@@ -12,11 +12,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simsched.agent import registry as agent_registry
 from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft, draft_of
 from simsched.documents.validation_messages import problems_of
 from simsched.errors import InputError, Problem, nearest
-from simsched.experiment.policy_params import complaints, input_files, takes_trace
+from simsched.experiment.policy_params import input_files, parameter_problems, takes_trace
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
 from simsched.results.metrics import find_metric
@@ -113,9 +114,28 @@ class _Policies:
             if isinstance(params, dict):
                 for parameter in input_files(policy, params):
                     draft.resolve_file(("policies", index, "params", parameter))
-                for key, message, remedy in complaints(policy, name, params, _trace_of(draft)):
+                for key, message, remedy in parameter_problems(policy, name, params, _trace_of(draft)):
                     place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
                     yield draft.problem((*place, *key), message, remedy)
+
+            yield from self._agent_problems(draft, index, entry.get("agent"))
+
+    def _agent_problems(self, draft: Draft, index: int, entry: object) -> Iterator[Problem]:
+        """Find an agent that does not exist and parameters that it does not take."""
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict) or not isinstance(name, str) or not name:
+            return
+        try:
+            agent = agent_registry.load(name, folder=self._folder)
+        except InputError as error:
+            for problem in error.problems:
+                yield draft.problem(("policies", index, "agent", "name"), problem.message, problem.remedy)
+            return
+        params = entry.get("params", {})
+        if isinstance(params, dict):
+            for key, message, remedy in parameter_problems(agent, name, params, noun="agent"):
+                place = "params" if "params" in entry else "name"
+                yield draft.problem(("policies", index, "agent", place, *key), message, remedy)
 
     def trace_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         """Refuse a request for diagnostics that no policy of the experiment can give."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simsched.agent.goodput_agent import GoodputAgent
 from simsched.applications.catalogue import catalogue
 from simsched.engine import SEMANTICS
 from simsched.execution.runner import Listener, RunResult, run_grid
@@ -22,6 +21,7 @@ from simsched.experiment.policy_params import make_policy
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
 from simsched.fairness import solo_runs as isolated
 from simsched.fairness.solo_runs import Batch, IsolatedRuns
+from simsched.model.application import facts_of
 from simsched.policy import Policy, registry
 from simsched.results import fairness
 from simsched.results.fairness import (
@@ -140,8 +140,8 @@ def _alone(task: Task, rule: FairnessSpec, runs: IsolatedRuns, jobs: pd.DataFram
 def _batch_of(task: Task, policy: Policy) -> Batch:
     """Tell which batch a policy's jobs have: under one that adapts it, the submitted one means nothing."""
     applications = catalogue(task.applications_path)
-    agents = (policy.agent(job, applications.for_job(job.application, job.duration_s)) for job in task.jobs[:1])
-    return "best" if any(isinstance(agent, GoodputAgent) for agent in agents) else "submitted"
+    first = [policy.agent(job.request, facts_of(applications.for_job(job.request, job.truth))) for job in task.jobs[:1]]
+    return "best" if any(agent.goodput is not None for agent in first) else "submitted"
 
 
 def _version(rule: FairnessSpec) -> str:

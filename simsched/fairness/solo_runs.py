@@ -6,6 +6,7 @@ pays the restart delay.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -14,14 +15,14 @@ import numpy as np
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.agent.goodput_agent import Prior, Shared, goodput_agent
-from simsched.agent.offline import offline_prior
+from simsched.agent.offline import offline_priors
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import input_error
-from simsched.model.application import Application, ApplicationSource
+from simsched.model.application import Application, ApplicationFacts, ApplicationSource
 from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
+from simsched.model.job import JobRequest, JobSpec
 from simsched.model.placement import Allocation, consolidated_shape
 from simsched.policy import Decision, Policy, Triggers, View
 
@@ -40,18 +41,18 @@ class _Alone(Policy):
     interval_s: int | None = None
     batch: Batch = "best"
     shared: Shared = field(default_factory=Shared)
-    prior: Prior | None = None
+    priors: Mapping[str, Prior] = field(default_factory=dict)
 
     @property
     def triggers(self) -> Triggers:
         """Decide when the policy under study would."""
         return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Adapt the batch to a goodput that is known, or keep it."""
-        if self.batch == "submitted" or application.limits is None:
-            return fixed_agent(job, application)
-        return goodput_agent(job, application, shared=self.shared, prior=self.prior)
+        if self.batch == "submitted" or facts.limits is None:
+            return fixed_agent(request, facts)
+        return goodput_agent(request, facts, shared=self.shared, priors=self.priors)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start the job, then leave it alone."""
@@ -73,7 +74,7 @@ class IsolatedRuns:
         self._applications = applications
         self._options = replace(options, interference=0.0, initial_nodes=None)
         self._known: dict[tuple[object, ...], int] = {}
-        self._priors: dict[str, Prior | None] = {}
+        self._priors: dict[str, Mapping[str, Prior]] = {}
         self._shared = Shared()
 
     def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: int | None) -> int:
@@ -82,7 +83,7 @@ class IsolatedRuns:
         `interval_s` is the policy's (None: it decides whenever something happens). A job that has no batch size runs on
         what it asked for, and on fewer GPUs for longer in proportion.
         """
-        app = self._applications.for_job(job.application, job.duration_s)
+        app = self._applications.for_job(job.request, job.truth)
         wait_s = 0 if interval_s is None else max(-(-job.submit_time_s // interval_s), 1) * interval_s
         wait_s -= 0 if interval_s is None else job.submit_time_s
         if app.limits is None:
@@ -114,9 +115,9 @@ class IsolatedRuns:
             self._known[what] = found.jobs[0].jct_s
         return self._known[what]
 
-    def _prior(self, app: Application, batch: Batch) -> Prior | None:
+    def _prior(self, app: Application, batch: Batch) -> Mapping[str, Prior]:
         if batch != "best" or app.limits is None:
-            return None
+            return {}
         if app.name not in self._priors:
-            self._priors[app.name] = offline_prior(app, self._node.gpus)
+            self._priors[app.name] = offline_priors(app, Cluster((self._node,)))
         return self._priors[app.name]

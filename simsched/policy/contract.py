@@ -76,6 +76,7 @@ class Policy(Protocol):
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the cluster, before the first job is submitted."""
+        return
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent that runs beside a job; by default the batch size stays as submitted.

@@ -103,7 +103,9 @@ STEP_TIMES: JobSignal[Callable[[Site, int], StepTime]] = JobSignal(
     "step_times", "the true step time on any site", oracle=True
 )
 #: The true work left.
-REMAINING_WORK: JobSignal[RemainingWork] = JobSignal("remaining_work", "the true work that the job has left", oracle=True)
+REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
+    "remaining_work", "the true work that the job has left", oracle=True
+)
 #: Attained service of finished jobs in GPU-seconds, in order of completion.
 SERVICE_HISTORY: ViewSignal[Sequence[int]] = ViewSignal(
     "service_history", "the attained service of jobs that have finished"

@@ -59,7 +59,7 @@ class JobView:
 
     __slots__ = ("_granted", "_state", "id", "request")
 
-    def __init__(self, request: JobRequest, state: JobFacts, granted: Mapping[object, Provider]) -> None:
+    def __init__(self, request: JobRequest, state: JobFacts, granted: Mapping[JobSignal[Any], Provider]) -> None:
         """Show a request and the state of its job, and of the signals only those granted."""
         self._state = state
         self._granted = granted

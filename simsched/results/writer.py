@@ -84,7 +84,7 @@ class TableWriter:
         if self._allocations is not None:
             self._allocations.add(record)
 
-    def round(self, record: Row) -> None:
+    def decision(self, record: Row) -> None:
         """Take a decision; its diagnostics, the last field, are copied, keys sorted."""
         if self._rounds is not None:
             *fields, diagnostics = record

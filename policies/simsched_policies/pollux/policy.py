@@ -32,7 +32,14 @@ from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Trigg
 from simsched.policy.signals import GOODPUT
 from simsched.policy.type_pools import TypePool, type_pools
 from simsched_policies.pollux.priors import PriorSource
-from simsched_policies.pollux.search import AllocationProblem, SearchOptions, SearchResult, match_population, search, upper_bound
+from simsched_policies.pollux.search import (
+    AllocationProblem,
+    SearchOptions,
+    SearchResult,
+    match_population,
+    search,
+    upper_bound,
+)
 from simsched_policies.pollux.tables import GoodputTables, most_gpus_for_batch
 
 Ints = NDArray[np.integer[Any]]
@@ -145,8 +152,7 @@ class Pollux(Policy):
                 row[columns[node]] = gpus
         width = max(caps) + 1
         tables = [
-            self._tables.speedup(job, pool.gpu_type, cap, fair_gpus, width)
-            for job, cap in zip(jobs, caps, strict=True)
+            self._tables.speedup(job, pool.gpu_type, cap, fair_gpus, width) for job, cap in zip(jobs, caps, strict=True)
         ]
         return AllocationProblem(
             speedup=np.array(tables),

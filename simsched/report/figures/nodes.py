@@ -24,7 +24,7 @@ _BINS_S = (
     *(DAY_S * days for days in (1, 2, 7, 14, 28)),
 )
 #: The columns of `rounds` that are needed here.
-NODE_COLUMNS = ("time_s", "rented_nodes")
+NODE_COLUMNS = ("time_s", "provisioned_nodes")
 
 
 class Rental(NamedTuple):
@@ -37,7 +37,7 @@ class Rental(NamedTuple):
 
 def come_and_go(rounds: pd.DataFrame) -> bool:
     """Tell whether the number of nodes rented changes in a table of rounds."""
-    return rounds["rented_nodes"].nunique() > 1
+    return rounds["provisioned_nodes"].nunique() > 1
 
 
 def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
@@ -71,7 +71,7 @@ def _rented(rental: Rental, edges: Floats) -> Floats:
         return np.zeros(len(edges) - 1)
     times[0] = 0.0
     ends = np.append(times[1:], rental.makespan_s)
-    nodes = rental.rounds["rented_nodes"].to_numpy(dtype=float)
+    nodes = rental.rounds["provisioned_nodes"].to_numpy(dtype=float)
     lasting = ends > times
     return integrals(times[lasting], ends[lasting], nodes[lasting], edges) / np.diff(edges)
 
