@@ -117,10 +117,10 @@ class TiresiasG(Policy):
             index = self._tables[level].value(self._levels.counted_gpu_s(job.id, job.attained_gpu_s))
         return (level, -index, *start_order(job, runs=runs))
 
-    def _watch(self, job_ids: Sequence[str], view: View) -> dict[str, int]:
+    def _watch(self, job_ids: Sequence[str], view: View) -> dict[str, float]:
         """Ask to be told when a job reaches the next point at which it is ranked, or the limit of its queue."""
         levels = self._levels
-        watch: dict[str, int] = {}
+        watch: dict[str, float] = {}
         for job_id in job_ids:
             limit, level = levels.limit_gpu_s(job_id), levels.level(job_id)
             if limit is None:

@@ -21,7 +21,7 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
     if not jobs:
         problems.append(Problem("workload", "there are no jobs", "use a longer trace or a wider window"))
     seen: set[str] = set()
-    before = 0
+    before: float = 0
     for spec in jobs:
         found = _faults(spec, cluster, applications, rigid=rigid)
         if spec.id in seen:
@@ -40,7 +40,7 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
 def check_replies(
     jobs: Sequence[JobSpec],
     known_ids: Collection[str],
-    now_s: int,
+    now_s: float,
     cluster: Cluster,
     applications: ApplicationSource,
     rigid: bool,

@@ -27,6 +27,13 @@ def wanted_by_environment() -> bool:
     return os.environ.get("SIMSCHED_CHECK_INVARIANTS") == "1"
 
 
+def _equal(one: float, other: float) -> bool:
+    """Compare whole seconds exactly, and others but for rounding."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    return abs(one - other) <= _SLACK * max(abs(one), abs(other))
+
+
 def _fail(number: int, message: str) -> None:
     raise InvariantError(f"INV-{number}: {message}")
 
@@ -37,10 +44,10 @@ class CheckingRecorder:
     def __init__(self, inner: Recorder) -> None:
         """Check what goes to `inner`."""
         self._inner = inner
-        self._service_gpu_s: dict[str, int] = {}
-        self._last_end_s: dict[str, int] = {}
+        self._service_gpu_s: dict[str, float] = {}
+        self._last_end_s: dict[str, float] = {}
         self._finished: set[str] = set()
-        self._now_s = 0
+        self._now_s: float = 0
 
     def job(self, record: JobRecord) -> None:
         """Check a finished job, and pass it on."""
@@ -49,9 +56,9 @@ class CheckingRecorder:
         self._finished.add(record.job_id)
         self._advance(record.end_time_s)
         service = self._service_gpu_s.pop(record.job_id, 0)
-        if service != record.attained_gpu_s:
+        if not _equal(service, record.attained_gpu_s):
             _fail(4, f"job {record.job_id} attained {record.attained_gpu_s} GPU-s, its intervals sum to {service}")
-        if record.jct_s != record.held_s + record.queueing_s or record.queueing_s < 0:
+        if not _equal(record.jct_s, record.held_s + record.queueing_s) or record.queueing_s < -_SLACK * record.jct_s:
             _fail(4, f"job {record.job_id}: JCT {record.jct_s} is not held {record.held_s} + queue {record.queueing_s}")
         self._inner.job(record)
 
@@ -71,7 +78,7 @@ class CheckingRecorder:
         self._advance(record.time_s)
         self._inner.decision(record)
 
-    def _advance(self, time_s: int) -> None:
+    def _advance(self, time_s: float) -> None:
         if time_s < self._now_s:
             _fail(3, f"the clock went back from {self._now_s} to {time_s}")
         self._now_s = time_s

@@ -38,7 +38,7 @@ class _Alone(Policy):
     rigid: ClassVar[bool] = False
 
     allocation: Allocation = ()
-    interval_s: int | None = None
+    interval_s: float | None = None
     batch: Batch = "best"
     shared: Shared = field(default_factory=Shared)
     priors: Mapping[str, Prior] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class IsolatedRuns:
         self._priors: dict[str, Mapping[str, Prior]] = {}
         self._shared = Shared()
 
-    def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: int | None) -> int:
+    def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: float | None) -> int:
         """Give a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
 
         `interval_s` is the policy's (None: it decides whenever something happens). A job that has no batch size runs on
@@ -98,7 +98,7 @@ class IsolatedRuns:
         most = max(min(examples // app.limits.min_local_bsz, self._total_gpus), 1)
         return most if app.max_gpus is None else min(most, app.max_gpus)
 
-    def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: int | None) -> int:
+    def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: float | None) -> int:
         """Simulate the job, submitted at the very second of a decision, so that all its kind are alike."""
         if app.limits is None:
             kind: object = job.duration_s

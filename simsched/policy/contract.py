@@ -30,7 +30,7 @@ class Triggers:
     down or came up.
     """
 
-    interval_s: int | None = None
+    interval_s: float | None = None
     arrival: bool = False
     completion: bool = False
     node_change: bool = False
@@ -40,8 +40,8 @@ class Triggers:
         if self.interval_s is None and not self.arrival:
             message = "a policy needs an interval or the arrival trigger, or it would never be called"
             raise ValueError(message)
-        if self.interval_s is not None and self.interval_s < 1:
-            message = f"interval_s must be at least 1, not {self.interval_s}"
+        if self.interval_s is not None and self.interval_s <= 0:
+            message = f"interval_s must be above 0, not {self.interval_s}"
             raise ValueError(message)
 
     @classmethod

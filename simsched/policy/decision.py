@@ -23,8 +23,8 @@ class Decision:
     allocations: Mapping[str, Allocation]
     complete: bool = True
     stop: Collection[str] = ()
-    wake_at_s: int | None = None
-    watch: Mapping[str, int] = field(default_factory=dict)
+    wake_at_s: float | None = None
+    watch: Mapping[str, float] = field(default_factory=dict)
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     target_nodes: Collection[int] | None = None
 

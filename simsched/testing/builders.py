@@ -138,11 +138,11 @@ class FakeJob:
     agent: Agent
     cluster: Cluster
     allocation: Allocation = NOTHING
-    attained_gpu_s: int = 0
-    held_s: int = 0
-    age_s: int = 0
+    attained_gpu_s: float = 0
+    held_s: float = 0
+    age_s: float = 0
     starts: int = 0
-    first_start_s: int | None = None
+    first_start_s: float | None = None
     epoch: int = 0
     progress: float = 0.0
     speeds: dict[Site, Speed] = field(default_factory=dict)
@@ -183,13 +183,13 @@ class FakeView:
 
     cluster: Cluster
     jobs: dict[str, JobView] = field(default_factory=dict)
-    now_s: int = 60
+    now_s: float = 60
     up: Sequence[bool] = ()
     arrived: Sequence[JobView] = ()
     finished: Sequence[str] = ()
     reached_threshold: Sequence[JobView] = ()
-    restart_delay_s: int = 30
-    service_history: Sequence[int] = ()
+    restart_delay_s: float = 30
+    service_history: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         """Let every node be up unless told otherwise."""

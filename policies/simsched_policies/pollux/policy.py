@@ -209,6 +209,6 @@ def _on_nodes(row: Sequence[int], nodes: Sequence[int]) -> Allocation:
     return tuple((node, gpus) for node, gpus in zip(nodes, row, strict=True) if gpus)
 
 
-def restart_factor(job: JobView, delay_s: int) -> float:
+def restart_factor(job: JobView, delay_s: float) -> float:
     """Return REALLOC_FACTOR, by which a change of placement discounts a job's speedup (Pollux, section 4.2)."""
     return max(job.age_s - delay_s * job.restarts, 0) / (job.age_s + delay_s) if job.age_s or delay_s else 1.0
