@@ -15,6 +15,7 @@ from simsched.applications.tuned_requests import configurations
 from simsched.calibration.noise_fit import fit_noise
 from simsched.calibration.step_fit import Measured, fit_placement_model, step_errors
 from simsched.errors import input_error
+from simsched.files import write_text
 from simsched.model.application import StepTime
 from simsched.model.efficiency import efficiency
 from simsched.model.fitted import FittedApplication, Training
@@ -73,9 +74,7 @@ def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for result in results:
             path = folder / f"{result.application.name}.yaml"
-            aside = path.with_suffix(".yaml.part")
-            aside.write_text(_header(result.errors) + result.document.text(), encoding="utf-8")
-            aside.replace(path)
+            write_text(path, _header(result.errors) + result.document.text())
             paths.append(path)
     except OSError as error:
         raise input_error(folder, f"cannot be written: {error.strerror}", "name another folder with --out") from None

@@ -10,6 +10,7 @@ import click
 
 from simsched.cli.output import json_option, print_json, table
 from simsched.errors import input_error, nearest
+from simsched.files import write_text
 
 if TYPE_CHECKING:
     from simsched.calibration.fit_accuracy import Truth
@@ -184,11 +185,8 @@ def init(name: str, out: Path | None) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write a text whole or not at all."""
-    aside = path.with_name(f".{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        write_text(path, text)
     except OSError as error:
         raise input_error(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
 

@@ -133,5 +133,5 @@ def _explain(failures: Sequence[Failure]) -> None:
     for failure in failures:
         click.echo(f"simsched: {failure.name}: {failure.message}", err=True)
         if debug:
-            click.echo(failure.trace, err=True)
+            click.echo(failure.traceback, err=True)
     click.get_current_context().exit(_FAILED)

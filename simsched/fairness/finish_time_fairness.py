@@ -16,7 +16,7 @@ from simsched.agent.goodput_agent import GoodputAgent
 from simsched.applications.catalogue import catalogue
 from simsched.engine import SEMANTICS
 from simsched.execution.runner import Listener, RunResult, run_grid
-from simsched.execution.store import RUN_FILE, Store
+from simsched.execution.store import Store
 from simsched.experiment.grid import Grid, GridCell, Task, make_grid
 from simsched.experiment.policy_params import make_policy
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
@@ -32,7 +32,7 @@ from simsched.results.fairness import (
     time_on_share,
     write_fairness,
 )
-from simsched.results.reader import read_table
+from simsched.results.reader import RUN_FILE, read_table
 from simsched.results.writer import write_json
 
 _ISOLATED = "simsched_policies.isolated:Isolated"

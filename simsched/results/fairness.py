@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error
+from simsched.files import written_aside
 
 Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
@@ -87,9 +88,8 @@ def fairness_table(jobs: pd.DataFrame, contention: Floats, isolated_s: npt.Array
 def write_fairness(path: Path, table: pd.DataFrame) -> None:
     """Write the ratios of a cell as CSV, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    table.to_csv(partial, index=False, lineterminator="\n")
-    partial.replace(path)
+    with written_aside(path) as aside:
+        table.to_csv(aside, index=False, lineterminator="\n")
 
 
 def read_fairness(path: Path) -> pd.DataFrame:

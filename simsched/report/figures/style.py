@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation, Transform
+
+from simsched.files import written_aside
 
 #: The kinds of picture that are written; `svg` can be had too.
 FORMATS = ("png", "pdf")
@@ -189,14 +190,10 @@ def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: S
     paths = []
     with styled():
         for kind in formats:
-            partial = _partial(folder, f"{name}.{kind}")
-            figure.savefig(partial, format=kind, metadata=_NO_DATES.get(kind))
-            paths.append(partial.replace(folder / f"{name}.{kind}"))
-    partial = _partial(folder, f"{name}.csv")
-    data.to_csv(partial, index=False, lineterminator="\n")
-    paths.append(partial.replace(folder / f"{name}.csv"))
+            paths.append(folder / f"{name}.{kind}")
+            with written_aside(paths[-1]) as aside:
+                figure.savefig(aside, format=kind, metadata=_NO_DATES.get(kind))
+    paths.append(folder / f"{name}.csv")
+    with written_aside(paths[-1]) as aside:
+        data.to_csv(aside, index=False, lineterminator="\n")
     return paths
-
-
-def _partial(folder: Path, name: str) -> Path:
-    return folder / f".{name}.{os.getpid()}.partial"

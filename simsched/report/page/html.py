@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from simsched.files import write_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.svg import Picture, inline_svg
 from simsched.report.page.provenance import experiment_text, provenance
@@ -34,15 +34,7 @@ class Part:
 
 def write_report(parts: Sequence[Part], title: str, path: Path) -> None:
     """Write the page of these runs, whole or not at all; the same results give the same bytes."""
-    text = report_page(parts, title)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(Path(path), report_page(parts, title))
 
 
 def report_page(parts: Sequence[Part], title: str) -> str:
