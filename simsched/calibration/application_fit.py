@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from simsched.agent.fit import fit
 from simsched.applications.file_format import ApplicationDocument, document_of
 from simsched.applications.measurements import read_folder
+from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, PublishedApplication
 from simsched.applications.tuned_requests import configurations
 from simsched.calibration.noise_fit import fit_noise
 from simsched.calibration.step_fit import Measured, fit_placement_model, step_errors
@@ -56,12 +57,17 @@ class FitResult:
     document: ApplicationDocument
 
 
-def fit_folder(folder: Path) -> list[FitResult]:
+def fit_folder(folder: Path, *, gpu_type: str = "t4", bounds: str | None = None) -> list[FitResult]:
     """Fit every application of a folder of measurements, in the order of their names.
+
+    `gpu_type` and published `bounds` are those of `simsched.applications.measurements.read_folder`; with the bounds of
+    Pollux, the documents say of the applications what its Table 1 says.
 
     Raises `InputError` for malformed measurements.
     """
-    return [fit_application(measured) for _, measured in sorted(read_folder(folder).items())]
+    found = read_folder(folder, gpu_type=gpu_type, bounds=bounds)
+    table1 = APPLICATIONS if bounds == POLLUX_BOUNDS else {}
+    return [fit_application(measured, table1.get(name)) for name, measured in sorted(found.items())]
 
 
 def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
@@ -90,7 +96,7 @@ def _header(errors: FitErrors) -> str:
     )
 
 
-def fit_application(measured: MeasuredApplication) -> FitResult:
+def fit_application(measured: MeasuredApplication, published: PublishedApplication | None = None) -> FitResult:
     """Fit one measured application: step times, noise over training, and the seven-parameter form beside them."""
     table = Measured.of(measured)
     model = fit_placement_model(table)
@@ -105,7 +111,7 @@ def fit_application(measured: MeasuredApplication) -> FitResult:
         max_gpus=measured.max_gpus,
         restart_delay_s=measured.restart_delay_s,
     )
-    document = document_of(application, {measured.gpu_types[0]: seven})
+    document = document_of(application, {measured.gpu_types[0]: seven}, published)
     # The errors are those of the application as it is written, after rounding.
     written = document.application()
     return FitResult(written, seven, _errors(measured, table, written, seven), document)

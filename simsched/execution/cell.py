@@ -61,7 +61,7 @@ def run_cell(task: Task, folder: Path, environment: Mapping[str, Any], progress:
 
 
 def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[str, str]:
-    applications: ApplicationSource = catalogue(task.applications_path)
+    applications: ApplicationSource = catalogue(task.applications)
     kind = registry.load(task.policy, folder=task.policy_folder)
     try:
         policy = make_policy(kind, task.params, task.trace)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hin
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
+from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.model.cluster import Cluster, NodeGroup
@@ -95,12 +96,6 @@ class WorkloadSpec(Section):
         seed: int | None = None
 
 
-class ApplicationsSpec(Section):
-    """Where the applications' physics comes from; without `path`, the shipped ones."""
-
-    path: str | None = Field(default=None, min_length=1, description="a folder of application YAMLs or of measurements")
-
-
 class EngineSpec(Section):
     """How the simulated cluster behaves."""
 
@@ -140,7 +135,7 @@ class FairnessSpec(Section):
     )
     batch: Literal["best", "submitted"] = Field(
         default="best",
-        description="batch size of the isolated run: the best, or as submitted where the policy does not adapt it",
+        description="batch size of the solo run: the best, or as submitted where the policy does not adapt it",
     )
 
 
@@ -195,7 +190,7 @@ class ExperimentSpec(Section):
     cluster: ClusterSpec = ClusterSpec()
     workload: WorkloadSpec = WorkloadSpec()
     tuning: TuningOptions | None = Field(default=None, description="hyper-parameter tuning, instead of 'workload'")
-    applications: ApplicationsSpec = ApplicationsSpec()
+    applications: ApplicationsOptions = ApplicationsOptions()
     engine: EngineSpec = EngineSpec()
     policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
     seeds: Seeds = Field(default=(1,), description="seeds, or how many to use (1, 2, ...)")
@@ -210,7 +205,7 @@ class ExperimentSpec(Section):
     )
     published_source: str = Field(default="", description="where the published values stand")
     finish_time_fairness: FairnessSpec | None = Field(
-        default=None, description="compare every job with an isolated run of it, for the metrics 'rho_...'"
+        default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
     )
     report: ReportSpec = ReportSpec()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,13 +46,15 @@ class Point:
 class Experiment:
     """An experiment that has been checked: what stands in the file, and one resolved specification for each point.
 
-    `policies` maps the policies' names, as written, to their classes.
+    `policies` maps the policies' names, as written, to their classes, and `folders` to the folders from which a name
+    that is a path counts.
     """
 
     file: Path
     spec: ExperimentSpec
     points: tuple[Point, ...]
     policies: Mapping[str, type[Policy]]
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -62,7 +64,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     and line, or the override that brought it in.
     """
     draft = draft_of(yaml_lines.load(path), overrides)
-    found = _Policies(path.parent)
+    found = _Policies()
     problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
     if problems:
         raise InputError(*_in_order(problems))
@@ -71,7 +73,8 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     points, more = _points(draft, found)
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
-    return Experiment(path, spec, tuple(points), MappingProxyType(found.classes))
+    classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
+    return Experiment(path, spec, tuple(points), classes, folders)
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:
@@ -93,9 +96,9 @@ def _structural(draft: Draft) -> list[Problem]:
 class _Policies:
     """The classes of the policies that an experiment names, each loaded once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.classes: dict[str, type[Policy]] = {}
-        self._folder = folder
+        self.folders: dict[str, Path] = {}
         self._failed: dict[str, InputError] = {}
 
     def problems(self, draft: Draft) -> Iterator[Problem]:
@@ -104,7 +107,7 @@ class _Policies:
             name = entry.get("name")
             if not isinstance(name, str) or not name:
                 continue
-            policy = self._load(name)
+            policy = self._load(name, draft.folder_of(("policies", index, "name")))
             if policy is None:
                 for problem in self._failed[name].problems:
                     yield draft.problem(("policies", index, "name"), f"'{name}': {problem.message}", problem.remedy)
@@ -123,12 +126,14 @@ class _Policies:
             names = ", ".join(sorted(self.classes))
             yield draft.problem(("trace",), f"none of these policies records extra diagnostics: {names}")
 
-    def _load(self, name: str) -> type[Policy] | None:
+    def _load(self, name: str, folder: Path) -> type[Policy] | None:
         if name not in self.classes and name not in self._failed:
             try:
-                self.classes[name] = registry.load(name, folder=self._folder)
+                self.classes[name] = registry.load(name, folder=folder)
             except InputError as error:
                 self._failed[name] = error
+            else:
+                self.folders[name] = folder
         return self.classes.get(name)
 
 

@@ -1,7 +1,7 @@
 """Finish-time fairness: how long a job took, beside what it would have taken with its fair share of the cluster.
 
 The ratio rho has been defined in at least four ways; each is here by name. All compare a job's completion time with
-that of an isolated run of it, start-up included, and differ in what that run is:
+that of a solo run of it, start-up included, and differ in what that run is:
 
 * `pollux`: alone on 1/n of the GPUs, n being the mean number of jobs in the system during the job's life (Themis,
   NSDI'20, section 3; Sia, SOSP'23; taken here for Pollux, OSDI'21, figure 7, where it is not spelt out);
@@ -30,7 +30,7 @@ Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
 Rounding = Literal["floor", "ceil", "interpolate"]
 #: The columns of a file of fairness, one row a finished job.
-COLUMNS = ("job_id", "contention", "isolated_s", "rho")
+COLUMNS = ("job_id", "contention", "solo_s", "rho")
 
 Floats = npt.NDArray[np.float64]
 
@@ -78,10 +78,10 @@ def share_above(rho: npt.ArrayLike, limit: float) -> float:
     return float(np.mean(np.asarray(rho) > limit))
 
 
-def fairness_table(jobs: pd.DataFrame, contention: Floats, isolated_s: npt.ArrayLike) -> pd.DataFrame:
-    """Set completion times against isolated ones: `job_id, contention, isolated_s, rho`, in the order of `jobs`."""
-    isolated = np.asarray(isolated_s, dtype=np.float64)
-    values = (jobs["job_id"].to_numpy(), contention, isolated, jobs["jct_s"].to_numpy() / isolated)
+def fairness_table(jobs: pd.DataFrame, contention: Floats, solo_s: npt.ArrayLike) -> pd.DataFrame:
+    """Set completion times against solo ones: `job_id, contention, solo_s, rho`, in the order of `jobs`."""
+    solo = np.asarray(solo_s, dtype=np.float64)
+    values = (jobs["job_id"].to_numpy(), contention, solo, jobs["jct_s"].to_numpy() / solo)
     return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
 
 
