@@ -47,6 +47,7 @@ def history_figures(run: Run, replicate_over: Collection[str] = ()) -> dict[str,
     jobs = paired_jobs(run, reference, replicate_over)
     if jobs.empty:
         return {}
+    title = f"{run.name}: completion times with a prior"
     figures = {"history-gain": gain_figure(gain_data(jobs), title=title, curves=run.published_curves)}
     learning = [label for label, prior in priors.items() if prior == "pool"]
     filling = fill_data(jobs[jobs["policy"].isin(learning[:1])])
