@@ -80,7 +80,7 @@ class ApplicationCatalogue:
         return tuple(self.applications)
 
     def for_job(self, name: str, duration_s: int) -> Application:
-        """Give the application of a job; `InputError` where no application has that name."""
+        """Return the application of a job; `InputError` where no application has that name."""
         if name == FIXED_DURATION:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")

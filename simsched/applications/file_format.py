@@ -154,7 +154,7 @@ def _rounded(value: object) -> object:
 
 
 def template(name: str) -> str:
-    """Give the text of a small, complete application file to start from."""
+    """Return the text of a small, complete application file to start from."""
     return _TEMPLATE.replace("NAME", name).replace("RULES", ", ".join(get_args(Rule)))
 
 

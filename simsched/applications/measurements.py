@@ -64,7 +64,7 @@ def bounds_named(name: str | None) -> Mapping[str, Bounds]:
 
 
 def _is_measured(folder: Path) -> bool:
-    """Tell whether a folder has at least one file of measurements, so that the others are missed."""
+    """Return whether a folder has at least one file of measurements, so that the others are missed."""
     named = ((folder / name).is_file() for name in (PLACEMENTS, SCALABILITY))
     return any(named) or any(folder.glob("validation-*.csv"))
 

@@ -88,7 +88,7 @@ def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
 
 
 def _header(errors: FitErrors) -> str:
-    """Say in comments what made the file and how true it is."""
+    """Return comments that say what made the file and how true it is."""
     return (
         "# Written by `simsched application fit`. Against the measurements it was fitted to, mean absolute error of\n"
         f"# step time {errors.step_mean:.1%} (worst {errors.step_worst:.0%}; seven-parameter form "
@@ -166,7 +166,7 @@ def _errors(
 
 
 def true_efficiency(measured: MeasuredApplication) -> Floats:
-    """Give the measured statistical efficiency, batch sizes x epochs, within (0, 1]."""
+    """Return the measured statistical efficiency, batch sizes x epochs, within (0, 1]."""
     scales = [size / measured.limits.init_batch_size for size in measured.batch_sizes]
     return np.array(
         [
@@ -177,7 +177,7 @@ def true_efficiency(measured: MeasuredApplication) -> Floats:
 
 
 def fitted_efficiency(measured: MeasuredApplication, fitted: FittedApplication) -> Floats:
-    """Give the fitted statistical efficiency at the measured batch sizes, batch sizes x epochs."""
+    """Return the fitted statistical efficiency at the measured batch sizes, batch sizes x epochs."""
     return np.array(
         [
             [

@@ -1,4 +1,4 @@
-"""Says how far fitted applications are from measurements, by kinds of placement and for two forms of step times."""
+"""How far fitted applications are from measurements, by kinds of placement and for two forms of step times."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def show(name: str, path: str | None, measured: str | None, gpu_type: str, out: 
 def compare(
     folder: Path, gpu_type: str, bounds: str | None, path: Path | None, out: Path, no_plots: bool, as_json: bool
 ) -> None:
-    """Say how far fitted applications are from a folder of measurements, by kinds of placement; draw both."""
+    """Compare fitted applications with a folder of measurements, by kinds of placement; draw both."""
     from dataclasses import asdict
 
     from simsched.calibration.fit_accuracy import compare_folder

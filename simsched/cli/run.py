@@ -20,7 +20,7 @@ _FAILED = 1
 
 
 def _processors() -> int:
-    """Count the processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

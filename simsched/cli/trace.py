@@ -173,7 +173,7 @@ def _time(seconds: float) -> str:
 
 
 def _arrivals(values: Mapping[str, float]) -> str:
-    """Say how far jobs come apart; a Poisson stream has a coefficient of variation and a dispersion of 1."""
+    """Measure how far jobs come apart; a Poisson stream has a coefficient of variation and a dispersion of 1."""
     if not values:
         return ""
     parts = [f"mean {_time(values['mean'])}", f"coefficient of variation {values['cv']:.3g}"]

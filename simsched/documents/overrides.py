@@ -41,7 +41,7 @@ class Draft:
         return Draft(self.document, copy.deepcopy(self.data), dict(self.origins))
 
     def problem(self, path: KeyPath, message: str, remedy: str = "") -> Problem:
-        """Say that something is wrong at a key, naming the option or the line that set it."""
+        """Return a problem at a key, naming the option or the line that set it."""
         said = f"{self.name(path)}: {message}" if path else message
         origin = self._origin(path)
         if origin:

@@ -20,7 +20,7 @@ _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
 
 
 def describe_environment() -> dict[str, Any]:
-    """Say what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
+    """Describe what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
     return {
         "simsched": simsched.__version__,
         "python": platform.python_version(),
@@ -56,7 +56,7 @@ def _git(checkout: Path, *arguments: str) -> str:
 
 
 def agents_of(task: Task, policy: Policy, applications: ApplicationSource) -> dict[str, str]:
-    """Say which agent ran beside the jobs of each application."""
+    """Return the name of the agent that ran beside the jobs of each application."""
     first = {job.application: job for job in reversed(task.jobs)}
     made: dict[str, Agent] = {
         name: policy.agent(job, applications.for_job(name, job.duration_s)) for name, job in sorted(first.items())

@@ -33,7 +33,7 @@ class ProgressFile:
         self._put(2 + 2 * cell, finished_jobs)
 
     def read(self, cell: int) -> tuple[int, int]:
-        """Give the simulated second and the number of finished jobs of a cell."""
+        """Return the simulated second and the number of finished jobs of a cell."""
         return self._get(1 + 2 * cell), self._get(2 + 2 * cell)
 
     def cancel(self) -> None:
@@ -42,7 +42,7 @@ class ProgressFile:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether cells should stop."""
+        """Whether cells should stop."""
         return bool(self._get(0))
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ _SAID_ONLY = MappingProxyType({"description": ""})
 
 
 def reproduction_of(run: Run) -> Reproduction:
-    """Say how to make a run anew: from a shipped experiment with `-o` options, or from a file that is given in full.
+    """Return how to make a run anew: from a shipped experiment with `-o` options, or from a file that is given in full.
 
     A command is named only if reading it gives the specification of the run, whatever its description says.
     """

@@ -56,11 +56,11 @@ class Store:
             _remove_if_abandoned(leftover)
 
     def cell(self, key: str) -> Path:
-        """Give the folder of a cell."""
+        """Return the folder of a cell."""
         return self.cells / key
 
     def has(self, key: str) -> bool:
-        """Tell whether a cell is complete."""
+        """Return whether a cell is complete."""
         folder = self.cell(key)
         return (folder / MANIFEST_FILE).is_file() and (folder / SUMMARY_FILE).is_file()
 

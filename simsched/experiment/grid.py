@@ -201,7 +201,7 @@ class _Maker:
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
-        """Give the jobs of a cell and their hash."""
+        """Return the jobs of a cell and their hash."""
         if spec.tuning is not None:
             return self._inputs.trials(spec.tuning), ""  # what determines them is in the manifest's `tuning`
         workload = spec.workload_of(policy)

@@ -70,14 +70,14 @@ class CellInputs:
         return workload.source if workload.file is None else Path(workload.file).stem
 
     def trials(self, tuning: TuningOptions) -> tuple[JobSpec, ...]:
-        """Give the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""
+        """Return the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""
         require_optuna()
         if tuning not in self._trials:
             self._trials[tuning] = template_jobs(tuning)
         return self._trials[tuning]
 
     def jobs(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> tuple[JobSpec, ...]:
-        """Give the job list of a workload under a seed; `file` picks one of a folder of job lists."""
+        """Return the job list of a workload under a seed; `file` picks one of a folder of job lists."""
         return self._drawn(workload, file, seed, spec)[0]
 
     def jobs_hash(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> str:
@@ -109,7 +109,7 @@ class CellInputs:
         return make_workload(options, seed, tuned, initial_batch_sizes(known))
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
-        """Give the configurations of tuned jobs on nodes like the first of the cluster."""
+        """Return the configurations of tuned jobs on nodes like the first of the cluster."""
         what = (options, gpus_per_node, gpu_type)
         if what not in self._configurations:
             try:

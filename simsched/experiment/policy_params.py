@@ -30,7 +30,7 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], trace: Sequence
 
 
 def full_params(policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str] = ()) -> dict[str, Any]:
-    """Give all parameters of a policy, defaults filled in, as plain data."""
+    """Return all parameters of a policy, defaults filled in, as plain data."""
     full: dict[str, Any] = {}
     for parameter in registry.parameters(policy):
         if parameter.name in params:
@@ -43,17 +43,17 @@ def full_params(policy: type[Policy], params: Mapping[str, Any], trace: Sequence
 
 
 def takes_trace(policy: type[Policy]) -> bool:
-    """Tell whether a policy can be asked for extra diagnostics."""
+    """Return whether a policy can be asked for extra diagnostics."""
     return any(parameter.name == TRACE for parameter in registry.parameters(policy))
 
 
 def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, str]:
-    """Give those of a policy's parameters that name input files, with the path that each names."""
+    """Return those of a policy's parameters that name input files, with the path that each names."""
     marked = [one.name for one in registry.parameters(policy) if INPUT_FILE in get_args(one.annotation)]
     return {name: params[name] for name in marked if isinstance(params.get(name), str) and params[name]}
 
 
-def complaints(
+def parameter_problems(
     policy: type[Policy], name: str, params: Mapping[str, Any], trace: Sequence[str] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     """Find everything that is wrong with a policy's parameters: the key below `params`, the message, the remedy."""
@@ -94,7 +94,7 @@ def _refused(
 def _of_file(
     policy: type[Policy], params: Mapping[str, Any], problem: Problem
 ) -> tuple[tuple[str | int, ...], str, str]:
-    """Lay a problem with an input file at the parameter that names the file."""
+    """Attribute a problem with an input file to the parameter that names the file."""
     key = [name for name, path in input_files(policy, params).items() if problem.where.startswith(path)]
     place = f"{problem.where}:{problem.line}" if problem.line else problem.where
     return tuple(key[:1]), f"{place}: {problem.message}", problem.remedy

@@ -221,11 +221,11 @@ class ExperimentSpec(Section):
         return self
 
     def workload_of(self, policy: PolicySpec) -> WorkloadSpec:
-        """Give the workload that a policy faces."""
+        """Return the workload that a policy faces."""
         return _merged(self.workload, policy.workload)
 
     def engine_of(self, policy: PolicySpec) -> EngineSpec:
-        """Give the engine's settings under a policy."""
+        """Return the engine's settings under a policy."""
         return _merged(self.engine, policy.engine)
 
 
@@ -236,6 +236,6 @@ def _merged(base: _Section, own: _Section | None) -> _Section:
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema of an experiment file, which editors use to complete and check it."""
+    """Return the JSON Schema of an experiment file, which editors use to complete and check it."""
     schema = ExperimentSpec.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "simsched experiment"}

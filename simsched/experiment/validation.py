@@ -16,7 +16,7 @@ from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft, draft_of
 from simsched.documents.validation_messages import problems_of
 from simsched.errors import InputError, Problem, nearest
-from simsched.experiment.policy_params import complaints, input_files, takes_trace
+from simsched.experiment.policy_params import input_files, parameter_problems, takes_trace
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
 from simsched.results.metrics import find_metric
@@ -116,7 +116,7 @@ class _Policies:
             if isinstance(params, dict):
                 for parameter in input_files(policy, params):
                     draft.resolve_file(("policies", index, "params", parameter))
-                for key, message, remedy in complaints(policy, name, params, _trace_of(draft)):
+                for key, message, remedy in parameter_problems(policy, name, params, _trace_of(draft)):
                     place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
                     yield draft.problem((*place, *key), message, remedy)
 

@@ -140,7 +140,7 @@ def _alone(
 
 
 def _batch_of(task: Task, cell: Path) -> Batch:
-    """Tell which batch the jobs of a cell ran with: where one was adapted, the submitted one means nothing."""
+    """Return which batch the jobs of a cell ran with: where one was adapted, the submitted one means nothing."""
     applications = catalogue(task.applications)
     submitted = {}
     for job in task.jobs:
@@ -152,7 +152,7 @@ def _batch_of(task: Task, cell: Path) -> Batch:
 
 
 def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool:
-    """Tell whether any job ran with more than its submitted total batch, beyond what splitting it rounds up."""
+    """Return whether any job ran with more than its submitted total batch, beyond what splitting it rounds up."""
     known = allocations[allocations["job_id"].isin(submitted.keys())]
     parts = known["gpus"] * (known["accum_steps"] + 1)
     return bool((known["batch_size"] - known["job_id"].map(submitted) >= parts).any())

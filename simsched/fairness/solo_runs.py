@@ -31,7 +31,7 @@ Batch = Literal["best", "submitted"]
 
 @dataclass
 class _SoloPolicy(Policy):
-    """Gives the only job all the GPUs there are, once, as few nodes as possible."""
+    """Give the only job all the GPUs there are, once, as few nodes as possible."""
 
     name: ClassVar[str] = "solo"
     rigid: ClassVar[bool] = False
@@ -77,7 +77,7 @@ class SoloRuns:
         self._shared = Shared()
 
     def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: int | None) -> int:
-        """Give a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
+        """Return a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
 
         `interval_s` is the policy's (None: it decides whenever something happens). A job that has no batch size runs on
         what it asked for, and on fewer GPUs its work takes longer in proportion; waiting and restarting do not.

@@ -54,7 +54,7 @@ def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
 
 
 def time_on_share(share: float, seconds: Callable[[int], float], rounding: Rounding = "floor") -> float:
-    """Give the seconds of a job alone on `share` GPUs, from `seconds`, which tells them for whole numbers of GPUs.
+    """Return the seconds of a job alone on `share` GPUs, from `seconds`, which tells them for whole numbers of GPUs.
 
     On less than one GPU it takes the time on one divided by the share, unless that is rounded up.
     """
@@ -69,12 +69,12 @@ def time_on_share(share: float, seconds: Callable[[int], float], rounding: Round
 
 
 def exclusive_slowdown(jobs: float, total_gpus: int) -> float:
-    """Give Shockwave's factor on the time alone: the jobs per GPU, at least 1."""
+    """Return Shockwave's factor on the time alone: the jobs per GPU, at least 1."""
     return max(1.0, jobs / total_gpus)
 
 
 def share_above(rho: npt.ArrayLike, limit: float) -> float:
-    """Give the share of the ratios that are above `limit`."""
+    """Return the share of the ratios that are above `limit`."""
     return float(np.mean(np.asarray(rho) > limit))
 
 
@@ -105,7 +105,7 @@ def read_fairness(path: Path) -> pd.DataFrame:
 
 
 def describe(rule: Mapping[str, str]) -> str:
-    """Say in a sentence what a run's ratios compare with."""
+    """Return a sentence that says what a run's ratios compare with."""
     batch = "its best batch size" if rule["batch"] == "best" else "the batch size that its policy uses"
     alone = {
         "pollux": f"alone on an equal share of the GPUs (those of the cluster / mean number of jobs in its life, "

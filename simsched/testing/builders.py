@@ -75,7 +75,7 @@ class Applications:
         self._known = {app.name: app for app in applications}
 
     def for_job(self, name: str, duration_s: int) -> Application:
-        """Give the application of a job."""
+        """Return the application of a job."""
         return FixedDuration(duration_s) if name == FIXED_DURATION else self._known[name]
 
 
@@ -120,31 +120,31 @@ class FakeJob:
 
     @property
     def limits(self) -> BatchLimits | None:
-        """Give the application's batch limits."""
+        """The application's batch limits."""
         return self.app.limits
 
     @property
     def max_gpus(self) -> int | None:
-        """Give the application's bound on GPUs."""
+        """The application's bound on GPUs."""
         return self.app.max_gpus
 
     @property
     def fixed_batch_size(self) -> int | None:
-        """Give the application's only batch size."""
+        """The application's only batch size."""
         return self.app.fixed_batch_size
 
     @property
     def report(self) -> object:
-        """Give the agent's report."""
+        """The agent's report."""
         return self.agent.report
 
     @property
     def remaining(self) -> TrueRemainingWork:
-        """Give the whole job's work."""
+        """The whole job's work."""
         return TrueRemainingWork(self.spec, self.app, 0, 0.0, self.cluster)
 
     def step_time(self, shape: Shape, local_bsz: int) -> StepTime:
-        """Give the true step time."""
+        """Return the true step time."""
         return self.app.step_time(shape, local_bsz, self.cluster.nodes[0].gpu_type)
 
 
@@ -168,7 +168,7 @@ class FakeView:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """Give the cluster's nodes."""
+        """The cluster's nodes."""
         return self.cluster.nodes
 
     @property

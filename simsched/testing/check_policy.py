@@ -145,7 +145,7 @@ def _order_of_names(make: Maker, seeds: int) -> None:
 
 
 def _needs_models(policy: Policy) -> bool:
-    """Tell whether the policy refuses jobs that know only a duration."""
+    """Return whether the policy refuses jobs that know only a duration."""
     applications = Applications()
     try:
         app = applications.for_job(FIXED_DURATION, 1)

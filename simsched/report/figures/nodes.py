@@ -37,7 +37,7 @@ class Rental(NamedTuple):
 
 
 def come_and_go(rounds: pd.DataFrame) -> bool:
-    """Tell whether the number of nodes rented changes in a table of rounds."""
+    """Return whether the number of nodes rented changes in a table of rounds."""
     return rounds["rented_nodes"].nunique() > 1
 
 
@@ -66,7 +66,7 @@ def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
 
 
 def _rented(rental: Rental, edges: Floats) -> Floats:
-    """Give the mean number of nodes in each bin; the first decision's holds from second 0 on."""
+    """Return the mean number of nodes in each bin; the first decision's holds from second 0 on."""
     held = held_between_rounds(rental.rounds, "rented_nodes", rental.makespan_s)
     return integrals(*held, edges) / np.diff(edges)
 

@@ -26,7 +26,7 @@ INTERVAL_COLUMNS = ("start_s", "end_s", "gpus", "restarting", "efficiency")
 
 
 def binned(intervals: pd.DataFrame, edges: Floats) -> tuple[Floats, Floats]:
-    """Give the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
+    """Return the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
 
     The efficiency is not-a-number in bins during which no job ran.
     """

@@ -82,7 +82,7 @@ class Look:
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """Give each label its look; the usual policies keep theirs, and no two of the first eight share a colour."""
+    """Return the look of each label; the usual policies keep theirs, and no two of the first eight share a colour."""
     names = list(dict.fromkeys(labels))
     chosen: dict[str, int] = {}
     for policy, colour in _USUAL.items():
@@ -150,7 +150,7 @@ def legend_above(figure: Figure, axes: Axes) -> None:
 
 
 def _corner(figure: Figure, top: int) -> Transform:
-    """Give coordinates in inches from the lower (0) or upper (1) left corner of a figure, whatever its size."""
+    """Return coordinates in inches from the lower (0) or upper (1) left corner of a figure, whatever its size."""
     whole: Any = figure.transFigure  # any transform will do, the stubs ask for an affine one
     return figure.dpi_scale_trans + ScaledTranslation(0, top, whole)
 
