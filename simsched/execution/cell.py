@@ -64,7 +64,7 @@ def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[st
     applications: ApplicationSource = catalogue(task.applications)
     kind = registry.load(task.policy, folder=task.policy_folder)
     try:
-        policy = make_policy(kind, task.params, task.trace)
+        policy = make_policy(kind, task.params, task.diagnostics)
         agents = agents_of(task, policy, applications)
         _run(task, policy, applications, temporary, progress)
         write_artifacts(policy, temporary)

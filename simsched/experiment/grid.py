@@ -16,7 +16,7 @@ from simsched.engine import SEMANTICS
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.inputs import CellInputs
-from simsched.experiment.policy_params import full_params, input_files, make_policy, takes_trace
+from simsched.experiment.policy_params import full_params, input_files, make_policy, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec, PolicySpec
 from simsched.experiment.validation import Experiment
 from simsched.model.application import ApplicationSource
@@ -43,7 +43,7 @@ class Task:
     policy: str
     policy_folder: Path
     params: Mapping[str, Any]
-    trace: tuple[str, ...]
+    diagnostics: tuple[str, ...]
     cluster: Cluster
     jobs: tuple[JobSpec, ...]
     applications: ApplicationsOptions
@@ -143,12 +143,12 @@ class _Maker:
 
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
         kind = self._experiment.policies[policy.name]
-        trace = spec.trace if takes_trace(kind) else ()
+        diagnostics = spec.diagnostics if takes_diagnostics(kind) else ()
         options = EngineOptions(**spec.engine_of(policy).model_dump())
         cluster = spec.cluster.build()
         workload = spec.workload_of(policy)
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
-        made = make_policy(kind, policy.params, trace)
+        made = make_policy(kind, policy.params, diagnostics)
         self._check(made, cluster, jobs, spec.applications)
         about: dict[str, Any] = {
             "experiment": spec.name,
@@ -156,11 +156,11 @@ class _Maker:
             "policy": {
                 "name": policy.name,
                 "class": _class_name(kind),
-                "params": full_params(kind, policy.params, trace),
+                "params": full_params(kind, policy.params, diagnostics),
             },
             "policy_source": self._sources[policy.name],
             "policy_needs": sorted(str(signal) for signal in kind.needs),
-            "trace": list(trace),
+            "diagnostics": list(diagnostics),
             "cluster": _groups(cluster),
             "engine": asdict(options),
             "engine_semantics": SEMANTICS,
@@ -189,7 +189,7 @@ class _Maker:
             policy.name,
             folder,
             policy.params,
-            trace,
+            diagnostics,
             cluster,
             jobs,
             spec.applications,

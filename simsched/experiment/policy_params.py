@@ -14,37 +14,37 @@ from simsched.errors import InputError, Problem, nearest
 from simsched.policy import INPUT_FILE, Policy, registry
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.
-TRACE = "trace"
+DIAGNOSTICS_PARAMETER = "trace"
 
 
-def make_policy(policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str] = ()) -> Policy:
-    """Make a policy of parameters as they stand in an experiment, asking for the diagnostics `trace` where it has any.
+def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
+    """Make a policy of parameters as they stand in an experiment, asking for `diagnostics` where it has any.
 
     Raises `ValueError` or `TypeError` as the constructor does.
     """
     known = {parameter.name: parameter for parameter in registry.parameters(policy)}
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
-    if trace and TRACE in known and TRACE not in values:
-        values[TRACE] = _validated(known[TRACE].annotation, list(trace))
+    if diagnostics and DIAGNOSTICS_PARAMETER in known and DIAGNOSTICS_PARAMETER not in values:
+        values[DIAGNOSTICS_PARAMETER] = _validated(known[DIAGNOSTICS_PARAMETER].annotation, list(diagnostics))
     return policy(**values)
 
 
-def full_params(policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str] = ()) -> dict[str, Any]:
+def full_params(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:
     """Return all parameters of a policy, defaults filled in, as plain data."""
     full: dict[str, Any] = {}
     for parameter in registry.parameters(policy):
         if parameter.name in params:
             full[parameter.name] = params[parameter.name]
-        elif parameter.name == TRACE and trace:
-            full[TRACE] = list(trace)
+        elif parameter.name == DIAGNOSTICS_PARAMETER and diagnostics:
+            full[DIAGNOSTICS_PARAMETER] = list(diagnostics)
         elif not parameter.required:
             full[parameter.name] = TypeAdapter(Any).dump_python(parameter.default, mode="json", fallback=repr)
     return full
 
 
-def takes_trace(policy: type[Policy]) -> bool:
+def takes_diagnostics(policy: type[Policy]) -> bool:
     """Return whether a policy can be asked for extra diagnostics."""
-    return any(parameter.name == TRACE for parameter in registry.parameters(policy))
+    return any(parameter.name == DIAGNOSTICS_PARAMETER for parameter in registry.parameters(policy))
 
 
 def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, str]:
@@ -54,7 +54,7 @@ def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, st
 
 
 def parameter_problems(
-    policy: type[Policy], name: str, params: Mapping[str, Any], trace: Sequence[str] = ()
+    policy: type[Policy], name: str, params: Mapping[str, Any], diagnostics: Sequence[str] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     """Find everything that is wrong with a policy's parameters: the key below `params`, the message, the remedy."""
     known = {parameter.name: parameter for parameter in registry.parameters(policy)}
@@ -74,14 +74,14 @@ def parameter_problems(
             faulty = True
             yield (), f"the policy '{name}' needs the parameter '{parameter.name}'", ""
     if not faulty:
-        yield from _refused(policy, params, trace)
+        yield from _refused(policy, params, diagnostics)
 
 
 def _refused(
-    policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str]
+    policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str]
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     try:
-        _ = make_policy(policy, params, trace).triggers  # which refuse an interval of 0
+        _ = make_policy(policy, params, diagnostics).triggers  # which refuse an interval of 0
     except InputError as error:
         for problem in error.problems:
             yield _of_file(policy, params, problem)

@@ -197,7 +197,7 @@ class ExperimentSpec(Section):
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
         default={}, description="dotted keys of this file and the values to try; all combinations are run"
     )
-    trace: tuple[str, ...] = Field(
+    diagnostics: tuple[str, ...] = Field(
         default=(), description="diagnostics that the policies should record, for instance 'gap'"
     )
     published: dict[str, dict[str, float]] = Field(

@@ -16,7 +16,7 @@ from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft, draft_of
 from simsched.documents.validation_messages import problems_of
 from simsched.errors import InputError, Problem, nearest
-from simsched.experiment.policy_params import input_files, parameter_problems, takes_trace
+from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
 from simsched.results.metrics import find_metric
@@ -26,7 +26,7 @@ _NOT_SWEPT = (
     "description",
     "seeds",
     "sweep",
-    "trace",
+    "diagnostics",
     "published",
     "published_source",
     "report",
@@ -69,7 +69,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     if problems:
         raise InputError(*_in_order(problems))
     spec = _validated(draft)
-    problems = [*_cross_problems(draft, spec), *found.trace_problems(draft, spec)]
+    problems = [*_cross_problems(draft, spec), *found.diagnostics_problems(draft, spec)]
     points, more = _points(draft, found)
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
@@ -116,15 +116,15 @@ class _Policies:
             if isinstance(params, dict):
                 for parameter in input_files(policy, params):
                     draft.resolve_file(("policies", index, "params", parameter))
-                for key, message, remedy in parameter_problems(policy, name, params, _trace_of(draft)):
+                for key, message, remedy in parameter_problems(policy, name, params, _diagnostics_of(draft)):
                     place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
                     yield draft.problem((*place, *key), message, remedy)
 
-    def trace_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    def diagnostics_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         """Refuse a request for diagnostics that no policy of the experiment can give."""
-        if spec.trace and not any(takes_trace(policy) for policy in self.classes.values()):
+        if spec.diagnostics and not any(takes_diagnostics(policy) for policy in self.classes.values()):
             names = ", ".join(sorted(self.classes))
-            yield draft.problem(("trace",), f"none of these policies records extra diagnostics: {names}")
+            yield draft.problem(("diagnostics",), f"none of these policies records extra diagnostics: {names}")
 
     def _load(self, name: str, folder: Path) -> type[Policy] | None:
         if name not in self.classes and name not in self._failed:
@@ -143,9 +143,9 @@ def _policy_entries(draft: Draft) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from ((index, entry) for index, entry in enumerate(policies) if isinstance(entry, dict))
 
 
-def _trace_of(draft: Draft) -> list[str]:
-    trace = draft.data.get("trace", [])
-    return [name for name in trace if isinstance(name, str)] if isinstance(trace, list) else []
+def _diagnostics_of(draft: Draft) -> list[str]:
+    diagnostics = draft.data.get("diagnostics", [])
+    return [name for name in diagnostics if isinstance(name, str)] if isinstance(diagnostics, list) else []
 
 
 def _label_problems(draft: Draft) -> Iterator[Problem]:

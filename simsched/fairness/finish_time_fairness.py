@@ -120,7 +120,7 @@ def _alone(
     task: Task, cell: Path, rule: FairnessSpec, runs: SoloRuns, jobs: pd.DataFrame, contention: Floats
 ) -> Floats:
     specs = {job.id: job for job in task.jobs}
-    policy = make_policy(registry.load(task.policy, folder=task.policy_folder), task.params, task.trace)
+    policy = make_policy(registry.load(task.policy, folder=task.policy_folder), task.params, task.diagnostics)
     interval_s = policy.triggers.interval_s
     batch = rule.batch if rule.batch == "best" else _batch_of(task, cell)
     total = task.cluster.total_gpus
