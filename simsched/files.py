@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-class Aside:
+class StagedFile:
     """A hidden file beside a target, which takes its name when it is whole; each process has its own."""
 
     def __init__(self, target: Path) -> None:
@@ -31,12 +31,12 @@ def written_aside(target: Path) -> Iterator[Path]:
 
     A block that raises leaves nothing behind, and the target as it was.
     """
-    aside = Aside(target)
+    staged = StagedFile(target)
     try:
-        yield aside.path
-        aside.publish()
+        yield staged.path
+        staged.publish()
     finally:
-        aside.discard()
+        staged.discard()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -77,6 +77,11 @@ def parse_value(text: str, where: str) -> Any:
     return data
 
 
+def yaml_text(data: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, the keys in their order."""
+    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=100)
+
+
 def _kind(value: object) -> str:
     return "a list" if isinstance(value, list) else f"the single value '{value}'"
 

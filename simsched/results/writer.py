@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simsched.errors import input_error
-from simsched.files import Aside, write_text
+from simsched.files import StagedFile, write_text
 from simsched.results.schema import TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
@@ -105,13 +105,13 @@ class _TableFile:
         self._table = table
         self._schema = table.arrow
         self._path = folder / table.file
-        self._aside = Aside(self._path)
+        self._staged = StagedFile(self._path)
         self._limit = row_group_rows
         self._rows: list[Row] = []
         self._writer: pq.ParquetWriter | None = None
 
     def open(self) -> None:
-        self._writer = pq.ParquetWriter(self._aside.path, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(self._staged.path, self._schema, compression="zstd")
 
     def add(self, row: Row) -> None:
         rows = self._rows
@@ -126,7 +126,7 @@ class _TableFile:
             self._writer = None
 
     def publish(self) -> None:
-        self._aside.publish()
+        self._staged.publish()
 
     def discard(self) -> None:
         self._rows = []
@@ -135,7 +135,7 @@ class _TableFile:
             if writer is not None:
                 writer.close()
         with contextlib.suppress(OSError):
-            self._aside.discard()
+            self._staged.discard()
 
     def _flush(self) -> None:
         if not self._rows or self._writer is None:

@@ -145,7 +145,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
         ),
         (
             "name: x\npolicies: [{name: fifo}]\ndiagnostics: [gap]",
-            "e.yaml:3: diagnostics: none of these policies records",
+            "e.yaml:3: diagnostics: none of these policies",
         ),
         ("name: x\npolicies: [{name: fifo}]\nreport: {reference: fif}", "e.yaml:3: report.reference: no policy of"),
         ("name: x\npolicies: [{name: fifo}]\npublished: {fif: {jct_mean_s: 1}}", "did you mean 'fifo'?"),

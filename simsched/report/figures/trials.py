@@ -46,7 +46,7 @@ def trials_over_time(
     data: pd.DataFrame,
     *,
     seeds: int,
-    title: str = "Search for hyper-parameters",
+    title: str = "Hyper-parameter tuning",
     styles: Mapping[str, Look] | None = None,
 ) -> Drawn:
     """Draw the accuracy of the five best trials and the trials finished over time; `data` is of `trials_data`."""
