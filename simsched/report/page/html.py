@@ -27,7 +27,7 @@ class Part:
     """A run on the page; swept keys in `replicate_over` count as replications, as in `comparison`."""
 
     run: Run
-    recipe: Reproduction
+    reproduction: Reproduction
     replicate_over: Collection[str] = ()
     missing: Sequence[str] = ()
 
@@ -112,7 +112,7 @@ def _section(part: Part, anchor: str, heading: str) -> str:
         blocks.append(_table(difference_table(differences), f"{anchor}-differences"))
     blocks += [
         _figures(part, anchor),
-        _recipe(part.recipe, run),
+        _reproduction(part.reproduction, run),
         provenance(run),
         experiment_text(run),
     ]
@@ -183,7 +183,7 @@ def _figure(picture: Picture, run_name: str) -> str:
 </figure>"""
 
 
-def _recipe(recipe: Reproduction, run: Run) -> str:
+def _reproduction(recipe: Reproduction, run: Run) -> str:
     text = f"""<div class="block">
 <h3>How to reproduce this</h3>
 <pre><code>{escape(recipe.command)}
