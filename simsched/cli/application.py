@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +10,10 @@ import click
 
 from simsched.cli.output import json_option, print_json, table
 from simsched.errors import input_error, nearest
+from simsched.files import write_text
 
 if TYPE_CHECKING:
+    from simsched.applications.catalogue import ApplicationCatalogue
     from simsched.calibration.fit_accuracy import Truth
     from simsched.model.application import Application
     from simsched.report.figures.style import Drawn
@@ -34,18 +36,32 @@ def application() -> None:
     """Fit, show and begin applications, the models of what jobs are physically."""
 
 
+measured_options = (
+    click.option("--gpu-type", metavar="TYPE", default="t4", show_default=True, help="GPUs measured."),
+    click.option("--bounds", metavar="NAME", help="Published bounds of the applications, e.g. pollux-osdi21."),
+)
+
+
+def measured_on(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what a folder of measurements does not."""
+    for option in reversed(measured_options):
+        command = option(command)
+    return command
+
+
 @application.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@measured_on
 @click.option(
     "--out", metavar="DIR", default="applications", show_default=True, type=click.Path(path_type=Path),
     help="Folder for the application files.",
 )  # fmt: skip
 @json_option
-def fit(folder: Path, out: Path, as_json: bool) -> None:
+def fit(folder: Path, gpu_type: str, bounds: str | None, out: Path, as_json: bool) -> None:
     """Fit applications to a folder of measurements; report the errors and write one YAML each."""
     from simsched.calibration.application_fit import fit_folder, write_documents
 
-    results = fit_folder(folder)
+    results = fit_folder(folder, gpu_type=gpu_type, bounds=bounds)
     names = [result.application.name for result in results]
     paths = write_documents(results, out)
     if as_json:
@@ -92,8 +108,8 @@ def show(
     no_plots: bool,
 ) -> None:
     """Print an application's model; draw its throughput over GPUs and batches and its efficiency over training."""
-    found = _find(name, path)
-    beside = None if measured is None else _find(name, measured)
+    found = _find(name, None if path is None else Path(path), gpu_type)
+    beside = None if measured is None else _find(name, Path(measured), gpu_type)
     nodes = _Nodes(gpu_type or (found.gpu_types or ("",))[0], gpus_per_node)
     _print_facts(found)
     click.echo()
@@ -111,18 +127,21 @@ def show(
 
 @application.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@measured_on
 @click.option("--path", metavar="DIR", type=click.Path(path_type=Path), help="Fitted applications. [default: shipped]")
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @json_option
-def compare(folder: Path, path: Path | None, out: Path, no_plots: bool, as_json: bool) -> None:
-    """Say how far fitted applications are from a folder of measurements, by kinds of placement; draw both."""
+def compare(
+    folder: Path, gpu_type: str, bounds: str | None, path: Path | None, out: Path, no_plots: bool, as_json: bool
+) -> None:
+    """Compare fitted applications with a folder of measurements, by kinds of placement; draw both."""
     from dataclasses import asdict
 
     from simsched.calibration.fit_accuracy import compare_folder
 
-    found = compare_folder(folder, path)
-    figures = [] if no_plots else _draw_sheets(folder, path, out)
+    found = compare_folder(folder, path, gpu_type=gpu_type, bounds=bounds)
+    figures = [] if no_plots else _draw_sheets(_load(folder, gpu_type, bounds), _load(path), out)
     if as_json:
         print_json({"applications": [asdict(one) for one in found], "figures": [str(file) for file in figures]})
         return
@@ -150,22 +169,21 @@ def _print_truth(found: Sequence[Truth]) -> None:
     click.echo(table(("application", "mean error", "at worst", "training time, at worst"), efficiency))
 
 
-def _draw_sheets(measurements: Path, applications: Path | None, out: Path) -> list[Path]:
+def _draw_sheets(measured: ApplicationCatalogue, fitted: ApplicationCatalogue, out: Path) -> list[Path]:
     """Draw throughput and efficiency of every measured application, with the model beside."""
     import pandas as pd
 
-    from simsched.applications.catalogue import catalogue
     from simsched.report.figures.model_sheet import efficiency_sheet, throughput_sheet
     from simsched.report.figures.style import save
 
-    sources = {"measured": catalogue(str(measurements)), "model": catalogue(applications and str(applications))}
+    sources = {"measured": measured, "model": fitted}
     throughput, efficiency = [], []
-    for name, measured in sources["measured"].applications.items():
-        sizes, nodes = _some_sizes(measured.batch_sizes), _Nodes((measured.gpu_types or ("",))[0], _GPUS_PER_NODE)
+    for name, one in measured.applications.items():
+        sizes, nodes = _some_sizes(one.batch_sizes), _Nodes((one.gpu_types or ("",))[0], _GPUS_PER_NODE)
         for source, known in sources.items():
-            one, what = known.applications[name], {"application": name, "source": source}
-            throughput += [what | row for row in _throughputs(one, sizes, nodes, _DRAWN_GPUS)]
-            efficiency += [what | row for row in _efficiencies(one, sizes, nodes.gpu_type)]
+            model, what = known.applications[name], {"application": name, "source": source}
+            throughput += [what | row for row in _throughputs(model, sizes, nodes, _DRAWN_GPUS)]
+            efficiency += [what | row for row in _efficiencies(model, sizes, nodes.gpu_type)]
     sheets = {
         "throughput-fit": throughput_sheet(pd.DataFrame(throughput)),
         "efficiency-fit": efficiency_sheet(pd.DataFrame(efficiency)),
@@ -177,10 +195,14 @@ def _share(share: float | None) -> str:
     return "-" if share is None else _percent(share)[0]
 
 
-def _find(name: str, path: str | None) -> Application:
-    from simsched.applications.catalogue import catalogue
+def _load(path: Path | None, gpu_type: str = "t4", bounds: str | None = None) -> ApplicationCatalogue:
+    from simsched.applications.catalogue import ApplicationCatalogue
 
-    known = catalogue(path).applications
+    return ApplicationCatalogue.load(path, gpu_type=gpu_type, bounds=bounds)
+
+
+def _find(name: str, path: Path | None, gpu_type: str | None) -> Application:
+    known = _load(path, gpu_type or "t4").applications
     if name not in known:
         raise input_error(f"application '{name}'", "there is no such application", nearest(name, known))
     return known[name]
@@ -202,11 +224,8 @@ def init(name: str, out: Path | None) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write a text whole or not at all."""
-    aside = path.with_name(f".{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        write_text(path, text)
     except OSError as error:
         raise input_error(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
 

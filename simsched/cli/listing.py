@@ -53,7 +53,7 @@ def _applications() -> _Rows:
     from simsched.applications.catalogue import catalogue
 
     rows = []
-    for name, application in sorted(catalogue(None).applications.items()):
+    for name, application in sorted(catalogue().applications.items()):
         limits = application.limits
         batches = f"{limits.init_batch_size} to {limits.max_batch_size}" if limits else "-"
         rows.append((name, batches, str(application.max_gpus or "-"), str(application.epochs)))

@@ -49,7 +49,7 @@ def require_optuna() -> None:
 
 
 def tuning_identity(spec: TuningOptions) -> dict[str, Any]:
-    """Give what determines the trials besides the seed: the specification, optuna's version, the code."""
+    """Return what determines the trials besides the seed: the specification, optuna's version, the code."""
     digest = hashlib.sha256()
     for module in (Path(__file__), Path(response_surface.__file__)):
         digest.update(module.read_bytes())
@@ -57,7 +57,7 @@ def tuning_identity(spec: TuningOptions) -> dict[str, Any]:
 
 
 def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:
-    """Give one job for each trial as far as it is known beforehand: without hyper-parameters, submitted at second 0."""
+    """Return one job for each trial, as far as it is known beforehand: no hyper-parameters, submitted at second 0."""
     return tuple(
         JobSpec(f"trial-{number:03d}", 0, spec.gpus, application=spec.application, batch_size=spec.batch_size)
         for number in range(spec.trials)
@@ -107,7 +107,7 @@ class Tuner:
             self._study = self._optuna.create_study(direction="maximize", sampler=sampler)
 
     def first(self) -> tuple[JobSpec, ...]:
-        """Give the trials that begin at second 0."""
+        """Return the trials that begin at second 0."""
         return tuple(self._next(0) for _ in range(min(self._spec.at_once, self._spec.trials)))
 
     def on_finish(self, record: JobRecord) -> tuple[JobSpec, ...]:
@@ -122,10 +122,10 @@ class Tuner:
         return (self._next(record.end_time_s),) if self._asked < self._spec.trials else ()
 
     def trials(self) -> pd.DataFrame:
-        """Give the finished trials in the order of completion, one row each."""
+        """Return the finished trials in the order of completion, one row each."""
         return pd.DataFrame(self._rows)
 
-    def _next(self, time_s: int) -> JobSpec:
+    def _next(self, time_s: float) -> JobSpec:
         trial = self._study.ask()
         chosen = _suggest(trial)
         template = self._templates[self._asked]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 #: The shortest tick, in seconds.
 LEAST_TICK_S = 1e-6
 

@@ -35,7 +35,7 @@ from simsched.policy.decision import Decision
 from simsched.policy.view import JobView
 
 #: Called now and then with the simulated second and the number of finished jobs.
-Progress = Callable[[float, int], None]
+ProgressCallback = Callable[[float, int], None]
 
 #: Says which jobs follow a finished one; they arrive at the second of its end or later.
 OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
@@ -51,7 +51,7 @@ def simulate(
     options: EngineOptions,
     seed: int,
     recorder: Recorder,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     *,
     agents: AgentFactory | None = None,
     check_invariants: bool | None = None,
@@ -102,7 +102,7 @@ class _Simulation:
         options: EngineOptions,
         seed: int,
         recorder: Recorder,
-        progress: Progress | None,
+        progress: ProgressCallback | None,
         *,
         agents: AgentFactory | None,
         checking: bool,

@@ -14,18 +14,19 @@ from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.execution.manifest import cell_manifest
-from simsched.execution.store import MANIFEST_FILE, SUMMARY_FILE, Store
+from simsched.execution.store import Store
 from simsched.experiment.grid import Task
 from simsched.experiment.policy_params import make_policy
 from simsched.model.application import ApplicationSource
 from simsched.policy import Policy, registry
+from simsched.results.reader import MANIFEST_FILE, SUMMARY_FILE
 from simsched.results.schema import TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
 #: Called now and then with the simulated second and the number of finished jobs.
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[float, int], None]
 
 
 class CellError(Exception):
@@ -38,33 +39,33 @@ class CellError(Exception):
         self.message = message
 
 
-def run_cell(task: Task, folder: Path, around: Mapping[str, Any], progress: Progress | None = None) -> float:
+def run_cell(task: Task, folder: Path, environment: Mapping[str, Any], progress: ProgressCallback | None = None) -> float:
     """Simulate a cell and put its results below `folder`; returns the seconds that it took.
 
     The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, and
     `InputError` where results cannot be written.
     """
     store = Store(folder)
-    aside = store.begin(task.key)
+    staged = store.begin(task.key)
     try:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        agents = _simulate(task, aside.path, progress)
+        agents = _simulate(task, staged.path, progress)
         gpus, price = task.cluster.total_gpus, task.node_price_per_h
-        write_json(aside.path / SUMMARY_FILE, summarise_folder(aside.path, gpus, node_price_per_h=price))
+        write_json(staged.path / SUMMARY_FILE, summarise_folder(staged.path, gpus, node_price_per_h=price))
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        write_json(aside.path / MANIFEST_FILE, cell_manifest(task, agents, around, wall_s, cpu_s))
+        write_json(staged.path / MANIFEST_FILE, cell_manifest(task, agents, environment, wall_s, cpu_s))
     except BaseException:
-        store.discard(aside)
+        store.discard(staged)
         raise
-    store.publish(aside, task.key)
+    store.publish(staged, task.key)
     return wall_s
 
 
-def _simulate(task: Task, temporary: Path, progress: Progress | None) -> Mapping[str, str]:
-    applications: ApplicationSource = catalogue(task.applications_path)
+def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None) -> Mapping[str, str]:
+    applications: ApplicationSource = catalogue(task.applications)
     kind = registry.load(task.policy, folder=task.policy_folder)
     try:
-        policy = make_policy(kind, task.params, task.trace)
+        policy = make_policy(kind, task.params, task.diagnostics)
         agents = None if task.agent is None else task.agent.make(task.policy_folder)
         used = _run(task, policy, agents, applications, temporary, progress)
         write_artifacts(policy, temporary)
@@ -85,7 +86,7 @@ def _run(
     agents: AgentFactory | None,
     applications: ApplicationSource,
     temporary: Path,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
 ) -> Mapping[str, str]:
     """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)

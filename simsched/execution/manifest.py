@@ -16,8 +16,8 @@ from simsched.results.curves import read_curves
 _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
 
 
-def environment() -> dict[str, Any]:
-    """Say what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
+def describe_environment() -> dict[str, Any]:
+    """Describe what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
     return {
         "simsched": simsched.__version__,
         "python": platform.python_version(),
@@ -53,14 +53,14 @@ def _git(checkout: Path, *arguments: str) -> str:
 
 
 def cell_manifest(
-    task: Task, agents: Mapping[str, str], around: Mapping[str, Any], wall_s: float, cpu_s: float
+    task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
 ) -> dict[str, Any]:
     """Describe a finished cell; times of the clock on the wall stand here and in no table."""
     return {
         **task.about,
         "cell": task.key,
         "agents": dict(agents),
-        "environment": dict(around),
+        "environment": dict(environment),
         "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
     }
 

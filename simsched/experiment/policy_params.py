@@ -18,18 +18,18 @@ from simsched.plugins import parameters
 from simsched.policy import INPUT_FILE, Policy
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.
-TRACE = "trace"
+DIAGNOSTICS_PARAMETER = "trace"
 
 
-def make_policy(policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str] = ()) -> Policy:
-    """Make a policy of parameters as they stand in an experiment, asking for the diagnostics `trace` where it has any.
+def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
+    """Make a policy of parameters as they stand in an experiment, asking for `diagnostics` where it has any.
 
     Raises `ValueError` or `TypeError` as the constructor does.
     """
     known = {parameter.name: parameter for parameter in parameters(policy)}
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
-    if trace and TRACE in known and TRACE not in values:
-        values[TRACE] = _validated(known[TRACE].annotation, list(trace))
+    if diagnostics and DIAGNOSTICS_PARAMETER in known and DIAGNOSTICS_PARAMETER not in values:
+        values[DIAGNOSTICS_PARAMETER] = _validated(known[DIAGNOSTICS_PARAMETER].annotation, list(diagnostics))
     return policy(**values)
 
 
@@ -39,32 +39,32 @@ def make_agents(name: str, params: Mapping[str, Any], folder: Path) -> AgentFact
     return made
 
 
-def full_params(policy: type[Any], params: Mapping[str, Any], trace: Sequence[str] = ()) -> dict[str, Any]:
-    """Give all parameters of a policy, defaults filled in, as plain data."""
+def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:
+    """Return all parameters of a policy or agent, defaults filled in, as plain data."""
     full: dict[str, Any] = {}
     for parameter in parameters(policy):
         if parameter.name in params:
             full[parameter.name] = params[parameter.name]
-        elif parameter.name == TRACE and trace:
-            full[TRACE] = list(trace)
+        elif parameter.name == DIAGNOSTICS_PARAMETER and diagnostics:
+            full[DIAGNOSTICS_PARAMETER] = list(diagnostics)
         elif not parameter.required:
             full[parameter.name] = TypeAdapter(Any).dump_python(parameter.default, mode="json", fallback=repr)
     return full
 
 
-def takes_trace(policy: type[Policy]) -> bool:
-    """Tell whether a policy can be asked for extra diagnostics."""
-    return any(parameter.name == TRACE for parameter in parameters(policy))
+def takes_diagnostics(policy: type[Policy]) -> bool:
+    """Return whether a policy can be asked for extra diagnostics."""
+    return any(parameter.name == DIAGNOSTICS_PARAMETER for parameter in parameters(policy))
 
 
 def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, str]:
-    """Give those of a policy's parameters that name input files, with the path that each names."""
+    """Return those of a policy's parameters that name input files, with the path that each names."""
     marked = [one.name for one in parameters(policy) if INPUT_FILE in get_args(one.annotation)]
     return {name: params[name] for name in marked if isinstance(params.get(name), str) and params[name]}
 
 
 def parameter_problems(
-    policy: type[Any], name: str, params: Mapping[str, Any], trace: Sequence[str] = (), *, noun: str = "policy"
+    policy: type[Any], name: str, params: Mapping[str, Any], diagnostics: Sequence[str] = (), *, noun: str = "policy"
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     """Find all that is wrong with the parameters of a policy or agent: key below `params`, message, remedy."""
     known = {parameter.name: parameter for parameter in parameters(policy)}
@@ -84,14 +84,14 @@ def parameter_problems(
             faulty = True
             yield (), f"the {noun} '{name}' needs the parameter '{parameter.name}'", ""
     if not faulty:
-        yield from _refused(policy, params, trace)
+        yield from _refused(policy, params, diagnostics)
 
 
 def _refused(
-    policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str]
+    policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str]
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     try:
-        made = make_policy(policy, params, trace)
+        made = make_policy(policy, params, diagnostics)
         _ = getattr(made, "triggers", None)  # those of a policy refuse an interval of 0
     except InputError as error:
         for problem in error.problems:
@@ -105,7 +105,7 @@ def _refused(
 def _of_file(
     policy: type[Policy], params: Mapping[str, Any], problem: Problem
 ) -> tuple[tuple[str | int, ...], str, str]:
-    """Lay a problem with an input file at the parameter that names the file."""
+    """Attribute a problem with an input file to the parameter that names the file."""
     key = [name for name, path in input_files(policy, params).items() if problem.where.startswith(path)]
     place = f"{problem.where}:{problem.line}" if problem.line else problem.where
     return tuple(key[:1]), f"{place}: {problem.message}", problem.remedy

@@ -374,7 +374,7 @@ def find_metric(name: str) -> Reading:
 
 
 def ratio_key(key: str) -> str:
-    """Give the key of the ratio of a time to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
+    """Return the key of the ratio of a time to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
     name, bracket, rest = key.partition("[")
     return name.removesuffix("_s") + _RATIO + bracket + rest
 

@@ -224,7 +224,7 @@ def _order_of_names(make: Maker, seeds: int) -> None:
 
 
 def _needs_models(policy: Policy) -> bool:
-    """Tell whether the policy refuses jobs that know only a duration."""
+    """Return whether the policy refuses jobs that know only a duration."""
     applications = Applications()
     try:
         probe = JobSpec("probe", 0, 1, duration_s=1)

@@ -150,7 +150,7 @@ def _starts(
 
 
 def _groups(*keys: Integers) -> Iterator[tuple[tuple[int, ...], npt.NDArray[np.intp]]]:
-    """Give each combination of keys that occurs, ascending, with the places where it does."""
+    """Return each combination of keys that occurs, ascending, with the places where it does."""
     rows = np.stack(keys, axis=1)
     found, inverse = np.unique(rows, axis=0, return_inverse=True)
     order = np.argsort(inverse.ravel(), kind="stable")

@@ -77,7 +77,7 @@ class PhillyStatistics:
 
     @cached_property
     def batch_starts_per_hour(self) -> Floats:
-        """Give the expected batch starts in each hour of the week, Monday 0:00 first; shape (168,)."""
+        """The expected batch starts in each hour of the week, Monday 0:00 first; shape (168,)."""
         table = self.figures["batch_starts_per_hour"]
         return np.array([table[day] for day in WEEKDAYS], dtype=np.float64).ravel()
 
@@ -94,30 +94,30 @@ class PhillyStatistics:
 
     @cached_property
     def kind_shares(self) -> Floats:
-        """Give the share of each of `kinds` among all batches; sums to 1."""
+        """The share of each of `kinds` among all batches; sums to 1."""
         tenants = [self.figures["tenants"][name] for name in self.tenants]
         shares = np.array([t["batch_share"] * share for t in tenants for share in t["gpu_share"].values()])
         total: Floats = shares / shares.sum()
         return total
 
     def batch_sizes(self, tenant: str, gpus: int) -> BatchSizes:
-        """Give the sizes of a tenant's batches of jobs that ask for `gpus` GPUs."""
+        """Return the sizes of a tenant's batches of jobs that ask for `gpus` GPUs."""
         sizes = self.figures["tenants"][tenant]["batch_size"]
         entry = sizes["one_gpu" if gpus == 1 else "multi_gpu"]
         return BatchSizes(tuple(entry["size"]), tuple(entry["at_least"]))
 
     def pass_duration(self, tenant: str, bucket: str, batch_class: str) -> Mixture:
-        """Give the service of passed jobs: the tenant's own where enough is known, else that of all tenants."""
+        """Return the service of passed jobs: the tenant's own where enough is known, else that of all tenants."""
         table = self.figures["pass_duration_s"]
         key = f"{bucket} gpus, batch {batch_class}"
         own, everyone = table.get(tenant, {}), table["any"]
         return Mixture.of(own.get(key) or everyone.get(key) or everyone[f"{bucket} gpus, batch any"])
 
     def other_duration(self, bucket: str) -> Mixture:
-        """Give the service of jobs that were killed or failed."""
+        """Return the service of jobs that were killed or failed."""
         return Mixture.of(self.figures["other_status"]["duration_s"][bucket])
 
 
 def bucket_of(values: npt.ArrayLike, buckets: tuple[tuple[str, float], ...] = BUCKETS) -> Integers:
-    """Give the index of the bucket of each value."""
+    """Return the index of the bucket of each value."""
     return np.searchsorted([most for _, most in buckets], np.asarray(values), side="left").astype(np.int64)

@@ -45,7 +45,7 @@ ONLY_IMPORTER = {
     "simpy": {"engine"},
     "pydantic": {"documents", "applications", "experiment"},
     "pydantic_core": {"documents"},
-    "yaml": {"documents", "applications", "experiment", "execution"},
+    "yaml": {"documents", "applications"},
     "pyarrow": {"results"},
     "matplotlib": {"report/figures"},
     "optuna": {"closed_loop"},
