@@ -74,7 +74,7 @@ def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *,
     elif rigid and spec.num_gpus > max(cluster.gpus_by_type.values()):
         faults.append(f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}")
     if spec.application == FIXED_DURATION:
-        if spec.duration_s < 1:
+        if spec.duration_s <= 0:
             faults.append(f"its duration is {spec.duration_s} s")
         return faults
     app = applications.for_job(spec.request, spec.truth)

@@ -106,6 +106,8 @@ def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted
 
 
 def _check_progress(job: JobState) -> None:
+    if job.leases is not None:
+        return  # what a lease is worth is the application's own affair
     begin = job.app.epoch_end(job.epoch - 1) if job.epoch else 0.0
     end = job.app.epoch_end(job.epoch)
     slack = _SLACK * max(end, 1.0)

@@ -7,7 +7,7 @@ the end of the epoch exactly, as in the published Pollux simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
@@ -30,22 +30,29 @@ class Ledger:
         restart_delay_s: float,
         on_complete: Callable[[JobState, JobRecord], None],
         on_threshold: Callable[[JobState], None],
+        on_leases_over: Callable[[], None],
     ) -> None:
-        """Write to `cluster` and `recorder`; report completed jobs and those that reached a threshold."""
+        """Write to `cluster` and `recorder`; report completed jobs, thresholds reached and the end of all leases."""
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
         self._restart_delay_s = restart_delay_s
         self._on_complete = on_complete
         self._on_threshold = on_threshold
+        self._on_leases_over = on_leases_over
+        self._leases = 0
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
+        #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
+        self.paused: dict[str, JobState] = {}
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away; its progress and its agent's knowledge stay."""
         self.settle(job)
         self._cluster.give_back(job.allocation)
         self._cancel(job)
+        self.paused.pop(job.request.id, None)
+        self._end_of_lease(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
         if job.watch is not None:
             job.watch.cancel()
@@ -79,8 +86,8 @@ class Ledger:
             return
         begin = job.progress
         if job.running is not None:
-            job.progress += job.rate * self._clock.seconds(ticks)
-        else:
+            job.progress = job.live_progress
+        elif job.request.id not in self.paused:
             job.restart += ticks
         self._record_interval(job, begin)
         job.settled_held += ticks
@@ -95,6 +102,14 @@ class Ledger:
         if batch != job.batch:
             self._break(job)
             job.batch = batch
+
+    def renew_leases(self, cut_short: Iterable[JobState] = ()) -> None:
+        """Have jobs whose lease has ended or is `cut_short`, and which kept their GPUs through a decision, run on."""
+        for job in cut_short:
+            if job.lease is not None:
+                self._break(job)
+        for job in self.paused.values():
+            self._resume(job, self._clock.now)
 
     def slow_down(self, job: JobState, slowdown: float) -> None:
         """Set the share of its speed that a job loses to its neighbours."""
@@ -126,6 +141,7 @@ class Ledger:
         self.settle(job)
         self._cancel(job)
         job.running = None
+        self._end_of_lease(job)
         self._resume(job, self._clock.now)
 
     def _resume(self, job: JobState, time: float) -> None:
@@ -148,12 +164,42 @@ class Ledger:
         job.running = running
         job.rate = running.rate * (1 - job.slowdown)
         job.since = now
+        if job.leases is not None:
+            self._begin_lease(job, site)
+            return
         missing = (job.app.epoch_end(job.epoch) - job.progress) / job.rate
         if self._clock.scale is not None:
             missing /= self._clock.scale
         whole = missing if self._clock.continuous else round(missing)
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
         job.appointment = self._clock.at(now + whole, phase, lambda: self._end_epoch(job))
+
+    def _begin_lease(self, job: JobState, site: Site) -> None:
+        assert job.leases is not None
+        self.paused.pop(job.request.id, None)
+        job.lease = job.leases.lease(site, job.progress, self._clock.now_s)
+        self._leases += 1
+        end = max(self._clock.ticks(job.lease.end_s), self._clock.now)
+        job.appointment = self._clock.at(end, Phase.PROGRESS, lambda: self._end_lease(job))
+
+    def _end_lease(self, job: JobState) -> None:
+        assert job.lease is not None
+        lease = job.lease
+        self.settle(job)
+        job.progress = lease.progress(lease.end_s)
+        job.running, job.appointment = None, None
+        self._end_of_lease(job)
+        if lease.completes:
+            self._complete(job)
+        else:
+            self.paused[job.request.id] = job
+        if not self._leases:
+            self._on_leases_over()
+
+    def _end_of_lease(self, job: JobState) -> None:
+        if job.lease is not None:
+            self._leases -= 1
+            job.lease = None
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from math import inf
+from typing import cast
 
 import simpy
 from threadpoolctl import threadpool_limits
 
-from simsched.agent.agent import AgentFactory
+from simsched.agent.agent import AgentFactory, LeasingAgent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
@@ -140,7 +141,9 @@ class _Simulation:
         self.agent_classes: dict[str, str] = {}
         self._all_done = self._clock.env.event()
         delay = options.restart_delay_s
-        self._ledger = Ledger(self._clock, self._cluster, recorder, delay, self._on_complete, self._on_threshold)
+        self._ledger = Ledger(
+            self._clock, self._cluster, recorder, delay, self._on_complete, self._on_threshold, self._on_leases_over
+        )
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
         self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay)
 
@@ -173,6 +176,8 @@ class _Simulation:
             facts = self._facts[app.name] = facts_of(app)
         job = JobState(spec, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(job.request, facts)
+        if hasattr(job.agent, "lease"):
+            job.leases = cast("LeasingAgent", job.agent)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         if self._granted.measures_speed:
             job.speeds = {}
@@ -198,6 +203,10 @@ class _Simulation:
     def _on_threshold(self, job: JobState) -> None:
         self._reached[job.request.id] = job
         self._request(self._clock.now)
+
+    def _on_leases_over(self) -> None:
+        if self._triggers.leases_over and self._active:
+            self._request(self._clock.now)
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
@@ -235,6 +244,10 @@ class _Simulation:
         decision = self._ask()
         changes = self._check(decision)
         self._apply(changes, decision)
+        if decision.renew_leases:
+            self._ledger.renew_leases(self._active.values())
+        elif self._ledger.paused:
+            self._ledger.renew_leases()
         if self._options.interference:
             self._interfere()
         if self._interval is not None:

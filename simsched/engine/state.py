@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simsched.agent.agent import Agent
+from simsched.agent.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
 from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
 from simsched.model.cluster import Cluster
@@ -90,6 +90,8 @@ class JobState:
         "facts",
         "first_start",
         "gpus",
+        "lease",
+        "leases",
         "progress",
         "rate",
         "request",
@@ -123,6 +125,9 @@ class JobState:
         self.site: Site | None = None
         self.gpus = 0
         self.batch = NO_BATCH
+        #: The agent again where it grants leases, and the lease under way.
+        self.leases: LeasingAgent | None = None
+        self.lease: Lease | None = None
         self.submitted = clock.ticks(spec.submit_time_s)
         self.since: float = 0
         self.running: Running | None = None
@@ -173,6 +178,8 @@ class JobState:
         """Progress at this instant."""
         if self.running is None:
             return self.progress
+        if self.lease is not None:
+            return self.lease.progress(self.clock.now_s)
         return self.progress + self.rate * self.clock.seconds(self.clock.now - self.since)
 
 

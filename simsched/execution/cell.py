@@ -39,7 +39,9 @@ class CellError(Exception):
         self.message = message
 
 
-def run_cell(task: Task, folder: Path, environment: Mapping[str, Any], progress: ProgressCallback | None = None) -> float:
+def run_cell(
+    task: Task, folder: Path, environment: Mapping[str, Any], progress: ProgressCallback | None = None
+) -> float:
     """Simulate a cell and put its results below `folder`; returns the seconds that it took.
 
     The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, and

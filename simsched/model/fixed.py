@@ -27,9 +27,9 @@ class FixedDuration:
     epochs = 1
 
     def __init__(self, duration_s: float) -> None:
-        """Take the service time in whole seconds, at least 1."""
-        if duration_s < 1:
-            message = f"a job of fixed duration needs at least 1 second, not {duration_s}"
+        """Take the service time in seconds, above 0."""
+        if duration_s <= 0:
+            message = f"a job of fixed duration needs more than 0 seconds, not {duration_s}"
             raise ValueError(message)
         self.duration_s = duration_s
 
