@@ -1,0 +1,46 @@
+"""The independent replay of Shockwave's mechanism against the runs published with it (NSDI'23).
+
+From recorded shares it must reach every completion time, every fairness ratio and every round's jobs. The recordings
+are not part of the project; without them these tests are skipped.
+"""
+
+import json
+
+import pytest
+
+from tests.validation.oracles.shockwave_replay import Artifact, replay
+
+
+@pytest.mark.parametrize("name", ["max_min_fairness", "max_sum_throughput_perf"])
+def test_recorded_shares_give_the_published_run(shared, name):
+    folder = shared / "shockwave"
+    recording = json.loads((folder / f"{name}.json").read_text())
+    solutions = iter(recording["allocations"])
+
+    def recorded(now, jobs, _artifact):
+        solution = next(solutions)
+        assert now == pytest.approx(solution["t"], abs=1e-6)
+        assert {str(job.id): job.total - job.done for job in jobs} == solution["remaining_steps"]
+        return {int(job): share for job, share in solution["x"].items()}
+
+    outcome = replay(Artifact(folder), recorded)
+    jobs = range(len(recording["jct_s"]))
+    assert [outcome.jct_s[job] for job in jobs] == pytest.approx(recording["jct_s"], abs=1e-6)
+    assert [outcome.rho[job] for job in jobs] == recording["rho_static"]
+    assert outcome.rounds == recording["schedule"]
+    assert outcome.makespan_s == pytest.approx(recording["makespan_s"], abs=1e-6)
+    assert next(solutions, None) is None
+
+
+def test_gandiva_fair_needs_no_solver_and_is_exact(shared):
+    """Equal shares of time, whatever a job's number of GPUs: the published run's makespan and mean follow."""
+    published = json.loads((shared / "shockwave" / "published.json").read_text())
+    figures = published["results"]["tacc_32gpus/gandiva_fair/simulation"]
+
+    def equal(_now, jobs, _artifact):
+        return {job.id: min(1.0, 32 / len(jobs)) for job in jobs}
+
+    outcome = replay(Artifact(shared / "shockwave"), equal)
+    assert round(outcome.makespan_s) == figures["makespan_s"]
+    assert round(sum(outcome.jct_s.values()) / len(outcome.jct_s)) == figures["avg_jct_s"]
+    assert round(max(outcome.rho.values()), 3) == figures["worst_rho"]
