@@ -13,6 +13,7 @@ from simsched.agent.batch_rules.rule import NOTHING_MEASURED, BatchState
 from simsched.model.regimes import Steps, epoch_of, epoch_seconds, profile, rescaled
 from simsched.workload.batch_regimes import shockwave_regimes
 from simsched.workload.shockwave_trace import read_rates, read_shockwave_trace
+from tests.validation.oracles.shockwave_planner import Planner
 from tests.validation.oracles.shockwave_replay import Artifact, replay
 
 
@@ -74,3 +75,30 @@ def test_the_shipped_regimes_say_what_the_replay_says(shared):
                 assert rescaled(steps, wanted, model) == (job.total, job.done, job.batch)
                 changes += 1
     assert changes > 100
+
+
+def test_max_min_in_closed_form_has_the_published_makespan(shared):
+    """The value of max-min fairness is unique, its shares are not: equal time over GPUs gives nearly the same run."""
+    recording = json.loads((shared / "shockwave" / "max_min_fairness.json").read_text())
+
+    def closed_form(_now, jobs, _artifact):
+        value = min(32 / len(jobs), *(job.gpus for job in jobs))
+        return {job.id: value / job.gpus for job in jobs}
+
+    outcome = replay(Artifact(shared / "shockwave"), closed_form)
+    assert outcome.makespan_s == pytest.approx(recording["makespan_s"], abs=1e-6)
+    mean, published = (sum(times) / 120 for times in (outcome.jct_s.values(), recording["jct_s"]))
+    assert mean == pytest.approx(published, rel=0.005)
+
+
+def test_a_planned_run_is_shorter_and_fairer_than_equal_shares(shared):
+    """The first 30 jobs on 8 GPUs; benchmarks/shockwave_plan.py runs all of them."""
+    runs = []
+    for choose in (None, Planner(gpus=8)):
+        artifact = Artifact(shared / "shockwave")
+        del artifact.jobs[30:]
+        runs.append(replay(artifact, lambda _now, jobs, _a: {j.id: min(1.0, 8 / len(jobs)) for j in jobs}, 8, choose))
+    equal, planned = runs
+    assert planned.makespan_s < equal.makespan_s
+    assert max(planned.rho.values()) < max(equal.rho.values())
+    assert sum(planned.jct_s.values()) < sum(equal.jct_s.values())
