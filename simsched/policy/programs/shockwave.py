@@ -21,6 +21,8 @@ Flags = NDArray[np.bool_]
 
 #: No weight exceeds this: the solver tells sums apart to about ten digits.
 MOST_WEIGHT = 1e4
+#: Costs are scaled to this, so that the solver's absolute gap (1e-6) means nothing beside the relative one.
+LARGEST_COST = 1e4
 
 
 @dataclass(frozen=True)
@@ -142,17 +144,20 @@ def plan(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Plan
 def _solve(
     jobs: PlanJobs, weights: Floats, bounds: tuple[Integers, Integers], num_gpus: int, options: PlanOptions
 ) -> tuple[Integers, bool]:
-    """Solve the program; its variables are each job's rounds, each job's utility, the longest remaining time."""
+    """Solve the program: each job's rounds, its progress on each piece of the utility, the longest remaining time."""
     n = len(jobs)
-    cost = np.concatenate([np.zeros(n), -weights / (n * options.rounds), [options.makespan_weight]])
+    slopes, widths = _pieces(jobs, options)
+    cost = np.concatenate(
+        [np.zeros(n), (-weights[:, None] * slopes / (n * options.rounds)).ravel(), [options.makespan_weight]]
+    )
     least, most = bounds
-    lower = np.concatenate([least, np.full(n, -np.inf), [0.0]])
-    upper = np.concatenate([most, np.zeros(n), [np.inf]])
     solution = milp(
-        cost / np.abs(cost).max(),
-        integrality=np.concatenate([np.ones(n), np.zeros(n + 1)]),
-        bounds=Bounds(lower, upper),
-        constraints=_constraints(jobs, num_gpus, options),
+        cost * (LARGEST_COST / np.abs(cost).max()),
+        integrality=np.concatenate([np.ones(n), np.zeros(widths.size + 1)]),
+        bounds=Bounds(
+            np.concatenate([least, np.zeros(widths.size + 1)]), np.concatenate([most, widths.ravel(), [np.inf]])
+        ),
+        constraints=_constraints(jobs, len(slopes), num_gpus, options),
         options={"mip_rel_gap": options.relative_gap, "node_limit": options.node_limit},
     )
     if solution.x is None:
@@ -170,41 +175,39 @@ def _first_come(rounds: Integers, jobs: PlanJobs) -> Integers:
     return settled
 
 
-def _constraints(jobs: PlanJobs, num_gpus: int, options: PlanOptions) -> list[LinearConstraint]:
+def _constraints(jobs: PlanJobs, pieces: int, num_gpus: int, options: PlanOptions) -> LinearConstraint:
+    """Return the room of the window, what remains of each job, and the progress that its rounds make."""
     n, each = len(jobs), np.arange(len(jobs))
-    room = coo_array((jobs.gpus.astype(np.float64), (np.zeros(n, np.int64), each)), shape=(1, 2 * n + 1))
-    longest = coo_array(
-        (
-            np.concatenate([np.full(n, options.round_s), np.ones(n)]),
-            (np.concatenate([each, each]), np.concatenate([each, np.full(n, 2 * n)])),
-        ),
-        shape=(n, 2 * n + 1),
-    )
-    rows = [
-        LinearConstraint(room.tocsr(), -np.inf, float(num_gpus * options.rounds)),
-        LinearConstraint(longest.tocsr(), jobs.remaining_s, np.inf),
-    ]
-    for slope, start in zip(*_pieces(options), strict=True):
-        cells = np.concatenate([-slope * jobs.gain, np.ones(n)])
-        piece = coo_array((cells, (np.concatenate([each, each]), np.arange(2 * n))), shape=(n, 2 * n + 1))
-        rows.append(LinearConstraint(piece.tocsr(), -np.inf, slope * jobs.progress + start))
-    return rows
+    columns = n + n * pieces + 1
+    rows = np.concatenate([np.zeros(n, np.int64), 1 + each, 1 + each, 1 + n + each, 1 + n + np.repeat(each, pieces)])
+    cells = np.concatenate([each, each, np.full(n, columns - 1), each, n + np.arange(n * pieces)])
+    values = np.concatenate([jobs.gpus, np.full(n, options.round_s), np.ones(n), -jobs.gain, np.ones(n * pieces)])
+    lower = np.concatenate([[-np.inf], jobs.remaining_s, np.full(n, -np.inf)])
+    upper = np.concatenate([[num_gpus * options.rounds], np.full(n, np.inf), np.zeros(n)])
+    return LinearConstraint(coo_array((values, (rows, cells)), shape=(1 + 2 * n, columns)).tocsr(), lower, upper)
 
 
-def _pieces(options: PlanOptions) -> tuple[Floats, Floats]:
-    """Return slope and value at no progress of each piece of the log utility: two arrays of shape (pieces,)."""
+def _slopes(options: PlanOptions) -> tuple[Floats, Floats]:
+    """Return the bases of the log utility and the slope between each and the next."""
     bases = np.array(options.bases)
     values = np.log(np.maximum(bases, options.floor))
-    slopes = np.diff(values) / np.diff(bases)
-    return slopes, values[:-1] - slopes * bases[:-1]
+    return bases, np.diff(values) / np.diff(bases)
+
+
+def _pieces(jobs: PlanJobs, options: PlanOptions) -> tuple[Floats, Floats]:
+    """Return the slope of each piece, and how much of it each job has ahead: shapes (pieces,) and (n, pieces)."""
+    bases, slopes = _slopes(options)
+    from_here = np.maximum(jobs.progress[:, None], bases[None, :-1])
+    widths: Floats = np.maximum(bases[None, 1:] - from_here, 0.0)
+    return slopes, widths
 
 
 def log_utility(progress: Floats, options: PlanOptions = DEFAULTS) -> Floats:
     """Return the piecewise-linear log of progress: exact at the bases, their chord in between."""
-    slopes, starts = _pieces(options)
-    pieces = slopes[:, None] * np.minimum(progress, 1.0)[None, :] + starts[:, None]
-    lowest: Floats = pieces.min(axis=0)
-    return lowest
+    bases, slopes = _slopes(options)
+    done = np.clip(progress[:, None] - bases[None, :-1], 0.0, np.diff(bases))
+    utility: Floats = np.log(options.floor) + done @ slopes
+    return utility
 
 
 def arrange(planned: Plan, jobs: PlanJobs, num_gpus: int, rounds: int) -> Flags:
