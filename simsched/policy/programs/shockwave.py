@@ -56,8 +56,9 @@ DEFAULTS = PlanOptions()
 class PlanJobs:
     """The jobs of a plan, as arrays of shape (n,).
 
-    `progress` is the share of epochs done, `gain` what a round adds to it, `remaining_s` the predicted seconds of
-    training left, `age_s` the seconds since submission, `fair_s` the completion time under a uniform share.
+    `progress` is the share of epochs done (below 1, or the job has no utility left and may starve), `gain` what a round
+    adds to it, `remaining_s` the predicted seconds of training left, `age_s` the seconds since submission, `fair_s` the
+    completion time under a uniform share.
     """
 
     gpus: Integers

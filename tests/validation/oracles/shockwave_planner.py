@@ -20,6 +20,9 @@ from simsched.policy.programs.shockwave import (
 )
 from tests.validation.oracles.shockwave_replay import SAMPLES, Artifact, Job
 
+#: What a job that outlives its profile still has to gain: after a change of batch it must run once more to end.
+LEAST = 1e-3
+
 
 class Planner:
     """Chooses the jobs of a round; plans on an arrival, a completion, a change of batch, or after so many rounds."""
@@ -59,7 +62,7 @@ class Planner:
         remaining = max(remaining, 1.0)
         reach_s = min(self.options.rounds * self.options.round_s, remaining)
         ahead = epochs_within(job.profile, done, reach_s)
-        gain = ahead / epochs / (reach_s / self.options.round_s) if ahead else 1e-3
+        gain = max(ahead / epochs / (reach_s / self.options.round_s), LEAST)
         before = self._fair_s.get(job.id)
         self._fair_s[job.id] = averaged_fair_s(before, sum(job.profile), share, self.options.momentum)
-        return done / epochs, gain, remaining, now - job.arrival, self._fair_s[job.id]
+        return min(done / epochs, 1 - LEAST), gain, remaining, now - job.arrival, self._fair_s[job.id]
