@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import floor, inf
 
 from tests.validation.oracles.muri_replay.inputs import NODE_GPUS, NODES, Job
-from tests.validation.oracles.muri_replay.record import Moment, advance, arrivals, earliest_end
+from tests.validation.oracles.muri_replay.record import Moment, advance, arrivals
 
 _GUARANTEED, _OPPORTUNISTIC, _DRIFT, _BUSY = 0.1, 0.9, 0.01, 0.8
 
-type Gpu = tuple[int, int]
+Gpu = tuple[int, int]
 
 
 class _Gpus:
@@ -20,26 +20,46 @@ class _Gpus:
         self.holders: dict[Gpu, list[Job]] = {(n, g): [] for n in range(NODES) for g in range(NODE_GPUS)}
         self.utilisation = dict.fromkeys(self.holders, 0.0)
         self.held: dict[Job, list[Gpu]] = {}
+        self.room = [NODE_GPUS] * NODES
+        self._open = [[(n, g) for g in range(NODE_GPUS)] for n in range(NODES)]
+        self._idle: list[Gpu] | None = None
 
     def open_to_guaranteed(self, node: int) -> list[Gpu]:
         """List the GPUs of a node that no guaranteed job holds."""
-        gpus = [(node, g) for g in range(NODE_GPUS)]
-        return [gpu for gpu in gpus if all(job.opportunistic for job in self.holders[gpu])]
+        return self._open[node]
+
+    def idle(self) -> list[Gpu]:
+        """List the GPUs that an opportunistic job may take, least utilised first."""
+        if self._idle is None:
+            idle = [gpu for gpu, use in self.utilisation.items() if use < _BUSY]
+            self._idle = sorted(idle, key=self.utilisation.__getitem__)
+        return self._idle
 
     def reserve(self, job: Job, gpus: Sequence[Gpu], utilisation: float) -> None:
         for gpu in gpus:
             self.holders[gpu].append(job)
             self.utilisation[gpu] += utilisation
         self.held.setdefault(job, []).extend(gpus)
+        self._changed(gpus)
 
     def complete(self, job: Job) -> None:
         for gpu in self.held[job]:
             self.utilisation[gpu] += _DRIFT
+        self._changed(self.held[job])
 
     def release(self, job: Job) -> None:
-        for gpu in self.held.pop(job):
+        gpus = self.held.pop(job)
+        for gpu in gpus:
             self.holders[gpu].remove(job)
             self.utilisation[gpu] -= _OPPORTUNISTIC if job.opportunistic else _GUARANTEED
+        self._changed(gpus)
+
+    def _changed(self, gpus: Sequence[Gpu]) -> None:
+        self._idle = None
+        for node in {node for node, _ in gpus}:
+            of_node = [(node, g) for g in range(NODE_GPUS)]
+            self._open[node] = [gpu for gpu in of_node if all(job.opportunistic for job in self.holders[gpu])]
+            self.room[node] = len(self._open[node])
 
 
 def replay_antman(jobs: Sequence[Job]) -> None:
@@ -70,7 +90,22 @@ def replay_antman(jobs: Sequence[Job]) -> None:
         pending = [job for job in pending if not job.running]
         for job in running:
             job.now_iteration_s = _iteration_s(job, gpus)
-        end = earliest_end(running, now_s, lambda one, other: abs(one - other) <= 1e-4)
+        end = _next_end(running, now_s)
+
+
+def _next_end(running: Sequence[Job], now_s: float) -> Moment | None:
+    ends = [(now_s + job.remaining * job.now_iteration_s, job) for job in running]
+    first_s = min((time_s for time_s, _ in ends), default=inf)
+    together = [job for time_s, job in ends if time_s - first_s <= 1e-4]
+    return Moment(first_s, together) if together else None
+
+
+def _next_end(running: Sequence[Job], now_s: float) -> Moment | None:
+    """Predict the next completion and those within a tenth of a millisecond after it."""
+    ends = [(now_s + job.remaining * job.now_iteration_s, job) for job in running]
+    first_s = min((time_s for time_s, _ in ends), default=inf)
+    together = [job for time_s, job in ends if time_s - first_s <= 1e-4]
+    return Moment(first_s, together) if together else None
 
 
 def _place(job: Job, gpus: _Gpus) -> bool:
@@ -92,8 +127,11 @@ def _reserve_on_one_node(job: Job, gpus: _Gpus) -> None:
     if held:
         node = held[0][0]
     else:
-        free = [len(gpus.open_to_guaranteed(node)) for node in range(NODES)]
-        node = next((n for n in range(NODES) if free[n] >= job.gpus), free.index(max(free)))
+        free = gpus.room
+        most = max(free)
+        if not most:
+            return
+        node = next((n for n in range(NODES) if free[n] >= job.gpus), free.index(most))
     take = gpus.open_to_guaranteed(node)[: job.gpus - len(held)]
     if take:
         gpus.reserve(job, take, _GUARANTEED - _DRIFT)
@@ -107,7 +145,7 @@ def _reserve_nodes(job: Job, gpus: _Gpus) -> None:
 
 
 def _place_opportunistic(job: Job, gpus: _Gpus) -> bool:
-    idle = sorted((gpu for gpu, use in gpus.utilisation.items() if use < _BUSY), key=gpus.utilisation.__getitem__)
+    idle = gpus.idle()
     if len(idle) < job.gpus:
         return False
     gpus.reserve(job, idle[: job.gpus], _OPPORTUNISTIC)
@@ -129,21 +167,20 @@ def _iteration_s(job: Job, gpus: _Gpus) -> float:
 
 
 def _turns(own: tuple[float, float, float], other: tuple[float, float, float]) -> float:
-    """Count the iterations of `other` in whose gaps one iteration of a job with stages `own` finds room."""
+    """Count the iterations of `other` in whose gaps one iteration of a job with stages `own` finds room.
+
+    The quotient is rounded down by itself, apart from the remainder: the two disagree where a division is inexact.
+    """
     first, second, third = own
     data, gpu, net = other
-    turns, rest = divmod(first, gpu + net)
+    turns, rest = floor(first / (gpu + net)), first % (gpu + net)
     if rest > 0:
         turns += 1
         second -= min(second, net, gpu + net - rest)
-    more, rest = divmod(second, data + net)
-    turns += more
+    turns, rest = turns + floor(second / (data + net)), second % (data + net)
     if rest > 0:
         turns += 1
         if rest < data:
             third -= min(third, data + gpu - rest)
-    more, rest = divmod(third, data + gpu)
-    turns += more
-    if rest > data:
-        turns += 1
-    return turns
+    turns, rest = turns + floor(third / (data + gpu)), third % (data + gpu)
+    return turns + 1 if rest > data else turns
