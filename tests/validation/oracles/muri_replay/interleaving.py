@@ -39,6 +39,8 @@ class Muri:
     def key(self, job: Job) -> float:
         if self.least_attained:
             return job.executed_s * job.gpus
+        if not job.executed_s:
+            return job.duration_s * job.gpus
         return job.remaining * job.iteration_s * job.gpus
 
     def group_s(self, jobs: Sequence[Job]) -> float:
@@ -52,6 +54,9 @@ class Muri:
             factor = {2: 1.33, 3: 1.5, 4: four}[len(jobs)] / 1.015
             pick = max if self.longest else min
             times = [_pipeline_s([job.stages_s for job in order]) for order in permutations(jobs)]
+            if len(jobs) == 2:
+                (a0, a1, a2), (b0, b1, b2) = jobs[0].stages_s, jobs[1].stages_s
+                times.append(max(a0, b1 + b2) + max(b0, a1 + a2))
             known = self._times[stages] = pick(times) * factor
         return known
 
