@@ -18,7 +18,8 @@ _SCALE = 2**44
 _FREE, _EVEN, _ODD = -1, 0, 1
 
 
-# Vertices are 1..n and blossoms n+1 and up; 0 is nobody. Numba compiles two arrays much faster than a record of sixteen.
+# Vertices are 1..n and blossoms n+1 and up; 0 is nobody. Two arrays compile much faster than a record of
+# sixteen.
 # Layers of `edge`: the edge by which a reaches b weighs [_WEIGHT, a, b] and runs between the vertices [_TAIL, a, b] and
 # [_HEAD, a, b]; [_VIA, b, x] is the petal of blossom b that holds vertex x, [_PETALS, b] its petals round the cycle.
 _WEIGHT, _TAIL, _HEAD, _VIA, _PETALS = 0, 1, 2, 3, 4
@@ -58,7 +59,7 @@ def _start(whole: Ints) -> tuple[Ints, Ints]:
 
 
 @jit
-def _distance(edge: Ints, node: Ints, a: int, b: int) -> int:
+def _distance(edge: Ints, node: Ints, a: int, b: int) -> np.int64:
     """Compute the reduced cost of the edge by which `a` reaches `b`; 0 if it is tight."""
     tail, head = edge[_TAIL, a, b], edge[_HEAD, a, b]
     return node[_DUAL, tail] + node[_DUAL, head] - 2 * edge[_WEIGHT, tail, head]
@@ -315,7 +316,7 @@ def _shift(edge: Ints, node: Ints) -> bool:
     step = np.int64(2**62)
     for b in range(size + 1, highest + 1):
         if node[_OUTER, b] == b and node[_LABEL, b] == _ODD:
-            step = min(step, node[_DUAL, b] // 2)
+            step = min(step, node[_DUAL, b] // np.int64(2))
     for x in range(1, highest + 1):
         if node[_OUTER, x] == x and node[_SLACK, x] != 0:
             if node[_LABEL, x] == _FREE:
@@ -363,7 +364,8 @@ def _grow(edge: Ints, node: Ints) -> bool:
         for x in range(1, node[_COUNTS, _HIGHEST] + 1):
             near = node[_SLACK, x]
             if node[_OUTER, x] == x and near != 0 and node[_OUTER, near] != x and _distance(edge, node, near, x) == 0:
-                if _use_tight(edge, node, near, x):
+                grown = _use_tight(edge, node, near, x)
+                if grown:
                     return True
         for b in range(node[_COUNTS, _VERTICES] + 1, node[_COUNTS, _HIGHEST] + 1):
             if node[_OUTER, b] == b and node[_LABEL, b] == _ODD and node[_DUAL, b] == 0:

@@ -124,10 +124,7 @@ def _regroup(active: list[Job], muri: Muri, now_s: float) -> None:
 def _groups(active: list[Job], muri: Muri) -> list[list[Job]]:
     buckets, leaders = _take(active)
     required = sum(job.gpus for bucket in buckets.values() for job in bucket)
-    if muri.matcher is None:
-        groups = _in_order(buckets, leaders, required)
-    else:
-        groups = _matched(buckets, required, muri)
+    groups = _matched(buckets, required, muri) if muri.matcher else _in_order(buckets, leaders, required)
     if not muri.split_slow:
         return groups
     return [part for group in groups for part in _split_if_slow(group, muri)]

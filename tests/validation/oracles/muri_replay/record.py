@@ -55,9 +55,7 @@ def arrivals(jobs: Sequence[Job]) -> list[Moment]:
     return sorted(group(((job.submit_s, job) for job in jobs), nearly), key=lambda moment: moment.time_s)
 
 
-def earliest_end(
-    running: Iterable[Job], now_s: float, same: Callable[[float, float], bool] = nearly
-) -> Moment | None:
+def earliest_end(running: Iterable[Job], now_s: float, same: Callable[[float, float], bool] = nearly) -> Moment | None:
     """Predict the next completion, without the overhead that progress is charged."""
     ends = group(((now_s + job.remaining * job.now_iteration_s, job) for job in running), same)
     return min(ends, key=lambda moment: moment.time_s, default=None)
