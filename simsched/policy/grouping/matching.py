@@ -62,7 +62,8 @@ def _start(whole: Ints) -> tuple[Ints, Ints]:
 def _distance(edge: Ints, node: Ints, a: int, b: int) -> np.int64:
     """Compute the reduced cost of the edge by which `a` reaches `b`; 0 if it is tight."""
     tail, head = edge[_TAIL, a, b], edge[_HEAD, a, b]
-    return node[_DUAL, tail] + node[_DUAL, head] - 2 * edge[_WEIGHT, tail, head]
+    distance: np.int64 = node[_DUAL, tail] + node[_DUAL, head] - 2 * edge[_WEIGHT, tail, head]
+    return distance
 
 
 @jit
@@ -133,7 +134,8 @@ def _even_way(edge: Ints, node: Ints, blossom: int, petal: int) -> int:
     if place % 2 == 0:
         return place
     _reverse(edge, node, blossom, 1, count)
-    return count - place
+    way: int = count - place
+    return way
 
 
 @jit
@@ -376,4 +378,5 @@ def _grow(edge: Ints, node: Ints) -> bool:
 def _match(edge: Ints, node: Ints) -> Ints:
     while _grow(edge, node):
         pass
-    return node[_MATE]
+    mate: Ints = node[_MATE]
+    return mate
