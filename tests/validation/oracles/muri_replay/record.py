@@ -57,8 +57,11 @@ def arrivals(jobs: Sequence[Job]) -> list[Moment]:
 
 def earliest_end(running: Iterable[Job], now_s: float, same: Callable[[float, float], bool] = nearly) -> Moment | None:
     """Predict the next completion, without the overhead that progress is charged."""
-    ends = group(((now_s + job.remaining * job.now_iteration_s, job) for job in running), same)
-    return min(ends, key=lambda moment: moment.time_s, default=None)
+    ends = [(now_s + job.remaining * job.now_iteration_s, job) for job in running]
+    first_s = min((time_s for time_s, _ in ends), default=0.0)
+    # Later ends belong to later groups; only those that may be in the first one are compared.
+    soon = [(time_s, job) for time_s, job in ends if time_s <= first_s + 1.0]
+    return min(group(soon, same), key=lambda moment: moment.time_s, default=None)
 
 
 def advance(job: Job, now_s: float) -> None:
