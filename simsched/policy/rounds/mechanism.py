@@ -168,7 +168,8 @@ class Rounds:
 
         `free` counts the GPUs of each type; types are filled in the order of `gpu_types`. On each, units are taken by
         descending priority, then deficit, then share, then the order in which they came; those that do not fit, or have
-        a job that was chosen already, are skipped. A unit without an entry in the shares runs only if it is in `running`.
+        a job that was chosen already, are skipped. One without an entry in the shares runs only if it
+        is in `running`.
         """
         grants: list[Grant] = []
         taken: set[str] = set()
