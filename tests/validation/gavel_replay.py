@@ -15,6 +15,8 @@ from random import Random
 
 import numpy as np
 
+from simsched.policy.programs.max_min import makespan, max_min
+from simsched.policy.programs.problem import ShareProblem
 from simsched.policy.rounds import RoundOptions, Rounds, Unit
 from simsched.workload.gavel import GavelJob, GavelMix, GavelRates, generate_jobs, read_rates
 
@@ -79,15 +81,13 @@ class Replay:
             while coming and coming.arrival_s <= self.now_s:
                 self.admit(coming)
                 coming = next(self.arrivals, None)
-            if self.rounds.due(self.now_s):
+            if self.live and self.rounds.due(self.now_s):
                 shares = self.policy(self.live, self.now_s)
                 sizes = {unit: self.live[unit[0]].job.num_gpus for unit in shares}
                 self.rounds.reset(self.now_s, shares, sizes)
             self.start()
-            if not self.tasks and not coming and self.live:
+            if self.live and not self.tasks:
                 raise AssertionError("nothing runs although jobs are there")
-            if not self.tasks and coming and self.live:
-                self.now_s = coming.arrival_s
         return Outcome(self.jct_s, self.now_s)
 
     def admit(self, job: GavelJob) -> None:
@@ -98,7 +98,7 @@ class Replay:
     def credit(self, task: tuple[float, Unit, str, list[float]], seconds: float) -> None:
         finish_s, unit, gpu_type, steps = task
         gpus = self.live[unit[0]].job.num_gpus
-        credits_ = [gpus * (count // gpus) if gpus > 1 else count for count in steps]
+        credits_ = [0.0 if count < gpus and gpus > 1 else count for count in steps]
         failed = all(count <= 0 for count in credits_)
         if not failed:
             self.rounds.receive(unit, gpu_type, seconds)
@@ -156,6 +156,22 @@ class Fifo:
         return {(name,): [float(kept.get(name) == column) for column in range(3)] for name in live}
 
 
+class Program:
+    """Shares from a program, by all live jobs in the order of their arrival."""
+
+    def __init__(self, gpus: Mapping[str, int], name: str) -> None:
+        self.num_gpus, self.name = np.array([gpus[gpu_type] for gpu_type in TYPES]), name
+
+    def __call__(self, live: Mapping[str, Live], now_s: float) -> Mapping[Unit, Sequence[float]]:
+        rates = np.array([one.rates for one in live.values()])
+        problem = ShareProblem(rates, np.array([one.job.num_gpus for one in live.values()]), self.num_gpus)
+        if self.name == "makespan":
+            shares = makespan(problem, np.array([one.left for one in live.values()]))
+        else:
+            shares = max_min(problem if self.name == "max-min-perf" else problem.agnostic())
+        return {(name,): row for name, row in zip(live, shares.tolist(), strict=True)}
+
+
 def shuffled(seed: int) -> Callable[[], Sequence[str]]:
     rng = Random(seed + 5)
 
@@ -167,14 +183,22 @@ def shuffled(seed: int) -> Callable[[], Sequence[str]]:
     return order
 
 
-def static(rates: GavelRates, seed: int, policy: Policy, order: Callable[[], Sequence[str]], **options: bool) -> Outcome:
+def static(
+    rates: GavelRates, seed: int, policy: Policy, order: Callable[[], Sequence[str]], **options: bool
+) -> Outcome:
     jobs = islice(generate_jobs(GavelMix(), rates.alone["v100"], seed), 100)
     rounds = RoundOptions(unallocated_takes_room=True, **options)
     return Replay(jobs, rates, dict.fromkeys(TYPES, 36), policy, order, rounds).run(lambda _: False)
 
 
 def continuous(
-    rates: GavelRates, seed: int, jobs_per_hour: float, policy: Policy, order: Callable[[], Sequence[str]], at_once: int = 0, **options: bool
+    rates: GavelRates,
+    seed: int,
+    jobs_per_hour: float,
+    policy: Policy,
+    order: Callable[[], Sequence[str]],
+    at_once: int = 0,
+    **options: bool,
 ) -> Outcome:
     mix = GavelMix(jobs_per_hour=jobs_per_hour, multi_gpu=False, at_once=at_once)
     rounds = RoundOptions(unallocated_takes_room=True, **options)
@@ -185,4 +209,20 @@ def continuous(
 
 
 def mean_h(outcome: Outcome, window: range) -> float:
-    return float(np.mean([jct_s for job, jct_s in sorted(outcome.jct_s.items()) if job in window and jct_s is not None])) / 3600
+    return (
+        float(np.mean([jct_s for job, jct_s in sorted(outcome.jct_s.items()) if job in window and jct_s is not None]))
+        / 3600
+    )
+
+
+def main(path: str, name: str, jobs_per_hour: str, seed: str, at_once: str = "0") -> None:
+    rates, gpus = read_rates(Path(path)), dict.fromkeys(TYPES, 36)
+    policy = Fifo(gpus, aware=name == "fifo-perf") if name.startswith("fifo") else Program(gpus, name)
+    order = (lambda: FAST_FIRST) if name.endswith("perf") else shuffled(int(seed))
+    idle = name.startswith("fifo")
+    outcome = continuous(rates, int(seed), float(jobs_per_hour), policy, order, int(at_once), idle_without_share=idle)
+    print(f"{mean_h(outcome, range(4000, 5000)):.7f}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

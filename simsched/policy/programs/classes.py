@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from simsched.policy.programs.problem import Floats, Integers, ShareProblem
-from simsched.policy.programs.solver import Rows, largest_in_rows, on_top
+from simsched.policy.programs.solver import Rows, on_top
 
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -92,16 +92,15 @@ class Classes:
 
     @property
     def second_criterion(self) -> Floats:
-        """The objective that chooses among the best solutions, shape (variables,).
+        """The objective that chooses among the best solutions, to be maximised, shape (variables,).
 
-        It is the total of the rates, each as a fraction of the best that the job's class has anywhere, with weights
-        between 1 and 1.01 that differ for each variable (multiples of the golden ratio modulo 1, in canonical order).
+        It is minus the GPU time used, with weights between 1 and 1.01 that differ for each variable (multiples of the
+        golden ratio modulo 1, in canonical order). What no job needs is thus left to the round mechanism, which deals
+        it out by priority; handing it out here would let jobs compete with those whose share is tight.
         """
-        rates = self.rates
-        best = largest_in_rows(rates)
-        per_class = np.divide(self.count, best, out=np.zeros(len(best)), where=best > 0)
+        held = np.asarray(self.gpus.sum(axis=0)).ravel()
         generic = 1.0 + _SPREAD * np.modf(_GOLDEN * np.arange(1, self.num_variables + 1))[0]
-        return np.asarray(np.asarray(rates.T @ per_class) * generic)
+        return np.asarray(-held * generic / held.max()) if len(held) else held
 
     def spread(self, x: Floats) -> Floats:
         """Return the shares of jobs and pairs in the problem's order from variables, rounded to eight digits."""

@@ -14,8 +14,8 @@ def max_min(problem: ShareProblem, method: Method = "auto") -> Floats:
     """Return the shares that maximise the least weighted rate, relative to the proportional share.
 
     The objective is min_i scale_factor_i / (weight_i p_i) x rate_i, where p_i is the rate under proportional shares
-    (Gavel, OSDI'20, section 4.1, with the scale factor of its simulator). Among the best shares the ones with the
-    largest total of normalised rates are taken (`Classes.second_criterion`). A job that cannot run anywhere gets 0.
+    (Gavel, OSDI'20, section 4.1, with the scale factor of its simulator). Among the best shares the ones that
+    take the least GPU time are returned (`Classes.second_criterion`). A job that cannot run anywhere gets 0.
     Pass `problem.agnostic()` for the form that knows no rates.
     """
     required = problem.weights * problem.proportional_rate() / problem.scale_factor

@@ -41,7 +41,7 @@ class ShareProblem:
 
     throughput: Floats
     scale_factor: Integers
-    num_gpus: Integers
+    num_gpus: Integers | Floats
     weights: Floats = field(default_factory=lambda: np.ones(0))
     pairs: Pairs | None = None
     kinds: Integers | None = None

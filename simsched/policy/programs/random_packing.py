@@ -28,7 +28,7 @@ class RandomPacking:
         self._rng = rng
         self._pairs: list[Unit] = []
 
-    def shares(self, sizes: Mapping[str, int], num_gpus: Integers, rates: Rates) -> Mapping[Unit, Floats]:
+    def shares(self, sizes: Mapping[str, int], num_gpus: Integers | Floats, rates: Rates) -> Mapping[Unit, Floats]:
         """Return the share of each unit on each type; `sizes` maps jobs to their GPUs in the order of arrival."""
         if sum(sizes.values()) <= num_gpus.sum():
             self._pairs = []
@@ -61,7 +61,7 @@ def _pays(pair: Unit, rates: Rates) -> bool:
     return bool((together / alone).sum() >= 1.0)
 
 
-def _equal(units: Sequence[Unit], sizes: Mapping[str, int], num_gpus: Integers) -> Mapping[Unit, Floats]:
+def _equal(units: Sequence[Unit], sizes: Mapping[str, int], num_gpus: Integers | Floats) -> Mapping[Unit, Floats]:
     """Return N_k / (units x GPUs) for every unit, rows capped at 1."""
     shares = {}
     for unit in units:
