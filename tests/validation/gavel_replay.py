@@ -221,7 +221,7 @@ def main(path: str, name: str, jobs_per_hour: str, seed: str, at_once: str = "0"
     order = (lambda: FAST_FIRST) if name.endswith("perf") else shuffled(int(seed))
     idle = name.startswith("fifo")
     outcome = continuous(rates, int(seed), float(jobs_per_hour), policy, order, int(at_once), idle_without_share=idle)
-    print(f"{mean_h(outcome, range(4000, 5000)):.7f}")
+    sys.stdout.write(f"{mean_h(outcome, range(4000, 5000)):.7f}\n")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ from scipy import sparse
 from simsched.policy.programs.problem import Floats, Integers, ShareProblem
 from simsched.policy.programs.solver import Rows, on_top
 
-_GOLDEN = (5**0.5 - 1) / 2
-
 #: How much the weights of the second criterion differ from each other.
 _SPREAD = 0.01
 _DIGITS = 8
@@ -94,12 +92,13 @@ class Classes:
     def second_criterion(self) -> Floats:
         """The objective that chooses among the best solutions, to be maximised, shape (variables,).
 
-        It is minus the GPU time used, with weights between 1 and 1.01 that differ for each variable (multiples of the
-        golden ratio modulo 1, in canonical order). What no job needs is thus left to the round mechanism, which deals
-        it out by priority; handing it out here would let jobs compete with those whose share is tight.
+        It is minus the GPU time used, with weights between 1 and 1.01 that differ for each variable and obey no simple
+        relation (a fixed hash of its place in the canonical order). What no job needs is thus left to the round
+        mechanism, which deals it out by priority; handing it out here would let jobs compete with those whose share is
+        tight.
         """
         held = np.asarray(self.gpus.sum(axis=0)).ravel()
-        generic = 1.0 + _SPREAD * np.modf(_GOLDEN * np.arange(1, self.num_variables + 1))[0]
+        generic = 1.0 + _SPREAD * _scatter(self.num_variables)
         return np.asarray(-held * generic / held.max()) if len(held) else held
 
     def spread(self, x: Floats) -> Floats:
@@ -195,3 +194,11 @@ def _with_pairs(
     rates = np.where(swapped[where][:, None, None], rates[:, ::-1], rates)
     partners = np.where(same, n_low - 1, n_high).astype(np.float64)
     return Classes(problem, order, member, first, count, pair_member, classes, rates, partners)
+
+
+def _scatter(count: int) -> Floats:
+    """Return fixed numbers in [0, 1) without visible relation: the output function of the SplitMix64 generator."""
+    state = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray((state ^ (state >> np.uint64(31))) / 2.0**64)

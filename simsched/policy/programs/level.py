@@ -22,6 +22,9 @@ from simsched.policy.programs.solver import (
 #: By how much, relatively, the second criterion may fall short of the first; above the solver's tolerance.
 SLACK = 1e-9
 
+#: The part of its best rate below which a class counts as getting nothing.
+_NOTHING = 1e-8
+
 
 class Level(NamedTuple):
     """The largest `level` with rate >= level x required for all classes, and the price of each class's row.
@@ -53,7 +56,7 @@ def largest_level(classes: Classes, required: Floats, method: Method = "auto") -
 
 def settle(classes: Classes, least: Floats, method: Method = "auto") -> Floats:
     """Return the variables that meet `least`, a rate for each class, and are best by the second criterion."""
-    asked = np.flatnonzero(least > 0)
+    asked = np.flatnonzero(least > _NOTHING * largest_in_rows(classes.rates))
     rows, bound = classes.capacity
     every = on_top(rows, scale_rows(classes.rates[asked], -1.0 / least[asked]))
     limit = np.concatenate([bound, np.full(len(asked), SLACK - 1.0)])

@@ -59,7 +59,7 @@ def water_filling(problem: ShareProblem, entities: Entities | None = None, metho
     if not classes.num_classes:
         return classes.spread(np.zeros(0))
     levels = _fill(classes, entities, facts, method)
-    return classes.spread(settle(classes, levels * classes.of(problem.proportional_rate()), method))
+    return classes.spread(settle(classes, levels * (1.0 - SLACK) * classes.of(problem.proportional_rate()), method))
 
 
 def _facts(entities: Entities | None, jobs: int) -> list[Floats]:
