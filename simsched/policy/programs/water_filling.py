@@ -19,7 +19,7 @@ Flags = npt.NDArray[np.bool_]
 RULES = ("fairness", "fifo")
 
 #: The least part of the total price at which a class counts as unable to rise; prices add up to 1.
-_PRICED = 1e-9
+_PRICED = 1e-6
 
 
 @dataclass(frozen=True)
