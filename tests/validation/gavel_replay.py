@@ -76,8 +76,9 @@ class Replay:
                 self.now_s = self.previous_end_s
                 for task in sorted(self.tasks, key=lambda task: (-task[0], [int(job) for job in task[1]])):
                     self.credit(task, task[0] - start_s)
-            elif coming and not self.live:
-                self.now_s = coming.arrival_s
+            elif coming:
+                # Nothing runs: jobs that came too soon after a reset wait for the next arrival, as in the original.
+                self.now_s = max(self.now_s, coming.arrival_s)
             while coming and coming.arrival_s <= self.now_s:
                 self.admit(coming)
                 coming = next(self.arrivals, None)
@@ -86,7 +87,7 @@ class Replay:
                 sizes = {unit: self.live[unit[0]].job.num_gpus for unit in shares}
                 self.rounds.reset(self.now_s, shares, sizes)
             self.start()
-            if self.live and not self.tasks:
+            if self.live and not self.tasks and not coming:
                 raise AssertionError("nothing runs although jobs are there")
         return Outcome(self.jct_s, self.now_s)
 
