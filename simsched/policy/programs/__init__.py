@@ -1,1 +1,4 @@
-"""Linear and mixed-integer programs that policies share; pure functions on arrays."""
+"""Programs that compute shares of time on GPU types from rates, sizes and weights.
+
+Rounding shares into rounds belongs to `simsched.policy.rounds`; where rates come from is the policy's business.
+"""
