@@ -108,9 +108,7 @@ def assert_available(tree: QuotaTree, case: dict[str, Any], which: str) -> None:
         for key, amount in amounts(entries).items():
             assert tree.available(name, key) == amount, (name, key)
             assert tree.potentially_available(name, key) == sum(
-                e["amount"]
-                for e in case["potentially_available"][name]
-                if (e["flavour"], e["resource"]) == key
+                e["amount"] for e in case["potentially_available"][name] if (e["flavour"], e["resource"]) == key
             )
 
 

@@ -126,9 +126,7 @@ def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Candidate]
         yield from (True, False)
 
 
-def _attempt(
-    tree: QuotaTree, incoming: Incoming, candidates: Sequence[_Candidate], *, borrow: bool
-) -> list[Victim]:
+def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Sequence[_Candidate], *, borrow: bool) -> list[Victim]:
     """Take candidates until the workload fits, then give back those that were not needed."""
     asked, taken, done = incoming.workload, [], False
     for candidate in candidates:

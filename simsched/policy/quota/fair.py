@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from simsched.policy.quota.candidates import below_ancestor, common_ancestor, in_order, own_candidates, reclaimable, uses
+from simsched.policy.quota.candidates import (
+    below_ancestor,
+    common_ancestor,
+    in_order,
+    own_candidates,
+    reclaimable,
+    uses,
+)
 from simsched.policy.quota.classical import fill_back
 from simsched.policy.quota.model import Incoming, Reason, Reclaim, Victim, Workload
 from simsched.policy.quota.share import Share, dominant_share
@@ -75,7 +82,9 @@ class Tournament:
         share = dominant_share(node)
         return share if share.borrowing or id(node) in self._above else None
 
-    def _rank(self, entry: tuple[Share, Node]) -> tuple[float, float, bool, tuple[bool, bool, float, int, float, str], str]:
+    def _rank(
+        self, entry: tuple[Share, Node]
+    ) -> tuple[float, float, bool, tuple[bool, bool, float, int, float, str], str]:
         share, node = entry
         weighted, ratio = share.key()
         first = (False, False, 0.0, 0, 0.0, "")

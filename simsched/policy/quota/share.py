@@ -45,15 +45,16 @@ class Share:
 def dominant_share(node: Node, added: Amounts | None = None) -> Share:
     """Return the share of a node with `added` counted to its usage.
 
-    The ratio of a resource is what the node uses above the quota of its subtree, summed over flavours, to what its
-    parent could use of it at most; a root borrows from nobody. Source: Kueue, fair sharing (KEP-1714).
+    Only resources for which the subtree has an entry count. The ratio of one is what the node uses above the quota of
+    its subtree, summed over flavours, to what its parent could use of it at most; a root borrows from nobody. Source:
+    Kueue, fair sharing (KEP-1714).
     """
     if node.parent is None:
         return Share(0.0, node.weight)
     borrowed: dict[str, int] = {}
     added = added or {}
-    for resource in {**node.usage, **added}:
-        over = node.usage.get(resource, 0) + added.get(resource, 0) - node.subtree.get(resource, 0)
+    for resource, quota in node.subtree.items():
+        over = node.usage.get(resource, 0) + added.get(resource, 0) - quota
         if over > 0:
             borrowed[resource[1]] = borrowed.get(resource[1], 0) + over
     lendable = _lendable(node.parent) if borrowed else {}

@@ -180,7 +180,9 @@ def _check(queues: list[ClusterQueue], cohorts: list[Cohort]) -> None:
                 problems.append(Problem(f"{kind} '{spec.name}'", "is named twice", "give every one its own name"))
             seen.add(spec.name)
             if spec.weight < 0:
-                problems.append(Problem(f"{kind} '{spec.name}'", f"weight {spec.weight:g} is negative", "use 0 or more"))
+                problems.append(
+                    Problem(f"{kind} '{spec.name}'", f"weight {spec.weight:g} is negative", "use 0 or more")
+                )
             for resource, quota in spec.quotas.items():
                 amounts = (quota.nominal, quota.borrowing_limit, quota.lending_limit)
                 if any(amount is not None and amount < 0 for amount in amounts):
