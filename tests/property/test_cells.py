@@ -54,7 +54,8 @@ def test_gangs_come_and_go(seed: int) -> None:
         cells.release(name)
     for node in nodes:
         cells.set_health(node, healthy=True)
-    assert cells.bindings.free["rack"].of(3) and not any(top.used() or top.split for top in cells.chains["rack"].tops)
+    assert len(cells.bindings.free["rack"].of(4)) == 3
+    assert not any(top.used() or top.split for top in cells.chains["rack"].tops)
     assert not any(root.twin for tenant in cells.tenants.values() for root in tenant.roots["rack"])
 
 
