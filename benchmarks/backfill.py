@@ -16,14 +16,16 @@ from simsched.policy.backfill import Releases
 
 
 def workload(jobs: int, gpus: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw submissions over a year, sizes, limits and run times that load the pool to nine tenths."""
+    """Draw submissions over a year, sizes, limits and run times that load the pool to 0.93, on busy and quiet days."""
     rng = np.random.default_rng(1)
     sizes = rng.choice([1, 2, 4, 8, 16, 64], size=jobs, p=[0.5, 0.1, 0.12, 0.2, 0.06, 0.02]).astype(np.int64)
     runs = rng.lognormal(7.5, 2.0, jobs).clip(1, 7 * 86400)
-    runs *= 0.9 * gpus * 365 * 86400 / float(sizes @ runs)
-    runs = runs.clip(1, 14 * 86400).astype(np.int64) + 1
+    for _ in range(20):
+        runs = (runs * (0.93 * gpus * 365 * 86400 / float(sizes @ runs))).clip(1, 14 * 86400)
+    runs = runs.astype(np.int64) + 1
     limits = (runs * rng.uniform(1, 5, jobs)).astype(np.int64) + 60
-    submit = np.sort(rng.integers(0, 365 * 86400, jobs))
+    days = rng.choice(365, jobs, p=rng.dirichlet(np.full(365, 8.0)))
+    submit = np.sort(days * 86400 + rng.integers(0, 86400, jobs))
     return submit, sizes, limits, runs
 
 
