@@ -13,6 +13,8 @@ import numpy.typing as npt
 from simsched.jit import jit
 
 Ints = npt.NDArray[np.int64]
+#: How many starts found in a pass are kept as bounds for later jobs.
+_BOUNDS = 32
 #: The planned start of a job that got none.
 NEVER = -1
 #: Slurm's defaults: how many jobs a pass looks at, and how far it plans, in seconds.
@@ -141,18 +143,34 @@ def _plan(
             count += 1
         levels[count - 1] += amounts[i]
     first, blocked = 0, False
+    bounds, known = np.empty((_BOUNDS, 3), dtype=np.int64), 0
     for job in range(len(gpus)):
         while first < count - 1 and levels[first] <= 0:
             first += 1
         last = 0 if first_only and blocked else count - 1
         if first > last:
             break
-        place = _earliest(times, levels, count, gpus[job], limits[job], first, last)
+        begin = max(first, _find(times, count, _bound(bounds, known, gpus[job], limits[job])))
+        place = _earliest(times, levels, count, gpus[job], limits[job], begin, last)
+        if place > begin:
+            row = bounds[known % _BOUNDS]
+            row[0], row[1], row[2] = gpus[job], limits[job], times[place]
+            known += 1
         if place < 0 or times[place] > horizon:
             continue
         starts[job] = times[place]
         blocked = blocked or place > 0
         count = _reserve(times, levels, count, place, times[place] + limits[job], gpus[job])
+
+
+@jit
+def _bound(bounds: Ints, known: int, gpus: int, limit: int) -> int:
+    """Return the latest start that the pass found for a job that was no larger and no longer: none can be earlier."""
+    latest = 0
+    for i in range(min(known, len(bounds))):
+        if bounds[i, 0] <= gpus and bounds[i, 1] <= limit and bounds[i, 2] > latest:
+            latest = bounds[i, 2]
+    return latest
 
 
 @jit
