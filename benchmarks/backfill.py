@@ -34,13 +34,13 @@ def replay(jobs: int, gpus: int, kind: str, interval_s: int) -> tuple[int, float
     submit, sizes, limits, runs = workload(jobs, gpus)
     releases, free, done = Releases(4096), gpus, []
     waiting = np.empty(0, dtype=np.int64)
-    arrived, passes, waited, longest, now, last = 0, 0, 0.0, 0, 0, -interval_s
+    arrived, passes, waited, longest, now, last, changed = 0, 0, 0.0, 0, 0, -interval_s, False
     while arrived < jobs or len(waiting) or done:
         times = [done[0][0]] if done else []
         times += [int(submit[arrived])] if arrived < jobs else []
-        if len(waiting) and last + interval_s > now:
+        if len(waiting) and changed and last + interval_s > now:
             times.append(last + interval_s)
-        now = min(times)
+        now, changed = min(times), True
         while done and done[0][0] == now:
             _, end, size = heapq.heappop(done)
             releases.remove(end, size)
@@ -52,7 +52,7 @@ def replay(jobs: int, gpus: int, kind: str, interval_s: int) -> tuple[int, float
         longest = max(longest, len(waiting))
         if not len(waiting) or now < last + interval_s or free == 0:
             continue
-        passes, last = passes + 1, now
+        passes, last, changed = passes + 1, now, False
         if kind == "easy":
             starts = releases.easy(free, now, sizes[waiting], limits[waiting])
         else:
