@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.policy.programs.problem import Floats, Integers
 
 
@@ -22,7 +22,7 @@ def allox(duration_s: Floats, free_gpus: Integers) -> Integers:
     starts = np.full(jobs, -1, dtype=np.int64)
     able = np.isfinite(duration_s[:, free_gpus > 0]).any(axis=1)
     if (duration_s < 0).any():
-        raise wrong("program", "a duration is negative", "give the seconds that are left")
+        raise input_error("program", "a duration is negative", "give the seconds that are left")
     if not able.any():
         return starts
     # Longest first: each then takes the next place, and augmenting paths stay short (8 times faster at 1,000 jobs).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.policy.programs.classes import Classes, classify
 from simsched.policy.programs.level import can_run, largest_level, settle
 from simsched.policy.programs.problem import Floats, ShareProblem
@@ -42,7 +42,7 @@ def finish_time(problem: ShareProblem, progress: Progress, method: Method = "aut
     """
     for name in ("age_s", "remaining_steps", "isolated_s"):
         if (getattr(progress, name) < 0).any():
-            raise wrong("program", f"{name} holds a negative number", "give what is left and what has passed")
+            raise input_error("program", f"{name} holds a negative number", "give what is left and what has passed")
     classes = classify(problem, progress.age_s, progress.remaining_steps, progress.isolated_s)
     if not classes.num_classes:
         return classes.spread(np.zeros(0))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.policy.programs.problem import Floats, Integers, Pairs, ShareProblem
 
 #: Solves one part: the problem and the positions of its jobs in the whole one.
@@ -22,7 +22,7 @@ def partitioned(problem: ShareProblem, parts: int, solve: Solve, rng: np.random.
     Pairs within a part stay, the others get 0. Raises `InputError` where there is no part.
     """
     if parts < 1:
-        raise wrong("pop", f"parts is {parts}", "give the number of parts, at least 1")
+        raise input_error("pop", f"parts is {parts}", "give the number of parts, at least 1")
     jobs = problem.num_jobs
     pairs = 0 if problem.pairs is None else len(problem.pairs.jobs)
     shares = np.zeros((jobs + pairs, problem.throughput.shape[1]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -54,15 +54,15 @@ class ShareProblem:
         shapes: Mapping[str, tuple[int, ...]] = {"scale_factor": (jobs,), "weights": (jobs,), "num_gpus": (types,)}
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
-                raise wrong("program", f"{name} has shape {getattr(self, name).shape}", f"give {shape}")
+                raise input_error("program", f"{name} has shape {getattr(self, name).shape}", f"give {shape}")
         if jobs and (self.scale_factor.min() < 1 or self.weights.min() <= 0):
-            raise wrong("program", "a job has no GPUs or no weight", "give at least 1 GPU and a weight above 0")
+            raise input_error("program", "a job has no GPUs or no weight", "give at least 1 GPU and a weight above 0")
         if not np.isfinite(self.throughput).all() or (self.throughput < 0).any():
-            raise wrong("program", "a rate is negative or no number", "give rates of at least 0")
+            raise input_error("program", "a rate is negative or no number", "give rates of at least 0")
         if self.pairs is not None and len(self.pairs.jobs):
             first, second = self.scale_factor[self.pairs.jobs].T
             if (first != second).any():
-                raise wrong("program", "a pair's jobs ask for different numbers of GPUs", "leave such pairs out")
+                raise input_error("program", "a pair's jobs ask for different numbers of GPUs", "leave such pairs out")
 
     @property
     def num_jobs(self) -> int:

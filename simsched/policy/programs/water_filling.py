@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.policy.programs.classes import Classes, classify
 from simsched.policy.programs.level import SLACK, can_run, settle
 from simsched.policy.programs.problem import Floats, Integers, ShareProblem
@@ -38,11 +38,13 @@ class Entities:
         """Raise `InputError` for an unknown rule, a weight not above 0, or a job of an unknown entity."""
         unknown = sorted(set(self.rules) - set(RULES))
         if unknown:
-            raise wrong("entities", f"rule '{unknown[0]}' is not known", f"known: {', '.join(RULES)}")
+            raise input_error("entities", f"rule '{unknown[0]}' is not known", f"known: {', '.join(RULES)}")
         if len(self.rules) != len(self.weights) or (self.weights <= 0).any():
-            raise wrong("entities", "each needs one rule and one weight above 0", "give lists of equal length")
+            raise input_error("entities", "each needs one rule and one weight above 0", "give lists of equal length")
         if len(self.member) and not 0 <= self.member.min() <= self.member.max() < len(self.weights):
-            raise wrong("entities", "a job belongs to none of them", f"number them from 0 to {len(self.weights) - 1}")
+            raise input_error(
+                "entities", "a job belongs to none of them", f"number them from 0 to {len(self.weights) - 1}"
+            )
 
 
 def water_filling(problem: ShareProblem, entities: Entities | None = None, method: Method = "auto") -> Floats:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 #: Jobs that run together on the same GPUs: one id, or two for a pair.
 Unit = tuple[str, ...]
@@ -39,11 +39,11 @@ class RoundOptions:
     def __post_init__(self) -> None:
         """Raise `InputError` for a round of no length or a negative time."""
         if not 0 < self.round_s < math.inf:
-            raise wrong("rounds", f"round_s is {self.round_s}", "give the seconds of a round, above 0")
+            raise input_error("rounds", f"round_s is {self.round_s}", "give the seconds of a round, above 0")
         for name in ("min_reset_s", "credit_s"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
-                raise wrong("rounds", f"{name} is {value}", "give seconds, at least 0")
+                raise input_error("rounds", f"{name} is {value}", "give seconds, at least 0")
 
     @property
     def initial_s(self) -> float:

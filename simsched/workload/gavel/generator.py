@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob
 from simsched.workload.gavel.rates import Kind
 
@@ -41,7 +41,7 @@ class GavelMix:
         for name in ("jobs_per_hour", "at_once", "fixed_s"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
-                raise wrong("workload", f"{name} is {value}", "give a number of at least 0")
+                raise input_error("workload", f"{name} is {value}", "give a number of at least 0")
 
 
 def generate_jobs(mix: GavelMix, rates: Mapping[Kind, float], seed: int) -> Iterator[GavelJob]:
@@ -72,7 +72,9 @@ def _job(
         template = rng.choice(TEMPLATES)
     rate = rates.get((template, gpus), 0.0)
     if rate <= 0:
-        raise wrong("rates", f"no rate for {template} on {gpus} GPUs", "give Gavel's table, which has all 83 kinds")
+        raise input_error(
+            "rates", f"no rate for {template} on {gpus} GPUs", "give Gavel's table, which has all 83 kinds"
+        )
     weight = 5.0 if mix.priorities and rng.random() <= 0.2 else 1.0
     slo = _slo(slos.random()) if mix.slos else None
     return GavelJob(number, template, gpus, duration_s * rate, arrival_s, duration_s, weight, slo)

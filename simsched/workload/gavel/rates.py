@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def read_rates(path: Path, *, scattered: bool = False) -> GavelRates:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise wrong(path, f"is no JSON file: {error}", "give a table of rates in Gavel's layout") from error
+        raise input_error(path, f"is no JSON file: {error}", "give a table of rates in Gavel's layout") from error
     kinds: dict[str, Kind] = {}
     alone: dict[str, Mapping[Kind, float]] = {}
     beside: dict[str, Mapping[tuple[Kind, Kind], tuple[float, float]]] = {}
@@ -92,10 +92,10 @@ def _one_type(
                     beside[kind, kinds[other_key]] = (float(value[0]), float(value[1]))
     except (AttributeError, TypeError, ValueError, IndexError, SyntaxError) as error:
         message = f"the table of '{gpu_type}' is not in Gavel's layout: {error}"
-        raise wrong(path, message, "see its simulation_throughputs.json") from error
+        raise input_error(path, message, "see its simulation_throughputs.json") from error
     for rate in (*alone.values(), *(rate for pair in beside.values() for rate in pair)):
         if not 0 <= rate < float("inf"):
-            raise wrong(path, f"the table of '{gpu_type}' holds the rate {rate}", "rates are steps per second")
+            raise input_error(path, f"the table of '{gpu_type}' holds the rate {rate}", "rates are steps per second")
     return MappingProxyType(alone), MappingProxyType(beside)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 from simsched.workload.gavel.job import GavelJob
 
 #: Columns of Gavel's files; those of Shockwave have a mode after the GPUs and a duration before the arrival.
@@ -23,7 +23,7 @@ def read_trace(path: Path) -> list[GavelJob]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise wrong(path, f"cannot be read: {error}", "give a text file of Gavel's trace format") from error
+        raise input_error(path, f"cannot be read: {error}", "give a text file of Gavel's trace format") from error
     problems: list[Problem] = []
     jobs: list[GavelJob] = []
     for number, line in enumerate(lines, start=1):
