@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from simsched.policy.programs.allox import allox
-from simsched.policy.programs.finish_time import Progress, finish_time
-from simsched.policy.programs.max_min import makespan, max_min
-from simsched.policy.programs.problem import ShareProblem
-from simsched.policy.programs.throughput import total_throughput
-from simsched.policy.programs.water_filling import water_filling
+from simsched.programs.allox import allox
+from simsched.programs.finish_time import Progress, finish_time
+from simsched.programs.max_min import makespan, max_min
+from simsched.programs.problem import ShareProblem
+from simsched.programs.throughput import total_throughput
+from simsched.programs.water_filling import water_filling
 from simsched.threads import one_thread_each
 
 SIZES = (32, 128, 512, 1024, 2048)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-
-from simsched.policy.cells.cell import anchors
-from simsched.policy.cells.scheduler import CellScheduler
-from simsched.policy.cells.spec import CellCluster, CellSpec, CellType, Gang, Placed, Preempts, VirtualCluster
+from simsched_policies.hived.cell import anchors
+from simsched_policies.hived.scheduler import CellScheduler
+from simsched_policies.hived.spec import CellCluster, CellSpec, CellType, Gang, Placed, Preempts, VirtualCluster
 
 TYPES = {
     "pair": CellType("gpu", 2),

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from simsched.errors import InputError
-from simsched.policy.cells.cell import anchors
-from simsched.policy.cells.scheduler import CellScheduler
-from simsched.policy.cells.spec import (
+from simsched_policies.hived.cell import anchors
+from simsched_policies.hived.scheduler import CellScheduler
+from simsched_policies.hived.spec import (
     FREE,
     CellCluster,
     CellSpec,
@@ -22,6 +20,8 @@ from simsched.policy.cells.spec import (
     VirtualCluster,
     Waits,
 )
+
+from simsched.errors import InputError
 
 DATA = json.loads((Path(__file__).resolve().parents[1] / "data" / "hived" / "scenarios.json").read_text())
 

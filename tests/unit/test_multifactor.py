@@ -6,9 +6,7 @@ import math
 import random
 
 import pytest
-
-from simsched.errors import InputError
-from simsched.policy.multifactor import (
+from simsched_policies.slurm.multifactor import (
     HALF_LIFE_S,
     Account,
     AccountTree,
@@ -21,6 +19,8 @@ from simsched.policy.multifactor import (
     relative_factor,
     size_factor,
 )
+
+from simsched.errors import InputError
 
 
 def test_a_line_of_a_real_log_to_its_printed_digits() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from simsched_policies.kueue.cycle import Asking, Rules, admit, heads, run_cycle
+from simsched_policies.kueue.model import ClusterQueue, Cohort, Quota, Reclaim, Within, Workload
+from simsched_policies.kueue.tree import QuotaTree
+from simsched_policies.kueue.usage import DecayedUsage
 
 from simsched.errors import InputError
-from simsched.policy.quota.cycle import Asking, Rules, admit, heads, run_cycle
-from simsched.policy.quota.model import ClusterQueue, Cohort, Quota, Reclaim, Within, Workload
-from simsched.policy.quota.tree import QuotaTree
-from simsched.policy.quota.usage import DecayedUsage
 
 A100, T4 = ("a100", "gpu"), ("t4", "gpu")
 

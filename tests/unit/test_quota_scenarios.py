@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from simsched.policy.quota.candidates import in_order
-from simsched.policy.quota.classical import classical_victims
-from simsched.policy.quota.fair import BOTH, Rule, Tournament, fair_victims
-from simsched.policy.quota.model import ClusterQueue, Cohort, Incoming, Quota, Reclaim, Within, Workload
-from simsched.policy.quota.share import dominant_share
-from simsched.policy.quota.tree import QuotaTree
+from simsched_policies.kueue.candidates import in_order
+from simsched_policies.kueue.classical import classical_victims
+from simsched_policies.kueue.fair import BOTH, Rule, Tournament, fair_victims
+from simsched_policies.kueue.model import ClusterQueue, Cohort, Incoming, Quota, Reclaim, Within, Workload
+from simsched_policies.kueue.share import dominant_share
+from simsched_policies.kueue.tree import QuotaTree
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "kueue"
 

@@ -15,9 +15,9 @@ from random import Random
 
 import numpy as np
 
-from simsched.policy.programs.max_min import makespan, max_min
-from simsched.policy.programs.problem import ShareProblem
 from simsched.policy.rounds import RoundOptions, Rounds, Unit
+from simsched.programs.max_min import makespan, max_min
+from simsched.programs.problem import ShareProblem
 from simsched.workload.gavel import GavelJob, GavelMix, GavelRates, generate_jobs, read_rates
 
 TYPES = ("k80", "p100", "v100")

@@ -10,10 +10,10 @@ import random
 import numpy as np
 import pytest
 
-from simsched.policy.programs.max_min import fair_value, max_min
-from simsched.policy.programs.problem import ShareProblem
-from simsched.policy.programs.throughput import throughput_value, total_throughput
-from simsched.policy.programs.water_filling import Entities, water_filling
+from simsched.programs.max_min import fair_value, max_min
+from simsched.programs.problem import ShareProblem
+from simsched.programs.throughput import throughput_value, total_throughput
+from simsched.programs.water_filling import Entities, water_filling
 from simsched.workload.gavel import read_rates, read_trace
 from simsched.workload.gavel.job import TEMPLATES
 from tests.validation.gavel_replay import FAST_FIRST, TYPES, Program, mean_h, static

@@ -1,6 +1,6 @@
 """How shares of time become rounds: who runs in the next round, on what GPU type, and on which GPUs.
 
-Computing the shares belongs to `simsched.policy.programs`; carrying a round out belongs to the engine.
+Computing the shares belongs to `simsched.programs`; carrying a round out belongs to the engine.
 """
 
 from simsched.policy.rounds.mechanism import Grant, RoundOptions, Rounds, Unit

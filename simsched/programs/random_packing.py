@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from simsched.policy.programs.problem import Floats, Integers
+from simsched.programs.problem import Floats, Integers
 
 #: Rates of a job alone, or of both jobs of a pair, by GPU type: shape (types,) or (2, types).
 Rates = Callable[[tuple[str, ...]], Floats]

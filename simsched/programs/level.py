@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.policy.programs.classes import Classes
-from simsched.policy.programs.problem import Floats
-from simsched.policy.programs.solver import (
+from simsched.programs.classes import Classes
+from simsched.programs.problem import Floats
+from simsched.programs.solver import (
     Method,
     Optimum,
     SolverError,

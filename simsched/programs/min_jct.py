@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from simsched.policy.programs.classes import Classes, classify
-from simsched.policy.programs.level import can_run, largest_level, settle
-from simsched.policy.programs.problem import Floats, ShareProblem
-from simsched.policy.programs.solver import Method, Rows, SolverError, maximise, on_top, scale_rows
+from simsched.programs.classes import Classes, classify
+from simsched.programs.level import can_run, largest_level, settle
+from simsched.programs.problem import Floats, ShareProblem
+from simsched.programs.solver import Method, Rows, SolverError, maximise, on_top, scale_rows
 
 #: Relative gap between the best shares found and the bound at which the search ends.
 _GAP = 1e-9

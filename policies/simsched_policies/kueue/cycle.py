@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from simsched.policy.quota.classical import classical_victims
-from simsched.policy.quota.fair import BOTH, Rule, fair_victims
-from simsched.policy.quota.model import (
+from simsched_policies.kueue.classical import classical_victims
+from simsched_policies.kueue.fair import BOTH, Rule, fair_victims
+from simsched_policies.kueue.model import (
     Amounts,
     ClusterQueue,
     FlavourResource,
@@ -17,8 +17,8 @@ from simsched.policy.quota.model import (
     Victim,
     Workload,
 )
-from simsched.policy.quota.share import dominant_share
-from simsched.policy.quota.tree import Node, QuotaTree, potential
+from simsched_policies.kueue.share import dominant_share
+from simsched_policies.kueue.tree import Node, QuotaTree, potential
 
 
 @dataclass(frozen=True)

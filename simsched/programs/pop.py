@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy.programs.problem import Floats, Integers, Pairs, ShareProblem
+from simsched.programs.problem import Floats, Integers, Pairs, ShareProblem
 
 #: Solves one part: the problem and the positions of its jobs in the whole one.
 Solve = Callable[[ShareProblem, Integers], Floats]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from simsched.policy.programs.classes import Classes, classify
-from simsched.policy.programs.level import can_run, largest_level, settle
-from simsched.policy.programs.problem import Floats, ShareProblem
-from simsched.policy.programs.solver import Method
+from simsched.programs.classes import Classes, classify
+from simsched.programs.level import can_run, largest_level, settle
+from simsched.programs.problem import Floats, ShareProblem
+from simsched.programs.solver import Method
 
 
 def max_min(problem: ShareProblem, method: Method = "auto") -> Floats:

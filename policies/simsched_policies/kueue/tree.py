@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from simsched.errors import InputError, Problem
-from simsched.policy.quota.model import Amounts, ClusterQueue, Cohort, FlavourResource, Quota
+from simsched_policies.kueue.model import Amounts, ClusterQueue, Cohort, FlavourResource, Quota
 
 _NO_QUOTA = Quota(0)
 

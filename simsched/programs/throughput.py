@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from simsched.policy.programs.classes import Classes, classify
-from simsched.policy.programs.level import SLACK
-from simsched.policy.programs.problem import Floats, ShareProblem
-from simsched.policy.programs.solver import (
+from simsched.programs.classes import Classes, classify
+from simsched.programs.level import SLACK
+from simsched.programs.problem import Floats, ShareProblem
+from simsched.programs.solver import (
     Method,
     Rows,
     SolverError,

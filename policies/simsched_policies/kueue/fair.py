@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from simsched.policy.quota.candidates import (
+from simsched_policies.kueue.candidates import (
     below_ancestor,
     common_ancestor,
     in_order,
@@ -13,10 +13,10 @@ from simsched.policy.quota.candidates import (
     reclaimable,
     uses,
 )
-from simsched.policy.quota.classical import fill_back
-from simsched.policy.quota.model import Incoming, Reason, Reclaim, Victim, Workload
-from simsched.policy.quota.share import Share, dominant_share
-from simsched.policy.quota.tree import Node, QuotaTree
+from simsched_policies.kueue.classical import fill_back
+from simsched_policies.kueue.model import Incoming, Reason, Reclaim, Victim, Workload
+from simsched_policies.kueue.share import Share, dominant_share
+from simsched_policies.kueue.tree import Node, QuotaTree
 
 
 class Rule(Enum):

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from simsched.policy.programs.problem import Floats, Integers, ShareProblem
-from simsched.policy.programs.solver import Rows, on_top
+from simsched.programs.problem import Floats, Integers, ShareProblem
+from simsched.programs.solver import Rows, on_top
 
 #: How much the weights of the second criterion differ from each other.
 _SPREAD = 0.01

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from simsched.errors import input_error
-from simsched.policy.programs.problem import Floats, Integers
+from simsched.programs.problem import Floats, Integers
 
 
 def allox(duration_s: Floats, free_gpus: Integers) -> Integers:

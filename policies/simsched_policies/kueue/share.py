@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from simsched.policy.quota.model import Amounts
-from simsched.policy.quota.tree import Node, potential
+from simsched_policies.kueue.model import Amounts
+from simsched_policies.kueue.tree import Node, potential
 
 #: A share of one is written as a thousand.
 SCALE = 1000

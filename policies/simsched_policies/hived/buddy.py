@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
-from simsched.policy.cells.build import Chain
-from simsched.policy.cells.cell import Cell
-from simsched.policy.cells.spec import OPPORTUNISTIC
-from simsched.policy.cells.topology import Usable
+from simsched_policies.hived.build import Chain
+from simsched_policies.hived.cell import Cell
+from simsched_policies.hived.spec import OPPORTUNISTIC
+from simsched_policies.hived.topology import Usable
 
 #: Virtual cells to be bound, and the physical ones chosen for them.
 Binding = dict[Cell, Cell]

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import optimize, sparse
 
-from simsched.policy.programs.problem import Floats
+from simsched.programs.problem import Floats
 
 #: `auto` is the dual simplex method for small programs and the interior-point method, with crossover, for large ones.
 Method = Literal["auto", "highs-ds", "highs-ipm"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simsched.errors import input_error, nearest
-from simsched.policy.cells.cell import Cell, seal, walk
-from simsched.policy.cells.spec import CellCluster, CellSpec, CellType
+from simsched_policies.hived.cell import Cell, seal, walk
+from simsched_policies.hived.spec import CellCluster, CellSpec, CellType
 
 
 @dataclass(frozen=True)

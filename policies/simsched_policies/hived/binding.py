@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from simsched.errors import input_error, nearest
-from simsched.policy.cells.buddy import FreeCells
-from simsched.policy.cells.build import Chain, Tenant
-from simsched.policy.cells.cell import Cell, walk
-from simsched.policy.cells.spec import FREE
+from simsched_policies.hived.buddy import FreeCells
+from simsched_policies.hived.build import Chain, Tenant
+from simsched_policies.hived.cell import Cell, walk
+from simsched_policies.hived.spec import FREE
 
 
 class Bindings:

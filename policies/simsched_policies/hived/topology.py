@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from simsched.policy.cells.cell import Cell
-from simsched.policy.cells.spec import FREE, OPPORTUNISTIC
+from simsched_policies.hived.cell import Cell
+from simsched_policies.hived.spec import FREE, OPPORTUNISTIC
 
 #: Tells of a node whether it is healthy and may be used.
 Usable = Callable[[Cell], bool]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from simsched.errors import input_error, nearest
-from simsched.policy.cells.binding import Bindings
-from simsched.policy.cells.buddy import Binding, find_roots, match_all, needed
-from simsched.policy.cells.build import build_chains, build_tenants
-from simsched.policy.cells.cell import Cell, Group, anchors
-from simsched.policy.cells.spec import (
+from simsched_policies.hived.binding import Bindings
+from simsched_policies.hived.buddy import Binding, find_roots, match_all, needed
+from simsched_policies.hived.build import build_chains, build_tenants
+from simsched_policies.hived.cell import Cell, Group, anchors
+from simsched_policies.hived.spec import (
     FREE,
     MOST_URGENT,
     OPPORTUNISTIC,
@@ -20,7 +20,7 @@ from simsched.policy.cells.spec import (
     Preempts,
     Waits,
 )
-from simsched.policy.cells.topology import Usable, place
+from simsched_policies.hived.topology import Usable, place
 
 
 class CellScheduler:

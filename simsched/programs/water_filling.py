@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import input_error
-from simsched.policy.programs.classes import Classes, classify
-from simsched.policy.programs.level import SLACK, can_run, settle
-from simsched.policy.programs.problem import Floats, Integers, ShareProblem
-from simsched.policy.programs.solver import Method, Rows, SolverError, maximise, on_top, scale_rows, with_column
+from simsched.programs.classes import Classes, classify
+from simsched.programs.level import SLACK, can_run, settle
+from simsched.programs.problem import Floats, Integers, ShareProblem
+from simsched.programs.solver import Method, Rows, SolverError, maximise, on_top, scale_rows, with_column
 
 Flags = npt.NDArray[np.bool_]
 

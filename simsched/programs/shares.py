@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simsched.policy.programs.problem import Floats, ShareProblem
+from simsched.programs.problem import Floats, ShareProblem
 
 
 def isolated(problem: ShareProblem) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from simsched.policy.quota.candidates import (
+from simsched_policies.kueue.candidates import (
     below_ancestor,
     common_ancestor,
     exceeds_any,
@@ -15,8 +15,8 @@ from simsched.policy.quota.candidates import (
     reclaimable,
     uses,
 )
-from simsched.policy.quota.model import Amounts, ClusterQueue, Incoming, Reason, Reclaim, Victim, Workload
-from simsched.policy.quota.tree import Node, QuotaTree
+from simsched_policies.kueue.model import Amounts, ClusterQueue, Incoming, Reason, Reclaim, Victim, Workload
+from simsched_policies.kueue.tree import Node, QuotaTree
 
 
 class _Kind(Enum):

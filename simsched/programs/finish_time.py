@@ -8,11 +8,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from simsched.errors import input_error
-from simsched.policy.programs.classes import Classes, classify
-from simsched.policy.programs.level import can_run, largest_level, settle
-from simsched.policy.programs.problem import Floats, ShareProblem
-from simsched.policy.programs.shares import isolated
-from simsched.policy.programs.solver import Method, SolverError
+from simsched.programs.classes import Classes, classify
+from simsched.programs.level import can_run, largest_level, settle
+from simsched.programs.problem import Floats, ShareProblem
+from simsched.programs.shares import isolated
+from simsched.programs.solver import Method, SolverError
 
 #: Relative accuracy of the ratio.
 _ACCURACY = 1e-10

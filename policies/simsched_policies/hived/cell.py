@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from simsched.policy.cells.spec import FREE, Gang
+from simsched_policies.hived.spec import FREE, Gang
 
 
 class Cell:

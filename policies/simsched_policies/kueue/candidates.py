@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from simsched.policy.quota.model import FlavourResource, Incoming, Reclaim, Within, Workload
-from simsched.policy.quota.tree import Node, QuotaTree
+from simsched_policies.kueue.model import FlavourResource, Incoming, Reclaim, Within, Workload
+from simsched_policies.kueue.tree import Node, QuotaTree
 
 
 def in_order(candidates: Iterable[Workload], queue: str, *, by_usage: bool = False) -> list[Workload]:
