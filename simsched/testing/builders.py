@@ -146,6 +146,7 @@ class FakeJob:
     epoch: int = 0
     progress: float = 0.0
     speeds: dict[Site, Speed] = field(default_factory=dict)
+    neighbours: tuple[str, ...] = ()
 
     @property
     def request(self) -> JobRequest:
@@ -189,6 +190,7 @@ class FakeView:
     finished: Sequence[str] = ()
     reached_threshold: Sequence[JobView] = ()
     restart_delay_s: float = 30
+    max_jobs_per_gpu: int = 1
     service_history: Sequence[float] = ()
 
     def __post_init__(self) -> None:
