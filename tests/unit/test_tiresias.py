@@ -27,7 +27,7 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
-from simsched.policy.gittins import History, ServiceDistribution
+from simsched.policy.gittins import ServiceDistribution, ServiceHistory
 from simsched.policy.levels import Levels
 from simsched.testing import check_policy
 from simsched.testing.builders import application_of, random_jobs, run
@@ -193,20 +193,20 @@ def test_a_large_history_keeps_its_index() -> None:
 def test_a_history_is_read_from_a_file_or_learned(tmp_path) -> None:
     file = tmp_path / "history.csv"
     file.write_text("gpu_s\n4\n8\n12\n", encoding="utf-8")
-    known = History((), str(file))
+    known = ServiceHistory((), str(file))
     assert not known.learns
     assert known.distribution is not None
     assert known.distribution.index(0) == pytest.approx(1 / 8)
-    learning = History((), None)
+    learning = ServiceHistory((), None)
     assert not learning.learn([5] * 9)
     assert learning.learn([5] * 10)
     assert not learning.learn([5] * 19)
     assert learning.learn([5] * 20)
     file.write_text("4\nfour\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"history.csv:2: 'four' is no number"):
-        History((), str(file))
+        ServiceHistory((), str(file))
     with pytest.raises(InputError, match="cannot be read"):
-        History((), str(tmp_path / "none.csv"))
+        ServiceHistory((), str(tmp_path / "none.csv"))
 
 
 def test_tiresias_g_prefers_what_the_distribution_says_is_nearly_done() -> None:

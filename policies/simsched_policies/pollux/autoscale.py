@@ -4,8 +4,8 @@ Idea: the utility of the nodes provisioned is the sum over jobs of goodput over 
 One GPU for every job makes it 1; it falls as jobs are spread thin. Where it rises above a threshold, nodes are added
 until it is near a target, where it falls below another one, nodes go (Qiao et al., OSDI'21, section 4.2.2). With one
 job, `low_utility` 0, `high_utility` U = 2/3, `target_utility` L = 1/2 and `window` 1, this is the paper's rule for a
-single training job: scale out whenever max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65, averaged
-over 15 rounds with its middle as the target, is that of the published simulator for many jobs.
+single training job: scale out whenever max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65,
+averaged over 15 rounds with its middle as the target, is that of the published simulator for many jobs.
 
 Within the nodes, Pollux allocates as it always does. A node that is to leave is left out of its search, so jobs move
 away in the same round; the nodes that hold the most GPUs in use stay. Nodes to come are counted as soon as they are
