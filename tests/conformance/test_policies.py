@@ -244,7 +244,10 @@ class NeedsWhatNobodyProvides(Good):
 
 @pytest.mark.parametrize(
     ("policy", "said"),
-    [(NeedsAText, "it needs what is no signal: remaining_work"), (NeedsWhatNobodyProvides, "mood")],
+    [
+        (NeedsAText, "what is no signal: remaining_work"),
+        (NeedsWhatNobodyProvides, "signals that nothing provides: mood"),
+    ],
 )
 def test_the_kit_refuses_unknown_signals(policy: type[Policy], said: str) -> None:
     failures = check_policy(policy, seeds=1)
