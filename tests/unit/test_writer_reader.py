@@ -225,10 +225,10 @@ def test_a_missing_table_and_a_foreign_one_are_refused(tmp_path):
     cell = read_cell(make_cell(tmp_path))
     (tmp_path / "rounds.parquet").unlink()
     with pytest.raises(InputError, match="table of rounds is not there"):
-        _ = cell.decisions
+        _ = cell.rounds
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "rounds.parquet")
     with pytest.raises(InputError, match="version none"):
-        _ = cell.decisions
+        _ = cell.rounds
     shutil.copy(tmp_path / "jobs.parquet", tmp_path / "rounds.parquet")
     with pytest.raises(InputError, match="lacks the column 'time_s'"):
-        _ = cell.decisions
+        _ = cell.rounds
