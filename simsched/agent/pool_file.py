@@ -153,7 +153,7 @@ class _Entry:
                 self._complain(f"{section}.{key}", f"{numbers[key]!r} is not a {kind}")
 
     def _rows(
-        self, section: str, keys: int, *, lowest: int, rows: Mapping[int, object] | None = None
+        self, section: str, keys: int, *, lowest: int, rows: Mapping[int, Any] | None = None
     ) -> dict[tuple[int, ...], Pooled]:
         """Read rows of `keys` whole numbers, two numbers, and a number of jobs; `rows` are some by their place."""
         if rows is None:
