@@ -105,6 +105,11 @@ class Applications:
         )
 
 
+def application_of(source: ApplicationSource, name: str, duration_s: int = 0) -> Application:
+    """Return the application of a name; a fixed duration takes `duration_s`."""
+    return source.for_job(JobRequest("job", 0, 1, name), JobTruth(duration_s))
+
+
 def run(
     policy: Policy,
     jobs: Iterable[JobSpec],

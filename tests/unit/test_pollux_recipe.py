@@ -46,8 +46,8 @@ class Toy:
     restart_delay_s: int | None = None
     epochs: int = 2
 
-    def step_time(self, shape, local_bsz, gpu_type):
-        assert gpu_type == "t4"
+    def step_time(self, site, local_bsz):
+        assert site.gpu_type == "t4"
         return StepTime(self.serial_s + self.shared_s * local_bsz / 8, self.serial_s)
 
     def iterations(self, batch_size, epoch):
@@ -57,7 +57,7 @@ class Toy:
     def epoch_end(self, epoch):
         return 100.0 * (epoch + 1) / self.epochs
 
-    def run(self, shape, batch, epoch, gpu_type):
+    def run(self, site, batch, epoch):
         return Running(1.0, 1.0, 1.0, None, GradientStats(1.0, 1.0))
 
 
