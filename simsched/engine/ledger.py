@@ -13,6 +13,7 @@ from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
 from simsched.engine.records import AllocationRecord, JobRecord, Recorder
+from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, memory_mb
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model.application import NO_BATCH, BatchChoice, Running
@@ -32,8 +33,12 @@ class Ledger:
         on_complete: Callable[[JobState, JobRecord], None],
         on_threshold: Callable[[JobState], None],
         on_leases_over: Callable[[], None],
+        on_failed_attempt: Callable[[JobState], None],
     ) -> None:
-        """Write to `cluster` and `recorder`; report completed jobs, thresholds reached and the end of all leases."""
+        """Write to `cluster` and `recorder`; report completed jobs, thresholds reached and the end of all leases.
+
+        Jobs whose attempt has failed by itself are reported too.
+        """
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
@@ -41,6 +46,7 @@ class Ledger:
         self._on_complete = on_complete
         self._on_threshold = on_threshold
         self._on_leases_over = on_leases_over
+        self._on_failed_attempt = on_failed_attempt
         self._leases = 0
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
@@ -58,11 +64,20 @@ class Ledger:
         self._cancel(job)
         self.paused.pop(job.request.id, None)
         self._end_of_lease(job)
+        if job.recovery is not None:
+            job.recovery.save(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
         job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
         if job.watch is not None:
             job.watch.cancel()
             job.watch = None
+
+    def evict(self, job: JobState) -> None:
+        """Take a job's GPUs away without notice; its progress falls back to its last checkpoint."""
+        assert job.recovery is not None
+        self.settle(job)
+        job.recovery.fall_back(job)
+        self.release(job)
 
     def place(self, job: JobState, allocation: Allocation, beside: Collection[str] = ()) -> None:
         """Give a job that holds nothing its GPUs; it begins to run after the restart delay."""
@@ -95,8 +110,10 @@ class Ledger:
         begin = job.progress
         if job.running is not None:
             job.progress = job.live_progress
-        elif job.request.id not in self.paused:
+        elif job.request.id not in self.paused and not (job.recovery is not None and job.recovery.writing):
             job.restart += ticks
+        if job.recovery is not None:
+            job.recovery.settle(job, ticks)
         self._record_interval(job, begin)
         job.settled_held += ticks
         job.settled_gpu += ticks * job.gpus
@@ -214,8 +231,45 @@ class Ledger:
         if self._clock.scale is not None:
             missing /= self._clock.scale
         whole = missing if self._clock.continuous else round(missing)
+        if job.recovery is not None:
+            first = job.recovery.interruption(job)
+            if first < whole:
+                job.appointment = self._clock.at(now + first, Phase.PROGRESS, lambda: self._interrupt(job))
+                return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
         job.appointment = self._clock.at(now + whole, phase, lambda: self._end_epoch(job))
+
+    def _interrupt(self, job: JobState) -> None:
+        """Have a job write a checkpoint, or fail by itself."""
+        recovery = job.recovery
+        assert recovery is not None
+        self.settle(job)
+        job.running, job.appointment = None, None
+        if recovery.fails_next:
+            self._fail_attempt(job, recovery)
+            return
+        recovery.writing = True
+        written = self._clock.now + recovery.cost
+        job.appointment = self._clock.at(written, Phase.RESUME, lambda: self._end_checkpoint(job))
+
+    def _end_checkpoint(self, job: JobState) -> None:
+        assert job.recovery is not None
+        self.settle(job)
+        job.recovery.save(job)
+        self._begin(job)
+
+    def _fail_attempt(self, job: JobState, recovery: Recovery) -> None:
+        """Return a job whose attempt has failed to the queue, or end it where it is not tried again."""
+        if recovery.gives_up:
+            self._complete(job, "Failed")
+            return
+        recovery.retry()
+        if recovery.keeps:
+            self.release(job)
+        else:
+            self.evict(job)
+        self.set_speeds()
+        self._on_failed_attempt(job)
 
     def _begin_lease(self, job: JobState, site: Site) -> None:
         assert job.leases is not None
@@ -276,7 +330,7 @@ class Ledger:
             raise EngineError(message)
         return batch
 
-    def _complete(self, job: JobState) -> None:
+    def _complete(self, job: JobState, status: str = "") -> None:
         clock, now = self._clock, self._clock.now
         self.release(job)
         self.set_speeds()
@@ -289,7 +343,7 @@ class Ledger:
             application=spec.application,
             tenant=spec.tenant,
             user=spec.user,
-            status=job.truth.status,
+            status=status or job.truth.status,
             num_gpus=spec.num_gpus,
             batch_size=spec.batch_size,
             submit_time_s=clock.seconds(job.submitted),
@@ -302,8 +356,20 @@ class Ledger:
             attained_gpu_s=clock.seconds(job.settled_gpu),
             restarts=max(job.starts - 1, 0),
         )
+        if job.recovery is not None:
+            record = self._with_losses(record, job.recovery)
         self._recorder.job(record)
         self._on_complete(job, record)
+
+    def _with_losses(self, record: JobRecord, recovery: Recovery) -> JobRecord:
+        seconds = self._clock.seconds
+        return record._replace(
+            attempts=recovery.attempts,
+            failures=recovery.failures,
+            lost_s=seconds(recovery.lost),
+            lost_gpu_s=seconds(recovery.lost_gpu),
+            checkpoint_s=seconds(recovery.checkpointing),
+        )
 
     def _record_interval(self, job: JobState, begin: float) -> None:
         running, batch = job.running, job.batch if job.running is not None else NO_BATCH

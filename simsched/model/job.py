@@ -37,12 +37,14 @@ class JobTruth:
 
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
-    `Failed`, or empty), `attempts` how often it was tried.
+    `Failed`, or empty), `attempts` how often it was tried, and `attempts_s`
+    the seconds in service of each attempt (empty: not recorded).
     """
 
     duration_s: float = 0
     status: str = ""
     attempts: int = 1
+    attempts_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class JobSpec:
     guaranteed: bool = False
     deadline_s: float | None = None
     time_limit_s: float | None = None
+    attempts_s: tuple[float, ...] = ()
 
     @property
     def request(self) -> JobRequest:
@@ -84,4 +87,4 @@ class JobSpec:
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts)
+        return JobTruth(self.duration_s, self.status, self.attempts, self.attempts_s)
