@@ -1,0 +1,158 @@
+"""Puts weeks together: a stretch of a trace that has no end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from simsched.errors import wrong
+from simsched.workload.generator.batches import Jobs, draw_batches, jobs_of
+from simsched.workload.generator.options import GeneratorOptions
+from simsched.workload.generator.rates import BATCHES, CRON, CRON_PHASE, JOBS, OTHERS, WEEK_H, expected_batches, stream
+from simsched.workload.philly_statistics import (
+    BUCKETS, WEEKDAYS, Floats, Integers, PhillyStatistics, Quantiles, bucket_of,
+)  # fmt: skip
+from simsched.workload.trace import Trace, make_trace
+
+#: A Monday, from which generated traces count: their days are days of the week, not dates of Philly.
+MONDAY = pd.Timestamp("2001-01-01")
+DAY_S = 86400
+#: A trace that is to hold a number of jobs gets no longer than a century.
+MOST_DAYS = 36_525
+WEEK_S = 7 * DAY_S
+#: How many weeks of the trace without end belong to one stretch, and the seed of that trace.
+STRETCH_WEEKS = 10
+LONG_TRACE_SEED = 0
+
+
+def generate(options: GeneratorOptions, rng: np.random.Generator) -> Trace:
+    """Generate a trace; the same options and state of `rng` give the same trace.
+
+    The trace counts from midnight of a Monday in 2001 (or of the first `weekday` after it), in Philly's own clock, most
+    likely UTC. Raises `InputError` for options out of range and for a span in which no job came.
+    """
+    return generate_from_seed(options, int(rng.integers(2**62)))
+
+
+def generate_from_seed(options: GeneratorOptions, seed: int) -> Trace:
+    """Generate the trace of a seed.
+
+    Each week of it has random streams of its own: whatever the options say of its length and beginning, the same week
+    of the same seed holds the same jobs.
+    """
+    options.check()
+    statistics = PhillyStatistics.load()
+    offset_s = WEEKDAYS.index(options.weekday) * DAY_S
+    days = options.days if options.jobs is None else _days_for(options.jobs, options.scale)
+    table = _span(statistics, options, seed, offset_s, days * DAY_S)
+    while options.jobs is not None and len(table) < options.jobs:
+        days *= 2
+        if days > MOST_DAYS:
+            raise wrong("jobs", f"{options.jobs} jobs do not come in {MOST_DAYS} days", "raise 'scale'")
+        table = _span(statistics, options, seed, offset_s, days * DAY_S)
+    table = table.head(options.jobs) if options.jobs is not None else table
+    table = table.assign(row=np.arange(len(table)))
+    origin = MONDAY + pd.Timedelta(seconds=offset_s)
+    return make_trace("philly-generated", "generated", {str(n): table[n] for n in table}, origin=origin)
+
+
+def stretch_of(options: GeneratorOptions, seed: int) -> Trace:
+    """Return the seed's own stretch of the trace without end: stretches of two seeds have no week in common.
+
+    A stretch is `STRETCH_WEEKS` weeks, or as many as `options.days` need if these are more; stretches of one length
+    follow each other. It counts from its own first day.
+    """
+    weeks = max(STRETCH_WEEKS, -(-options.days // 7))
+    made = replace(options, days=7 * weeks, first_week=options.first_week + seed * weeks)
+    return generate_from_seed(made, LONG_TRACE_SEED)
+
+
+def _days_for(jobs: int, scale: float) -> int:
+    """Estimate in how many days so many jobs come: Philly saw 900 a day, and a quarter more makes a second try rare."""
+    return max(7, round(1.25 * jobs / (900 * min(scale, 1e6)))) if scale > 1e-3 else 7
+
+
+def _span(
+    statistics: PhillyStatistics, options: GeneratorOptions, root: int, offset_s: int, length_s: int
+) -> pd.DataFrame:
+    """Generate the jobs submitted in a span of the weeks from the first one on, in order of submission."""
+    # The week before is made too: what its batches submit after its end belongs to the first week.
+    first = options.first_week - 1
+    weeks = -(-(offset_s + length_s) // WEEK_S) + 1
+    expected = expected_batches(statistics.cells, statistics.fields, root, first, weeks) * options.scale
+    parts = []
+    for week in range(weeks):
+        for table in _week(statistics, options, root, first + week, expected[week]):
+            table["submit_time_s"] += (week - 1) * WEEK_S - offset_s
+            parts.append(table)
+    table = pd.concat(parts, ignore_index=True)
+    table = table[(table["submit_time_s"] >= 0) & (table["submit_time_s"] < length_s)]
+    return table.sort_values("submit_time_s", kind="stable")
+
+
+def _week(
+    statistics: PhillyStatistics, options: GeneratorOptions, root: int, week: int, expected: Floats
+) -> list[pd.DataFrame]:
+    """Generate the jobs of the batches that begin in one week; times count from its start."""
+    rng = stream(root, week, BATCHES)
+    passed = draw_batches(statistics.cells, expected, None, rng)
+    tables = [_table(statistics, options, jobs_of(statistics, passed, stream(root, week, JOBS)), rng)]
+    if options.statuses == "all":
+        rng = stream(root, week, OTHERS)
+        shares = statistics.figures["other_status"]["pass_share"]
+        other = draw_batches(statistics.cells, expected, np.array([shares[name] for name, _ in BUCKETS]), rng)
+        tables.append(_table(statistics, options, jobs_of(statistics, other, rng), rng))
+    if options.cron:
+        tables.append(_cron(statistics, root, week))
+    return tables
+
+
+def _table(
+    statistics: PhillyStatistics, options: GeneratorOptions, jobs: Jobs, rng: np.random.Generator
+) -> pd.DataFrame:
+    table = pd.DataFrame(
+        {
+            "submit_time_s": jobs.submit_s.astype(np.int64),
+            "num_gpus": jobs.gpus,
+            "duration_s": jobs.duration_s,
+            "tenant": np.array(statistics.tenants)[jobs.tenant],
+            "status": np.where(jobs.passed, "Pass", np.where(jobs.killed, "Killed", "Failed")),
+        }
+    )
+    table["attempts"] = _attempts(statistics, table, rng) if options.statuses == "all" else 1
+    return table
+
+
+def _cron(statistics: PhillyStatistics, root: int, week: int) -> pd.DataFrame:
+    """Generate the job that one tenant submits every ten minutes, now and then without it passing."""
+    cron = statistics.figures["cron"]
+    phase = int(stream(root, 0, CRON_PHASE).integers(cron["every_s"]))
+    rng = stream(root, week, CRON)
+    slots = np.arange(WEEK_H * 3600 // cron["every_s"])
+    duration = Quantiles(tuple(cron["duration_s"])).at(rng.random(len(slots))).round()
+    passed = rng.random(len(slots)) < cron["share"]
+    return pd.DataFrame(
+        {
+            "submit_time_s": phase + cron["every_s"] * slots[passed],
+            "num_gpus": 1,
+            "duration_s": duration[passed],
+            "tenant": cron["tenant"],
+            "status": "Pass",
+            "attempts": 1,
+        }
+    )
+
+
+def _attempts(statistics: PhillyStatistics, table: pd.DataFrame, rng: np.random.Generator) -> Integers:
+    """Draw how often each job was started: passed jobs seldom twice, long and large ones more often; others more."""
+    figures = statistics.figures["other_status"]
+    shares = figures["retried_share_of_passed"]
+    by_bucket = np.array([shares[name] for name, _ in BUCKETS])[bucket_of(table["num_gpus"].to_numpy())]
+    share = np.where(table["duration_s"].to_numpy() < 3600, shares["short"], by_bucket)
+    retried = rng.random(len(table)) < share
+    further = rng.geometric(1 / (1 + figures["mean_further_retries_of_passed"]), size=len(table))
+    other = rng.geometric(1 / (1 + figures["mean_retries_of_not_passed"]), size=len(table))
+    passed = (table["status"] == "Pass").to_numpy("bool")
+    return np.where(passed, 1 + np.where(retried, further, 0), other).astype(np.int64)
