@@ -112,7 +112,7 @@ def _hours(batches: pd.DataFrame) -> list[float]:
     """Share the jobs among the hours of the day at which their batches begin, smoothed where batches are few."""
     jobs = np.bincount(batches["hour"] % 24, batches["size"], 24)
     if len(batches) < 400:
-        jobs = 0.25 * np.roll(jobs, 1) + 0.5 * jobs + 0.25 * np.roll(jobs, -1)
+        jobs = 0.15 * np.roll(jobs, 1) + 0.7 * jobs + 0.15 * np.roll(jobs, -1)
     return [round(float(share), 4) for share in jobs / jobs.sum()]
 
 

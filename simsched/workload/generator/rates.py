@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from simsched.workload.philly_statistics import Cell, Field, Floats
 
 WEEK_H = 168
-#: The factors of a week depend on noise of this many weeks before it: 8 times the longest memory fitted (72 h).
+#: The factors of a week depend on noise of this many weeks before it: nine times the longest memory (72 h).
 MEMORY_WEEKS = 4
 #: The purposes for which a week has random streams of its own.
 NOISE, BATCHES, JOBS, OTHERS, CRON, CRON_PHASE = range(6)
