@@ -135,16 +135,26 @@ def week_of(batches: pd.DataFrame) -> dict[str, Any]:
     return {"small": np.round(relative, 3).tolist(), "large": np.round(large / large.mean(), 3).tolist()}
 
 
-def fields_of(batches: pd.DataFrame) -> dict[str, Any]:
-    """Fit how the logarithm of the rate wanders: variances, and hours in which the correlation falls to 1/e."""
+def wandering_of(batches: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Fit how the logarithms of rates wander: variances, and hours in which the correlation falls to 1/e.
+
+    Large batches count by their jobs, for very large ones come together. What lasts for days is common to all classes.
+    """
     large = batches[batches["large"]]
-    found = {"small": _field(batches[~batches["large"]])}
-    found |= {f"large {name}": _field(large[large["class"] == name]) for name in ("S", "M")}
-    return found | {"large other": _field(large)}
+    near, far = _fit(batches[~batches["large"]], None)
+    found = {"small hours": near, "small days": far}
+    near, found["large days"] = _fit(large, large["size"])
+    for name in ("S", "M"):
+        own = large[large["class"] == name]
+        found[f"large {name} hours"], _ = _fit(own, own["size"], found["large days"])
+    return found | {"large other hours": near}
 
 
-def _field(batches: pd.DataFrame) -> dict[str, list[float]]:
-    count = np.bincount(batches["hour"], minlength=HOURS).astype(np.float64)
+def _fit(
+    batches: pd.DataFrame, weight: pd.Series[int] | None, given: dict[str, float] | None = None
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Fit the pair correlation of the counts in hours by two exponentials; `given` is the slower one if known."""
+    count = np.bincount(batches["hour"], weight, minlength=HOURS).astype(np.float64)
     hour, day = np.arange(HOURS) % 24, np.arange(HOURS) // 24 % 7
     rate = np.full(HOURS, count.mean())
     for _ in range(20):
@@ -154,14 +164,16 @@ def _field(batches: pd.DataFrame) -> dict[str, list[float]]:
     ratio = np.array([(count[:-k] * count[k:]).sum() for k in LAGS]) / pairs
 
     def off(values: Floats) -> Floats:
-        short, long, near, far = values
+        short, near, long, far = values if given is None else (*values, given["variance"], given["hours"])
         model = np.exp(short * np.exp(-np.array(LAGS) / near) + long * np.exp(-np.array(LAGS) / far))
         distance: Floats = (model - ratio) * np.sqrt(pairs / pairs.mean())
         return distance
 
-    fit = least_squares(off, [0.3, 0.2, 3.0, 40.0], bounds=([0, 0, 1, 12], [2, 1, 8, 72]))
-    short, long, near, far = (round(float(value), 3) for value in fit.x)
-    return {"variance": [short, long], "hours": [near, far]}
+    free = 4 if given is None else 2
+    bounds = ([0, 1, 0, 12][:free], [2, 8, 1, 72][:free])
+    fit = [round(float(value), 3) for value in least_squares(off, [0.3, 3.0, 0.2, 40.0][:free], bounds=bounds).x]
+    slow = {"variance": fit[2], "hours": fit[3]} if given is None else given
+    return {"variance": fit[0], "hours": fit[1]}, slow
 
 
 def durations_of(jobs: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
@@ -235,7 +247,7 @@ def statistics_of(path: Path) -> dict[str, Any]:
         "max_duration_s": 4630000.0,
         "cells": cells_of(batches),
         "week": week_of(batches),
-        "fields": fields_of(batches),
+        "wandering": wandering_of(batches),
         "gap_s": gaps_of(ordered),
         "duration": durations_of(ordered),
         "alike": alike_of(ordered),

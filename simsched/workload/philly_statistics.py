@@ -100,13 +100,13 @@ class BatchSizes:
 class Cell:
     """Batches of one class of jobs and one range of sizes.
 
-    `hourly` is the expected number of batches in each hour of the week, Monday 0:00 first, of shape (168,); `tenant`
-    (indices), `gpus` and `share` list the kinds of its batches.
+    `follows` lists the processes that its rate follows, by index; `hourly` is the expected number of batches in each
+    hour of the week, Monday 0:00 first, of shape (168,); `tenant` (indices), `gpus` and `share` list the kinds of batches.
     """
 
     job_class: int
     large: bool
-    field: int
+    follows: tuple[int, ...]
     hourly: Floats
     sizes: BatchSizes
     tenant: Integers
@@ -115,11 +115,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Field:
-    """How the logarithm of a rate wanders: the sum of Gaussian processes, each with a variance and hours of memory."""
+class Wandering:
+    """A Gaussian process in the logarithm of rates: its variance and the hours in which its correlation falls to 1/e."""
 
-    variance: tuple[float, ...]
-    hours: tuple[float, ...]
+    variance: float
+    hours: float
 
 
 class PhillyStatistics:
@@ -139,10 +139,10 @@ class PhillyStatistics:
         return tuple(sorted({owner for cell in self.figures["cells"] for owner, _, _ in cell["kinds"]}))
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def wandering(self) -> tuple[Wandering, ...]:
         """List the processes that rates follow, in the order of their names."""
-        entries = self.figures["fields"]
-        return tuple(Field(tuple(entries[n]["variance"]), tuple(entries[n]["hours"])) for n in sorted(entries))
+        entries = self.figures["wandering"]
+        return tuple(Wandering(entries[name]["variance"], entries[name]["hours"]) for name in sorted(entries))
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -159,13 +159,20 @@ class PhillyStatistics:
         return Cell(
             job_class=names.index(entry["class"]),
             large=entry["large"],
-            field=sorted(self.figures["fields"]).index(_field_name(entry, self.figures["fields"])),
+            follows=self._follows(entry),
             hourly=entry["per_week"] * hourly / hourly.sum(),
             sizes=BatchSizes(tuple(entry["size"]["size"]), tuple(entry["size"]["at_least"])),
             tenant=np.array([self.tenants.index(owner) for owner, _, _ in entry["kinds"]]),
             gpus=np.array([gpus for _, gpus, _ in entry["kinds"]]),
             share=share / share.sum(),
         )
+
+    def _follows(self, entry: Mapping[str, Any]) -> tuple[int, ...]:
+        names = sorted(self.figures["wandering"])
+        if not entry["large"]:
+            return names.index("small hours"), names.index("small days")
+        own = f"large {entry['class']} hours"
+        return names.index("large days"), names.index(own if own in names else "large other hours")
 
     def duration(self, job_class: int, large: bool, bucket: int) -> Quantiles:
         """Return the GPU-seconds (in class XS: seconds) of passed jobs: those of the GPU bucket where enough is known."""
@@ -184,13 +191,6 @@ class PhillyStatistics:
     def other_duration(self, bucket: int) -> Mixture:
         """Return the service of jobs that were killed or failed."""
         return Mixture.of(self.figures["other_status"]["duration_s"][BUCKETS[bucket][0]])
-
-
-def _field_name(entry: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
-    if not entry["large"]:
-        return "small"
-    own = f"large {entry['class']}"
-    return own if own in fields else "large other"
 
 
 def bucket_of(values: npt.ArrayLike, buckets: tuple[tuple[str, float], ...] = BUCKETS) -> Integers:

@@ -23,7 +23,7 @@ DAY_S = 86400
 MOST_DAYS = 36_525
 WEEK_S = 7 * DAY_S
 #: How many weeks of the trace without end belong to one stretch, and the seed of that trace.
-STRETCH_WEEKS = 10
+STRETCH_WEEKS = 20
 LONG_TRACE_SEED = 0
 
 
@@ -81,7 +81,7 @@ def _span(
     # The week before is made too: what its batches submit after its end belongs to the first week.
     first = options.first_week - 1
     weeks = -(-(offset_s + length_s) // WEEK_S) + 1
-    expected = expected_batches(statistics.cells, statistics.fields, root, first, weeks) * options.scale
+    expected = expected_batches(statistics.cells, statistics.wandering, root, first, weeks) * options.scale
     parts = []
     for week in range(weeks):
         for table in _week(statistics, options, root, first + week, expected[week]):
