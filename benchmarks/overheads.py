@@ -23,7 +23,7 @@ from simsched_policies.pollux.search import Round, search
 from simsched.agent.fit import fit
 from simsched.agent.goodput_agent import GoodputAgent
 from simsched.agent.offline import offline_prior
-from simsched.experiment.applications import ApplicationCatalogue
+from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.model.goodput import CandidateBatches, GoodputModel
 
 APPLICATION = "imagenet"

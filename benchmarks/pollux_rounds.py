@@ -18,12 +18,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.pollux.search import Round, SearchOptions, search, upper_bound, violations
+from simsched_policies.pollux.search import AllocationProblem, SearchOptions, search, upper_bound, violations
 
 BUSY_JOBS = 8
 
 
-def read_rounds(folder: Path) -> Iterator[tuple[str, float, Round]]:
+def read_rounds(folder: Path) -> Iterator[tuple[str, float, AllocationProblem]]:
     """Yield the name, the published fitness and the problem of every round in a folder."""
     for path in sorted(folder.glob("*.jsonl")):
         with path.open() as lines:
@@ -32,7 +32,7 @@ def read_rounds(folder: Path) -> Iterator[tuple[str, float, Round]]:
                 yield f"{path.stem}:{record['round']}", record["published_fitness"], to_round(record)
 
 
-def to_round(record: dict[str, Any]) -> Round:
+def to_round(record: dict[str, Any]) -> AllocationProblem:
     """Build the problem of one line."""
     jobs, delay = record["jobs"], record["restart_delay_s"]
     caps = np.array([job["max_gpus"] for job in jobs])
@@ -44,7 +44,7 @@ def to_round(record: dict[str, Any]) -> Round:
             row[first : first + len(values)] = values
     ages = np.array([job["age_s"] for job in jobs], dtype=float)
     restarts = np.array([job["restarts"] for job in jobs])
-    return Round(
+    return AllocationProblem(
         speedup=speedup,
         max_gpus=caps,
         node_gpus=np.full(record["nodes"], record["gpus_per_node"]),

@@ -17,13 +17,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.pollux.search import Round, fitness, search, violations
+from simsched_policies.pollux.search import AllocationProblem, fitness, search, violations
 
 NODE_GPUS, MOST_GPUS = 4, 64
 SIZES = [(64, 20), (128, 50), (256, 100), (512, 250), (1024, 500), (2048, 1000), (4096, 2000)]
 
 
-def synthetic_round(gpus: int, jobs: int, rng: np.random.Generator) -> Round:
+def synthetic_round(gpus: int, jobs: int, rng: np.random.Generator) -> AllocationProblem:
     """Draw a round; GPUs on nodes of 4."""
     nodes = gpus // NODE_GPUS
     fair = -(-gpus // jobs)
@@ -35,7 +35,7 @@ def synthetic_round(gpus: int, jobs: int, rng: np.random.Generator) -> Round:
     goodput = np.stack([counts / (1 + step), counts / (1 + step + between)], axis=1) * efficiency[:, None]
     speedup = goodput / goodput[:, :1, [fair]]
     ages = rng.uniform(60, 20_000, jobs)
-    return Round(
+    return AllocationProblem(
         speedup=speedup,
         max_gpus=caps,
         node_gpus=np.full(nodes, NODE_GPUS),

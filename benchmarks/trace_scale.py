@@ -38,7 +38,7 @@ def measure(jobs: int, label: str, seed: int) -> dict[str, float | str]:
     from simsched.results.writer import TableWriter
     from simsched.testing.builders import Applications
     from simsched.workload.generator import GeneratorOptions, generate_from_seed
-    from simsched.workload.replay import specs_of
+    from simsched.workload.recipes.as_is import specs_of
 
     begin = time.process_time()
     table = generate_from_seed(GeneratorOptions(statuses="all", jobs=jobs), seed).table

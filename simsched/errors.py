@@ -35,7 +35,7 @@ class InputError(Exception):
         self.problems = problems
 
 
-def wrong(where: object, message: str, remedy: str = "", *, line: int = 0) -> InputError:
+def input_error(where: object, message: str, remedy: str = "", *, line: int = 0) -> InputError:
     """Make an `InputError` of one problem."""
     return InputError(Problem(str(where), message, remedy, line))
 

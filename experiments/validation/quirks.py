@@ -8,10 +8,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from simsched_policies.pollux.policy import Pollux
-from simsched_policies.pollux.search import Round, SearchOptions, SearchResult, match_population, search
+from simsched_policies.pollux.search import AllocationProblem, SearchOptions, SearchResult, match_population, search
 from simsched_policies.pollux.tables import most_gpus_for_batch
 
-from simsched.policy import JobView, View
+from simsched.policy import JobView
+from simsched.policy.signals import GOODPUT
+from simsched.policy.type_pools import TypePool
 
 
 @dataclass
@@ -31,22 +33,25 @@ class QuirkyPollux(Pollux):
     match_rows: Literal["identity", "position"] = "identity"
     fair_share: Literal["one", "several"] = "one"
 
-    def _search(self, problem: Round, order: list[str], rng: np.random.Generator) -> SearchResult:
+    def _search(
+        self, problem: AllocationProblem, gpu_type: str, order: list[str], rng: np.random.Generator
+    ) -> SearchResult:
         starts = None
-        if self._population is not None:
-            old = self._order if self.match_rows == "identity" else _renamed(self._order, order)
-            starts = match_population(self._population, old, order)
+        if gpu_type in self._last:
+            population, last_order = self._last[gpu_type]
+            old = last_order if self.match_rows == "identity" else _renamed(last_order, order)
+            starts = match_population(population, old, order)
         options = SearchOptions(effort=self.effort, fill_idle=self.fill_idle)
         found = search(problem, method=self.method, population=starts, seed_or_rng=rng, options=options)
-        self._population, self._order = found.population, order
+        self._last[gpu_type] = found.population, order
         return found
 
-    def _round(self, jobs: Sequence[JobView], view: View) -> Round:
-        problem = super()._round(jobs, view)
+    def _problem(self, jobs: Sequence[JobView], pool: TypePool) -> AllocationProblem:
+        problem = super()._problem(jobs, pool)
         fair_gpus = -(-int(problem.node_gpus.sum()) // len(jobs))
         if self.fair_share == "one" or fair_gpus <= problem.node_gpus.max():
             return problem
-        factors = np.array([_one_node_over_several(job, fair_gpus) for job in jobs])
+        factors = np.array([_one_node_over_several(job, pool.gpu_type, fair_gpus) for job in jobs])
         return replace(problem, speedup=problem.speedup * factors[:, None, None])
 
 
@@ -57,9 +62,9 @@ def _renamed(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return [names.get(job, job) for job in old]
 
 
-def _one_node_over_several(job: JobView, fair_gpus: int) -> float:
+def _one_node_over_several(job: JobView, gpu_type: str, fair_gpus: int) -> float:
     """Divide the goodput of a fair share on one node by that on several."""
-    model, limits = job.goodput.model, job.limits
+    model, limits = job[GOODPUT].on(gpu_type).model, job.limits
     if model is None or limits is None:
         return 1.0
     gpus = min(fair_gpus, most_gpus_for_batch(limits))

@@ -9,7 +9,7 @@ import numpy as np
 
 from simsched.policy import Decision, Policy, View
 from simsched.policy.placers import PLACERS, PlacerName
-from simsched.policy.roster import Roster
+from simsched.policy.priority import PriorityScheduler
 
 
 @dataclass
@@ -24,13 +24,13 @@ class Fifo(Policy):
 
     backfill: bool = False
     placement: PlacerName = "most-free"
-    _roster: Roster = field(init=False, repr=False)
+    _scheduler: PriorityScheduler = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
-        self._roster = Roster(preempts=False, blocking=not self.backfill)
+        self._scheduler = PriorityScheduler(preempts=False, blocking=not self.backfill)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start the longest waiting."""
-        self._roster.take_in(view, lambda job: (), PLACERS[self.placement])
-        return Decision.change(*self._roster.schedule())
+        self._scheduler.take_in(view, lambda job: (), PLACERS[self.placement])
+        return Decision.change(*self._scheduler.schedule())

@@ -15,10 +15,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from simsched.policy import INPUT_FILE, Decision, Policy, Signal, View
-from simsched.policy.gittins import History
+from simsched.policy.signals import SERVICE_HISTORY
+from simsched.policy.gittins import ServiceHistory
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.quantum import Quantum
-from simsched.policy.roster import Key, Roster
+from simsched.policy.priority import Key, PriorityScheduler
 
 
 @dataclass
@@ -30,33 +31,33 @@ class Gittins(Policy):
     """
 
     name: ClassVar[str] = "gittins"
-    needs: ClassVar[frozenset[Signal]] = frozenset({Signal.SERVICE_HISTORY})
+    needs: ClassVar[frozenset[Signal]] = frozenset({SERVICE_HISTORY})
 
     quantum_s: int = 60
     history_gpu_s: Sequence[int] = ()
     history_file: Annotated[str | None, INPUT_FILE] = None
     placement: PlacerName = "most-free"
-    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
+    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
     _quantum: Quantum = field(init=False, repr=False)
-    _history: History = field(init=False, repr=False)
+    _history: ServiceHistory = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
         self._quantum = Quantum(self.name, self.quantum_s)
-        self._history = History(self.history_gpu_s, self.history_file)
+        self._history = ServiceHistory(self.history_gpu_s, self.history_file)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Admit by index."""
-        roster = self._roster
-        learned = self._history.learn(view.service_history_gpu_s)
-        roster.take_in(view, lambda job: self._key(job.attained_gpu_s), PLACERS[self.placement])
+        scheduler = self._scheduler
+        learned = self._history.learn(view[SERVICE_HISTORY])
+        scheduler.take_in(view, lambda job: self._key(job.attained_gpu_s), PLACERS[self.placement])
         over = self._quantum.over(view)
-        for job_id in list(roster.ids if learned else roster.running if over else ()):
-            roster.rekey(job_id, self._key(view.jobs[job_id].attained_gpu_s))
-        start, stop = roster.schedule()
+        for job_id in list(scheduler.ids if learned else scheduler.running if over else ()):
+            scheduler.rekey(job_id, self._key(view.jobs[job_id].attained_gpu_s))
+        start, stop = scheduler.schedule()
         for job_id in stop:
-            roster.rekey(job_id, self._key(view.jobs[job_id].attained_gpu_s))
-        return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if roster.waits else None)
+            scheduler.rekey(job_id, self._key(view.jobs[job_id].attained_gpu_s))
+        return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if scheduler.waits else None)
 
     def _key(self, attained_gpu_s: int) -> Key:
         known = self._history.distribution

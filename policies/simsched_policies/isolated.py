@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, Triggers, View
-from simsched.policy.gang import admit, available_gpus, keep_and_place
+from simsched.policy.gang import available_gpus, run_in_order
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Isolated(Policy):
         gpus = available_gpus(view)
         jobs = list(view.jobs.values())
         order = sorted(jobs, key=lambda job: -_behind(job, gpus / len(jobs)))
-        return Decision(keep_and_place(admit(order, gpus), view))
+        return Decision(run_in_order(order, view))
 
 
 def _behind(job: JobView, fair_gpus: float) -> float:

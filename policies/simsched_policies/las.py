@@ -16,7 +16,7 @@ import numpy as np
 from simsched.policy import Decision, Policy, View
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.quantum import Quantum
-from simsched.policy.roster import Roster
+from simsched.policy.priority import PriorityScheduler
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Las(Policy):
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"
-    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
+    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
     _quantum: Quantum = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -36,12 +36,12 @@ class Las(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Admit by attained service."""
-        roster = self._roster
-        roster.take_in(view, lambda job: (job.attained_gpu_s,), PLACERS[self.placement])
+        scheduler = self._scheduler
+        scheduler.take_in(view, lambda job: (job.attained_gpu_s,), PLACERS[self.placement])
         if self._quantum.over(view):
-            for job_id in list(roster.running):
-                roster.rekey(job_id, (view.jobs[job_id].attained_gpu_s,))
-        start, stop = roster.schedule()
+            for job_id in list(scheduler.running):
+                scheduler.rekey(job_id, (view.jobs[job_id].attained_gpu_s,))
+        start, stop = scheduler.schedule()
         for job_id in stop:
-            roster.rekey(job_id, (view.jobs[job_id].attained_gpu_s,))
-        return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if roster.waits else None)
+            scheduler.rekey(job_id, (view.jobs[job_id].attained_gpu_s,))
+        return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if scheduler.waits else None)

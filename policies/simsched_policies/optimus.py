@@ -5,7 +5,8 @@ Pollux compares with (section 5.1 there): one knob, the number of GPUs, instead 
 step times and true remaining iterations at the submitted batch size. Habits of its simulator are kept, because its
 published results depend on them: the estimate of remaining iterations leaves out the epoch in progress, the prediction
 for one GPU always assumes at least two micro-batches, and the prediction assumes consolidated placement. The first two
-can be mended by parameters (docs/validation.md says what that is worth).
+can be mended by parameters (docs/validation.md says what that is worth). On several GPU types it runs in each by itself
+(`simsched.policy.type_pools`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import ceil_slack, fixed_agent
-from simsched.errors import wrong
-from simsched.model.application import Application, BatchLimits
-from simsched.model.job import JobSpec
-from simsched.model.placement import Allocation, consolidated_shape
+from simsched.agent.fixed_agent import fixed_agent
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts, BatchLimits
+from simsched.model.batch import clip_to_max, split_batch
+from simsched.model.job import JobRequest
+from simsched.model.placement import Allocation, Site, consolidated_shape
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
+from simsched.policy.signals import REMAINING_WORK, STEP_TIMES
 from simsched.policy.gang import available_gpus, most_free_first
+from simsched.policy.type_pools import TypePool, type_pools
 
 
 @dataclass
@@ -34,79 +38,77 @@ class Optimus(Policy):
     """
 
     name: ClassVar[str] = "optimus"
-    needs: ClassVar[frozenset[Signal]] = frozenset({Signal.STEP_TIMES, Signal.REMAINING_WORK})
+    needs: ClassVar[frozenset[Signal]] = frozenset({STEP_TIMES, REMAINING_WORK})
     rigid: ClassVar[bool] = False
 
     interval_s: int = 60
     count_current_epoch: bool = False
     plain_one_gpu: bool = False
-    _step_times: dict[tuple[str, int, int], float] = field(default_factory=dict, init=False, repr=False)
+    _step_times: dict[tuple[str, str, int, int], float] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def triggers(self) -> Triggers:
         """Decide every `interval_s`."""
         return Triggers(interval_s=self.interval_s)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted; refuse jobs that know only a duration."""
-        if application.limits is None:
-            raise wrong(
-                f"job '{job.id}'",
+        if facts.limits is None:
+            raise input_error(
+                f"job '{request.id}'",
                 "policy 'optimus' needs applications with step times, but this job carries only a duration",
                 "use 'recipe: pollux' in the workload, or another policy",
             )
-        return fixed_agent(job, application)
+        return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Count GPUs job by job, then place those whose count changed."""
-        counts = self._count(view)
-        return Decision(_place(counts, view))
+        """Count GPUs job by job within each GPU type, then place those whose count changed."""
+        allocations: dict[str, Allocation] = {}
+        for pool in type_pools(view):
+            allocations |= _place(self._count(pool), pool.view)
+        return Decision(allocations)
 
-    def _count(self, view: View) -> dict[str, int]:
-        free = available_gpus(view)
+    def _count(self, pool: TypePool) -> dict[str, int]:
+        free = available_gpus(pool.view)
         counts: dict[str, int] = {}
         gains: dict[str, float] = {}
-        for job in view.jobs.values():
+        for job in pool.jobs.values():
             counts[job.id] = min(free, 1)
             free -= counts[job.id]
-            gains[job.id] = self._gain(job, 1, view) if free else 0.0
+            gains[job.id] = self._gain(job, 1, pool) if free else 0.0
         while free and gains:
             best = max(gains, key=gains.__getitem__)
             if gains[best] <= 0:
                 break
             counts[best] += 1
             free -= 1
-            gains[best] = self._gain(view.jobs[best], counts[best], view) if free else 0.0
+            gains[best] = self._gain(pool.jobs[best], counts[best], pool) if free else 0.0
         return counts
 
-    def _gain(self, job: JobView, gpus: int, view: View) -> float:
-        """Give the seconds that one GPU more saves, 0 where the job cannot use it."""
+    def _gain(self, job: JobView, gpus: int, pool: TypePool) -> float:
+        """Return the seconds that one GPU more saves, 0 where the job cannot use it."""
         limits = job.limits
         assert limits is not None  # `agent` refuses jobs without
-        batch = job.spec.batch_size or job.fixed_batch_size or limits.init_batch_size
+        batch = job.request.batch_size or job.fixed_batch_size or limits.init_batch_size
         most = batch // limits.min_local_bsz
         if gpus + 1 > (most if job.max_gpus is None else min(most, job.max_gpus)):
             return 0.0
-        node_gpus = view.nodes[0].gpus
-        faster = self._step_time(job, limits, batch, gpus + 1, node_gpus)
-        return (self._step_time(job, limits, batch, gpus, node_gpus) - faster) * self._remaining_iterations(job, batch)
+        faster = self._step_time(job, limits, batch, gpus + 1, pool)
+        return (self._step_time(job, limits, batch, gpus, pool) - faster) * self._remaining_iterations(job, batch)
 
-    def _step_time(self, job: JobView, limits: BatchLimits, batch: int, gpus: int, node_gpus: int) -> float:
-        key = (job.spec.application, batch, gpus)
+    def _step_time(self, job: JobView, limits: BatchLimits, batch: int, gpus: int, pool: TypePool) -> float:
+        key = (job.request.application, pool.gpu_type, batch, gpus)
         known = self._step_times.get(key)
         if known is None:
-            local = ceil_slack(batch / gpus)
-            accum = ceil_slack(local / limits.max_local_bsz) - 1
-            if gpus == 1 and not self.plain_one_gpu:
-                accum = max(1, accum)
-            local_bsz = min(ceil_slack(local / (accum + 1)), limits.max_batch_size // (gpus * (accum + 1)))
-            step_s, sync_s = job.step_time(consolidated_shape(gpus, node_gpus), local_bsz)
-            known = step_s + (step_s - sync_s) * accum
-            self._step_times[key] = known
+            least = 2 if gpus == 1 and not self.plain_one_gpu else 1
+            split = clip_to_max(limits, split_batch(limits, batch, gpus, least_micro_batches=least), gpus)
+            site = Site(consolidated_shape(gpus, pool.gpus_per_node), pool.gpu_type)
+            step_s, sync_s = job[STEP_TIMES](site, split.local_bsz)
+            known = self._step_times[key] = step_s + (step_s - sync_s) * split.accum_steps
         return known
 
     def _remaining_iterations(self, job: JobView, batch: int) -> float:
-        remaining = job.remaining
+        remaining = job[REMAINING_WORK]
         last = remaining.epochs - 1
         done = remaining.epoch - 1 if self.count_current_epoch else remaining.epoch
         if done >= last:

@@ -10,63 +10,49 @@ of autoscaling in Pollux (OSDI'21, section 5.4).
 Published defaults: steps of 4 workers from 4 workers, 100 batches measured at each size, threshold 0.1. Which of them
 Pollux used is not published; its Figure 9 shows 4 nodes of 4 GPUs for 0.9 ks and then all 16 nodes.
 
-Deviations: workers come in whole nodes, rented when needed and let go when their job is done; steps are counted in
+Deviations: workers come in whole nodes, provisioned when needed and let go when their job is done; steps are counted in
 nodes; measurements have no noise, so no straggler detection or averaging is needed. The rule is for one job; several
-are served in order of arrival, each growing into the nodes that nobody holds.
+are served in order of arrival, each growing into the nodes that nobody holds, on several GPU types into those of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from simsched.agent.agent import Agent, Measurement
-from simsched.agent.fixed_agent import batch_for_target
-from simsched.errors import wrong
-from simsched.model.application import Application, BatchChoice, BatchLimits
-from simsched.model.job import JobSpec
-from simsched.model.placement import Allocation
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits
+from simsched.model.batch import batch_for_target
+from simsched.model.job import JobRequest
+from simsched.model.placement import Allocation, Site
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-
-
-class Speed(NamedTuple):
-    """What a job measured on some number of GPUs: examples per second and seconds per iteration."""
-
-    throughput: float
-    iteration_s: float
+from simsched.policy.signals import MEASURED_SPEEDS, Speed
+from simsched.policy.type_pools import TypePool, type_pools
 
 
 class ThroughputAgent:
-    """Runs a job at the batch with the largest throughput, and remembers the throughput by the number of GPUs."""
+    """Runs a job at the batch with the largest throughput: as many examples on each GPU as fit."""
 
     stale = False
+    goodput = None
 
     def __init__(self, limits: BatchLimits, fixed_batch_size: int | None) -> None:
-        """Start without measurements."""
+        """Choose within limits, or keep to the only batch size."""
         self.limits = limits
         self.fixed_batch_size = fixed_batch_size
-        self._speeds: dict[int, Speed] = {}
 
-    @property
-    def report(self) -> Mapping[int, Speed]:
-        """Give the speeds measured so far, by the number of GPUs."""
-        return self._speeds
-
-    def choose(self, nodes: int, gpus: int) -> BatchChoice:
+    def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Fill the GPUs, up to the largest batch allowed."""
-        limits = self.limits
+        limits, gpus = self.limits, site.gpus
         largest = max(min(limits.max_local_bsz * gpus, limits.max_batch_size), limits.init_batch_size)
         return batch_for_target(limits, self.fixed_batch_size or largest, gpus)
 
     def observe(self, measurement: Measurement) -> None:
-        """Remember the throughput at the batch that runs."""
-        batch = self.choose(measurement.nodes, measurement.gpus)
-        step_s, sync_s = measurement.step
-        iteration_s = step_s + batch.accum_steps * (step_s - sync_s)
-        self._speeds[measurement.gpus] = Speed(batch.total(measurement.gpus) / iteration_s, iteration_s)
+        """Learn nothing: the largest throughput is that of the largest batch."""
 
 
 @dataclass
@@ -88,7 +74,7 @@ class OrElastic(Policy):
     """
 
     name: ClassVar[str] = "or-elastic"
-    needs: ClassVar[frozenset[Signal]] = frozenset({Signal.GOODPUT})
+    needs: ClassVar[frozenset[Signal]] = frozenset({MEASURED_SPEEDS})
     rigid: ClassVar[bool] = False
 
     start_nodes: int = 1
@@ -110,34 +96,36 @@ class OrElastic(Policy):
     @property
     def triggers(self) -> Triggers:
         """Decide every `interval_s`, and when nodes have come up."""
-        return Triggers(interval_s=self.interval_s, capacity=True)
+        return Triggers(interval_s=self.interval_s, node_change=True)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Let every job run at its largest throughput; refuse jobs that know only a duration."""
-        if application.limits is None:
-            raise wrong(
-                f"job '{job.id}'",
+        if facts.limits is None:
+            raise input_error(
+                f"job '{request.id}'",
                 "policy 'or-elastic' needs applications with a batch-size model, but this job carries only a duration",
                 "use 'recipe: pollux' in the workload, or another policy",
             )
-        return ThroughputAgent(application.limits, application.fixed_batch_size)
+        return ThroughputAgent(facts.limits, facts.fixed_batch_size)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Rent the nodes that the jobs want, and give each its nodes once all of them are up."""
         for job_id in view.finished:
             self._growth.pop(job_id, None)
-        untaken = _untaken(view)
-        rented: list[int] = []
+        pools = type_pools(view)
+        untaken = {pool.gpu_type: _untaken(pool) for pool in pools}
+        type_of = {job_id: pool.gpu_type for pool in pools for job_id in pool.jobs}
+        provisioned: list[int] = []
         allocations: dict[str, Allocation] = {}
         for job in view.jobs.values():
-            nodes = self._nodes(job, view, untaken)
-            rented += nodes
+            nodes = self._nodes(job, view, untaken[type_of[job.id]])
+            provisioned += nodes
             ready = nodes and all(view.up[node] for node in nodes)
             held = _whole(job, nodes, view) if ready else job.allocation
             if held:
                 allocations[job.id] = held
-        wanted = sorted({*rented, *(node for held in allocations.values() for node, _ in held)})
-        return Decision(allocations, keep_up=wanted or [0])
+        wanted = sorted({*provisioned, *(node for held in allocations.values() for node, _ in held)})
+        return Decision(allocations, target_nodes=wanted or [0])
 
     def _nodes(self, job: JobView, view: View, untaken: list[int]) -> list[int]:
         """Pick the nodes for a job, its own first, and take them from those that nobody has."""
@@ -156,7 +144,7 @@ class OrElastic(Policy):
 
     def _grow(self, job: JobView, growth: _Growth, view: View, room: int) -> None:
         """Make one more step, take the last one back, or leave things as they are."""
-        speeds: Mapping[int, Speed] = job.goodput  # type: ignore[assignment]  # what `ThroughputAgent` reports
+        speeds = {site.gpus: speed for site, speed in job[MEASURED_SPEEDS].items()}
         gpus = sum(count for _, count in job.allocation)
         if not gpus or len(job.allocation) != min(growth.nodes, room):
             growth.since_s = view.now_s
@@ -182,11 +170,11 @@ def scaling_efficiency(speeds: Mapping[int, Speed], fewer: int, more: int) -> fl
     return (speeds[more].throughput - before) / (more - fewer) / (before / fewer)
 
 
-def _untaken(view: View) -> list[int]:
-    """List the nodes that no job holds, those that are up first."""
-    taken = {node for job in view.jobs.values() for node, _ in job.allocation}
-    rest = [node.index for node in view.nodes if node.index not in taken]
-    return sorted(rest, key=lambda node: (not view.up[node], node))
+def _untaken(pool: TypePool) -> list[int]:
+    """List the nodes of a type that no job holds, those that are up first."""
+    taken = {node for job in pool.jobs.values() for node, _ in job.allocation}
+    rest = [node for node in pool.nodes if node not in taken]
+    return sorted(rest, key=lambda node: (not pool.view.up[node], node))
 
 
 def _most_gpus(job: JobView) -> int:

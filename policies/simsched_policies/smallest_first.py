@@ -13,7 +13,7 @@ import numpy as np
 
 from simsched.policy import Decision, Policy, View
 from simsched.policy.placers import PLACERS, PlacerName
-from simsched.policy.roster import Roster
+from simsched.policy.priority import PriorityScheduler
 
 
 @dataclass
@@ -27,13 +27,13 @@ class SmallestFirst(Policy):
 
     preempt: bool = True
     placement: PlacerName = "most-free"
-    _roster: Roster = field(init=False, repr=False)
+    _scheduler: PriorityScheduler = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
-        self._roster = Roster(preempts=self.preempt)
+        self._scheduler = PriorityScheduler(preempts=self.preempt)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Admit by GPUs asked for."""
-        self._roster.take_in(view, lambda job: (job.num_gpus,), PLACERS[self.placement])
-        return Decision.change(*self._roster.schedule())
+        self._scheduler.take_in(view, lambda job: (job.num_gpus,), PLACERS[self.placement])
+        return Decision.change(*self._scheduler.schedule())

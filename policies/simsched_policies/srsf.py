@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, Signal, View
+from simsched.policy.signals import REMAINING_WORK
 from simsched.policy.placers import PLACERS, PlacerName
-from simsched.policy.roster import Key, Roster
+from simsched.policy.priority import Key, PriorityScheduler
 
 
 @dataclass
@@ -21,16 +22,16 @@ class Srsf(Policy):
     """
 
     name: ClassVar[str] = "srsf"
-    needs: ClassVar[frozenset[Signal]] = frozenset({Signal.REMAINING_WORK})
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
 
     placement: PlacerName = "most-free"
-    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
+    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Admit by GPU-time left."""
-        self._roster.take_in(view, _key, PLACERS[self.placement])
-        return Decision.change(*self._roster.schedule(lambda job_id: _key(view.jobs[job_id])))
+        self._scheduler.take_in(view, _key, PLACERS[self.placement])
+        return Decision.change(*self._scheduler.schedule(lambda job_id: _key(view.jobs[job_id])))
 
 
 def _key(job: JobView) -> Key:
-    return (job.remaining.seconds * job.num_gpus,)
+    return (job[REMAINING_WORK].seconds * job.num_gpus,)

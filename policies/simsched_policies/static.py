@@ -16,8 +16,8 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import Application, BatchLimits
-from simsched.model.job import JobSpec
+from simsched.model.application import ApplicationFacts, BatchLimits
+from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, JobView, Policy, View
 
@@ -45,12 +45,12 @@ class Static(Policy):
             message = f"batch_per_gpu must be at least 1, not {self.batch_per_gpu}"
             raise ValueError(message)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch fixed."""
-        limits = application.limits
+        limits = facts.limits
         if self.batch_per_gpu is None or limits is None:
-            return fixed_agent(job, application)
-        return fixed_agent(replace(job, batch_size=self._batch(limits)), application)
+            return fixed_agent(request, facts)
+        return fixed_agent(replace(request, batch_size=self._batch(limits)), facts)
 
     def _batch(self, limits: BatchLimits) -> int:
         wanted = self.gpus * (self.batch_per_gpu or 0)
@@ -65,7 +65,14 @@ class Static(Policy):
             if job.running:
                 continue
             gpus = min(self._share(job), largest)
-            node = next((index for index, room in enumerate(free) if room >= gpus), None)
+            node = next(
+                (
+                    node.index
+                    for node in view.nodes
+                    if free[node.index] >= gpus and job.facts.runs_on(node.gpu_type)
+                ),
+                None,
+            )
             if node is None:
                 break
             free[node] -= gpus
@@ -76,6 +83,6 @@ class Static(Policy):
         most = self.gpus if job.max_gpus is None else min(self.gpus, job.max_gpus)
         if job.limits is None:
             return most
-        own = job.spec.batch_size or job.limits.init_batch_size
+        own = job.request.batch_size or job.limits.init_batch_size
         batch = job.fixed_batch_size or (own if self.batch_per_gpu is None else self._batch(job.limits))
         return max(min(most, batch // job.limits.min_local_bsz), 1)

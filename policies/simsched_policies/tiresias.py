@@ -33,11 +33,11 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import Application
-from simsched.model.job import JobSpec
+from simsched.model.application import ApplicationFacts
+from simsched.model.job import JobRequest
 from simsched.policy import Decision, JobView, Policy, Triggers, View
 from simsched.policy.levels import Levels, start_order
-from simsched.policy.roster import Key, Roster
+from simsched.policy.priority import Key, PriorityScheduler
 from simsched.policy.skew import PlacementName, SkewPlacement
 
 
@@ -60,7 +60,7 @@ class Tiresias(Policy):
     skew_limit: float = 0.4
     _levels: Levels = field(init=False, repr=False)
     _placement: SkewPlacement = field(init=False, repr=False)
-    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
+    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
     _entries: count[int] = field(default_factory=count, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,28 +73,28 @@ class Tiresias(Policy):
         """Decide every `interval_s`, or whenever something happens."""
         return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted, and note the skew of the model."""
-        self._placement.note(job, application)
-        return fixed_agent(job, application)
+        self._placement.note(request, facts)
+        return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Update the queues, then admit from the first queue to the last; jobs that do not fit are skipped."""
-        levels, roster = self._levels, self._roster
-        roster.update(view)
+        levels, scheduler = self._levels, self._scheduler
+        scheduler.update(view)
         for job_id in view.finished:
             levels.leave(job_id)
         for job in view.arrived:
             levels.enter(job.id)
-            roster.add(job, self._key(job, runs=False), self._placement.placer(job.id))
+            scheduler.add(job, self._key(job, runs=False), self._placement.placer(job.id))
         moved = [*self._demote(view), *levels.promote_all(view)]
         for job_id in moved:
-            roster.rekey(job_id, self._key(view.jobs[job_id], runs=roster.runs(job_id)))
-        start, stop = roster.schedule()
+            scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=scheduler.runs(job_id)))
+        start, stop = scheduler.schedule()
         for job_id in start:
             levels.started(job_id)
             if self.interval_s is None and view.jobs[job_id].first_start_s is None:
-                roster.rekey(job_id, self._key(view.jobs[job_id], runs=True))
+                scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=True))
                 moved.append(job_id)
         for job_id in stop:
             levels.stopped(job_id, view.now_s, view.jobs[job_id].held_s)
@@ -106,9 +106,9 @@ class Tiresias(Policy):
         """Move jobs down that have reached the limit of their queue, in the order of arrival."""
         levels = self._levels
         if self.interval_s is None:
-            crossed = [job for job in view.crossed if job.id in levels]
+            crossed = [job for job in view.reached_threshold if job.id in levels]
         else:
-            crossed = [view.jobs[job_id] for job_id in sorted(self._roster.running, key=self._roster.number)]
+            crossed = [view.jobs[job_id] for job_id in sorted(self._scheduler.running, key=self._scheduler.number)]
         return [job.id for job in crossed if levels.demote(job.id, job.attained_gpu_s)]
 
     def _watch(self, job_ids: Sequence[str]) -> dict[str, int]:

@@ -22,12 +22,13 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import Application
-from simsched.model.job import JobSpec
+from simsched.model.application import ApplicationFacts
+from simsched.model.job import JobRequest
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, View
-from simsched.policy.gittins import History, ServiceDistribution, StepTable
+from simsched.policy.signals import SERVICE_HISTORY
+from simsched.policy.gittins import IndexTable, ServiceDistribution, ServiceHistory
 from simsched.policy.levels import Levels, start_order
-from simsched.policy.roster import Key, Roster
+from simsched.policy.priority import Key, PriorityScheduler
 from simsched.policy.skew import PlacementName, SkewPlacement
 
 
@@ -42,7 +43,7 @@ class TiresiasG(Policy):
     """
 
     name: ClassVar[str] = "tiresias-g"
-    needs: ClassVar[frozenset[Signal]] = frozenset({Signal.SERVICE_HISTORY})
+    needs: ClassVar[frozenset[Signal]] = frozenset({SERVICE_HISTORY})
 
     queue_thresholds_gpu_s: Sequence[int] = (3200,)
     history_gpu_s: Sequence[int] = ()
@@ -52,10 +53,10 @@ class TiresiasG(Policy):
     skew_limit: float = 0.4
     ranks: int = 4
     _levels: Levels = field(init=False, repr=False)
-    _history: History = field(init=False, repr=False)
+    _history: ServiceHistory = field(init=False, repr=False)
     _placement: SkewPlacement = field(init=False, repr=False)
-    _roster: Roster = field(default_factory=Roster, init=False, repr=False)
-    _tables: list[StepTable] = field(default_factory=list, init=False, repr=False)
+    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
+    _tables: list[IndexTable] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start with empty queues."""
@@ -63,50 +64,50 @@ class TiresiasG(Policy):
         if self.ranks < 1:
             message = f"ranks must be at least 1, not {self.ranks}"
             raise ValueError(message)
-        self._history = History(self.history_gpu_s, self.history_file)
+        self._history = ServiceHistory(self.history_gpu_s, self.history_file)
         self._placement = SkewPlacement(self.placement, self.skew_limit)
         if self._history.distribution is not None:
             self._tables = _tables(self._history.distribution, self._levels.limits_gpu_s, self.ranks)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted, and note the skew of the model."""
-        self._placement.note(job, application)
-        return fixed_agent(job, application)
+        self._placement.note(request, facts)
+        return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Update queues and ranks, then admit from the first queue to the last."""
-        levels, roster = self._levels, self._roster
-        roster.update(view)
+        levels, scheduler = self._levels, self._scheduler
+        scheduler.update(view)
         for job_id in view.finished:
             levels.leave(job_id)
         self._learn(view)
         for job in view.arrived:
             levels.enter(job.id)
-            roster.add(job, self._key(job, runs=False), self._placement.placer(job.id))
-        moved = [job.id for job in view.crossed if job.id in levels]
+            scheduler.add(job, self._key(job, runs=False), self._placement.placer(job.id))
+        moved = [job.id for job in view.reached_threshold if job.id in levels]
         for job_id in moved:
             levels.demote(job_id, view.jobs[job_id].attained_gpu_s)
         moved += levels.promote_all(view)
         for job_id in moved:
-            roster.rekey(job_id, self._key(view.jobs[job_id], runs=roster.runs(job_id)))
-        start, stop = roster.schedule()
+            scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=scheduler.runs(job_id)))
+        start, stop = scheduler.schedule()
         for job_id in start:
             levels.started(job_id)
             if view.jobs[job_id].first_start_s is None:
-                roster.rekey(job_id, self._key(view.jobs[job_id], runs=True))
+                scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=True))
                 moved.append(job_id)
         for job_id in stop:
             levels.stopped(job_id, view.now_s, view.jobs[job_id].held_s)
-            roster.rekey(job_id, self._key(view.jobs[job_id], runs=False))
+            scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=False))
         return Decision.change(start, stop, watch=self._watch(moved, view), wake_at_s=levels.next_promotion_s())
 
     def _learn(self, view: View) -> None:
         """Rank all jobs anew when enough others have finished."""
-        if not self._history.learn(view.service_history_gpu_s) or self._history.distribution is None:
+        if not self._history.learn(view[SERVICE_HISTORY]) or self._history.distribution is None:
             return
         self._tables = _tables(self._history.distribution, self._levels.limits_gpu_s, self.ranks)
-        for job_id in list(self._roster.ids):
-            self._roster.rekey(job_id, self._key(view.jobs[job_id], runs=self._roster.runs(job_id)))
+        for job_id in list(self._scheduler.ids):
+            self._scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=self._scheduler.runs(job_id)))
 
     def _key(self, job: JobView, *, runs: bool) -> Key:
         """Order by queue, then by index (none in the last), then by first start and arrival."""
@@ -134,12 +135,12 @@ class TiresiasG(Policy):
         return watch
 
 
-def _tables(distribution: ServiceDistribution, limits_gpu_s: Sequence[int], ranks: int) -> list[StepTable]:
+def _tables(distribution: ServiceDistribution, limits_gpu_s: Sequence[int], ranks: int) -> list[IndexTable]:
     """Compute the index of each queue but the last at points that lie closer where the service is small."""
     tables = []
     low = 0
     for limit in limits_gpu_s:
         points = sorted({low, *(low + round((limit - low) * (i / ranks) ** 2) for i in range(1, ranks))})
-        tables.append(StepTable(points, distribution.table(points, limit)))
+        tables.append(IndexTable(points, distribution.table(points, limit)))
         low = limit
     return tables

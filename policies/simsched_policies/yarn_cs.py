@@ -17,9 +17,9 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.errors import wrong
-from simsched.model.application import Application
-from simsched.model.job import JobSpec
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts
+from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
@@ -63,12 +63,12 @@ class YarnCs(Policy):
         if rest > 1e-9:
             self._queues[_OTHERS] = _Queue(rest)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted; refuse jobs of a tenant without a share."""
-        if job.tenant not in self._queues and _OTHERS not in self._queues:
+        if request.tenant not in self._queues and _OTHERS not in self._queues:
             remedy = "name its tenant in 'capacities', or leave a rest for those not named"
-            raise wrong(f"job '{job.id}'", f"tenant '{job.tenant}' has no share of the cluster", remedy)
-        return fixed_agent(job, application)
+            raise input_error(f"job '{request.id}'", f"tenant '{request.tenant}' has no share of the cluster", remedy)
+        return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what can be started from the heads of the queues."""
@@ -105,7 +105,7 @@ class YarnCs(Policy):
                 if not changed:
                     self._free.give_back(allocation)
         for job in view.arrived:
-            self._queue_of(job.spec.tenant).waiting.append((job.id, job.num_gpus))
+            self._queue_of(job.request.tenant).waiting.append((job.id, job.num_gpus))
         if changed:
             self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
             self._requeue_lost(view)

@@ -22,8 +22,11 @@ from simsched.model.throughput import TINY, ThroughputParams
 
 Floats = NDArray[np.float64]
 
-#: Step times by (nodes, GPUs, per-GPU batch), in the order in which they were first measured.
-Profile = Mapping[tuple[int, int, int], StepTime]
+#: A configuration on one GPU type: nodes, GPUs, per-GPU batch.
+Configuration = tuple[int, int, int]
+
+#: Step times on one GPU type by configuration, in the order in which they were first measured.
+Profile = Mapping[Configuration, StepTime]
 
 _START = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
 _LOWEST = (TINY, TINY, TINY, TINY, TINY, TINY, 1.0)

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar
 
-from simsched.agent.agent import Measurement
-from simsched.agent.fit import Fits, Profile
-from simsched.agent.fixed_agent import batch_for_target, clip_to_max
-from simsched.errors import wrong
-from simsched.model.application import Application, BatchChoice, BatchLimits, GradientStats, StepTime
+from simsched.agent.agent import Agent, Measurement
+from simsched.agent.fit import Configuration, Fits, Profile
+from simsched.agent.report import GoodputReport, TypeReport
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits, GradientStats, StepTime
+from simsched.model.batch import batch_for_target, clip_to_max
+from simsched.model.cluster import Cluster
 from simsched.model.goodput import CandidateBatches, GoodputModel
-from simsched.model.job import JobSpec
+from simsched.model.job import JobRequest
+from simsched.model.placement import Site
 from simsched.model.throughput import ThroughputParams
-
-
-class GoodputReport(NamedTuple):
-    """What a job tells a scheduler of itself.
-
-    `max_profiled_gpus` is the largest number of GPUs on which its speed is known, because it has run there or from what
-    it started with (0: none yet), `model` predicts its goodput (None before anything is known). `version` changes
-    whenever the model does, so that what was computed from it can be kept until then.
-    """
-
-    max_profiled_gpus: int
-    model: GoodputModel | None
-    version: int
 
 
 @dataclass(frozen=True)
@@ -45,15 +35,26 @@ class Prior:
     max_profiled_gpus: int = 0
 
 
-#: Gives what a job can borrow from others once it has been measured for the first time, if anything.
-Seek = Callable[[Measurement], Prior | None]
+#: Returns what a job can borrow from others once it has been measured for the first time on a GPU type, if anything.
+PriorLookup = Callable[[Measurement], Prior | None]
+
+
+class _OnType:
+    """What is known of a job's speed on one GPU type."""
+
+    def __init__(self, prior: Prior | None) -> None:
+        self.prior = prior
+        self.profile: dict[Configuration, StepTime] = {}
+        self.params: ThroughputParams | None = prior.params if prior else None
+        self.max_gpus = prior.max_profiled_gpus if prior else 0
 
 
 class GoodputAgent:
-    """Profiles a job, fits its throughput, and picks the batch with the largest goodput.
+    """Profiles a job, fits its throughput on each GPU type, and picks the batch with the largest goodput.
 
-    Throughput is fitted anew whenever a configuration is seen for the first time; of the gradient statistics the last
-    ones observed count. A job that may run at one total batch size only keeps to it.
+    Throughput is fitted anew whenever a configuration is seen for the first time; of the gradient statistics, which do
+    not depend on the GPU type, the last ones observed count. A job that may run at one total batch size only keeps to
+    it.
     """
 
     def __init__(
@@ -63,106 +64,114 @@ class GoodputAgent:
         fixed_batch_size: int | None = None,
         candidates: CandidateBatches | None = None,
         fits: Fits | None = None,
-        prior: Prior | None = None,
-        seek: Seek | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        lookup: PriorLookup | None = None,
     ) -> None:
         """Start without measurements; `candidates` may be shared by agents with the same limits, `fits` by any.
 
-        Without a `prior`, `seek` is asked for one at the first measurement.
+        `priors` are what is known already, by GPU type. On a type without one, `lookup` is asked for one at the first
+        measurement.
         """
         self.limits = limits
         self.fixed_batch_size = fixed_batch_size
         self._candidates = candidates or CandidateBatches(limits)
         self._fits = fits or Fits()
-        self._prior = prior
-        self._seek = None if prior else seek
-        self._profile: dict[tuple[int, int, int], StepTime] = {}
+        self._lookup = lookup
+        self._types: dict[str, _OnType] = {}
         self._noise: dict[int, GradientStats] = {}
-        self._params: ThroughputParams | None = prior.params if prior else None
-        self._gradient: GradientStats | None = prior.gradient if prior else None
-        self._report = GoodputReport(prior.max_profiled_gpus if prior else 0, self._model(), 0)
-        self._chosen: dict[tuple[bool, int], BatchChoice] = {}
+        self._gradient: GradientStats | None = None
+        self._report = GoodputReport()
+        self._chosen: dict[tuple[str, bool, int], BatchChoice] = {}
         self._stale = False
+        if priors:
+            self.start_from(priors)
 
     @property
     def stale(self) -> bool:
-        """Tell whether the model has changed since a batch was last chosen."""
+        """Return whether the model has changed since a batch was last chosen."""
         return self._stale
 
     @property
-    def report(self) -> GoodputReport:
-        """Give the model as it stands."""
+    def goodput(self) -> GoodputReport:
+        """Return the models as they stand."""
         return self._report
 
     @property
-    def profile(self) -> Profile:
-        """Give the step times that the job itself has measured."""
-        return self._profile
+    def profiles(self) -> Mapping[str, Profile]:
+        """Return the step times that the job itself has measured, by GPU type."""
+        return {gpu_type: on.profile for gpu_type, on in self._types.items() if on.profile}
 
     @property
     def noise(self) -> Mapping[int, GradientStats]:
-        """Give the gradient statistics that it last observed in each epoch."""
+        """Return the gradient statistics that it last observed in each epoch."""
         return self._noise
 
-    def start_from(self, prior: Prior) -> None:
-        """Take over what has become known of the application; a job that has measured something keeps to that."""
-        if self._profile:
+    def start_from(self, priors: Mapping[str, Prior]) -> None:
+        """Take over what is known of the application by GPU type; a job that has measured something keeps to that."""
+        if self._noise or not priors:
             return
-        self._prior, self._seek = prior, None
-        self._params, self._gradient = prior.params, prior.gradient
-        self._report = GoodputReport(prior.max_profiled_gpus, self._model(), self._report.version + 1)
-        self._chosen.clear()
+        self._types = {gpu_type: _OnType(priors[gpu_type]) for gpu_type in sorted(priors)}
+        self._gradient = next(iter(self._types.values())).prior.gradient  # type: ignore[union-attr]
+        self._publish()
 
-    def choose(self, nodes: int, gpus: int) -> BatchChoice:
-        """Choose the batch with the largest goodput; before the first fit, the smallest one that the GPUs can hold."""
+    def choose(self, site: Site, epoch: int) -> BatchChoice:
+        """Return the batch with the largest goodput; before the first fit, the smallest one that the GPUs can hold."""
         self._stale = False
-        where = nodes > 1, gpus
+        where = site.gpu_type, site.nodes > 1, site.gpus
         if where not in self._chosen:
-            self._chosen[where] = self._choose(nodes, gpus)
+            self._chosen[where] = self._choose(site)
         return self._chosen[where]
 
     def observe(self, measurement: Measurement) -> None:
         """Take note of a measurement; refit where its configuration is new."""
-        key = measurement.nodes, measurement.gpus, measurement.local_bsz
-        unseen = key not in self._profile
+        site = measurement.site
+        on = self._types.get(site.gpu_type)
+        key = site.nodes, site.gpus, measurement.local_bsz
+        unseen = on is None or key not in on.profile
         self._noise[measurement.epoch] = measurement.gradient
         if not unseen and measurement.gradient == self._gradient:
             return
-        if self._seek is not None:
-            self._prior, self._seek = self._seek(measurement), None
+        if on is None:
+            prior = self._lookup(measurement) if self._lookup else None
+            on = self._types[site.gpu_type] = _OnType(prior)
         if unseen:
-            self._profile[key] = measurement.step
-            self._params = self._fit(key)
+            on.profile[key] = measurement.step
+            on.params = self._fit(on, key)
         self._gradient = measurement.gradient
-        known = self._prior.max_profiled_gpus if self._prior else 0
-        largest = max(self._report.max_profiled_gpus, measurement.gpus, known)
-        self._report = GoodputReport(largest, self._model(), self._report.version + 1)
-        self._chosen.clear()
+        on.max_gpus = max(on.max_gpus, site.gpus)
+        self._publish()
         self._stale = self.fixed_batch_size is None
 
-    def _fit(self, added: tuple[int, int, int]) -> ThroughputParams:
+    def _fit(self, on: _OnType, added: Configuration) -> ThroughputParams:
         """Fit to what the prior knows and the job has measured; what it confirms to the digit changes nothing."""
-        prior = self._prior
+        prior = on.prior
         if prior is None:
-            return self._fits.fit(self._profile).params
-        if self._params is not None and prior.profile.get(added) == self._profile[added]:
-            return self._params
+            return self._fits.fit(on.profile).params
+        if on.params is not None and prior.profile.get(added) == on.profile[added]:
+            return on.params
         start = None if prior.profile else prior.params
-        return self._fits.fit({**prior.profile, **self._profile}, start=start).params
+        return self._fits.fit({**prior.profile, **on.profile}, start=start).params
 
-    def _model(self) -> GoodputModel | None:
-        if self._params is None or self._gradient is None:
+    def _publish(self) -> None:
+        """Report the models anew, and forget what was chosen by the old ones."""
+        types = {gpu_type: TypeReport(on.max_gpus, self._model(on)) for gpu_type, on in self._types.items()}
+        self._report = GoodputReport(types, self._report.version + 1)
+        self._chosen.clear()
+
+    def _model(self, on: _OnType) -> GoodputModel | None:
+        if on.params is None or self._gradient is None:
             return None
-        return GoodputModel(self._params, self._gradient, self.limits, self._candidates)
+        return GoodputModel(on.params, self._gradient, self.limits, self._candidates)
 
-    def _choose(self, nodes: int, gpus: int) -> BatchChoice:
+    def _choose(self, site: Site) -> BatchChoice:
+        gpus = site.gpus
         if self.fixed_batch_size is not None:
             return batch_for_target(self.limits, self.fixed_batch_size, gpus)
-        model = self._report.model
+        model = self._report.on(site.gpu_type).model
         if model is None:
             smallest = max(self.limits.init_batch_size, self.limits.min_local_bsz * gpus)
             return batch_for_target(self.limits, smallest, gpus)
-        best = model.optimise(nodes, gpus)
+        best = model.optimise(site.nodes, gpus)
         return clip_to_max(self.limits, BatchChoice(int(best.local_bsz), int(best.accum_steps)), gpus)
 
 
@@ -175,23 +184,45 @@ class Shared:
 
 
 def goodput_agent(
-    job: JobSpec,
-    application: Application,
+    request: JobRequest,
+    facts: ApplicationFacts,
     *,
     shared: Shared | None = None,
-    prior: Prior | None = None,
-    seek: Seek | None = None,
+    priors: Mapping[str, Prior] | None = None,
+    lookup: PriorLookup | None = None,
 ) -> GoodputAgent:
     """Make the agent that adapts a job's batch to its goodput.
 
     Raises `InputError` where the application has no batch size to adapt.
     """
-    limits = application.limits
+    limits = facts.limits
     if limits is None:
-        message = f"job {job.id} runs '{application.name}', which has no model of batch sizes to adapt"
+        message = f"job {request.id} runs '{facts.name}', which has no model of batch sizes to adapt"
         remedy = "goodput needs applications with a batch-size model; trace jobs carry only durations"
-        raise wrong("workload", message, remedy)
+        raise input_error("workload", message, remedy)
     shared = shared or Shared()
     candidates = shared.candidates.setdefault(limits, CandidateBatches(limits))
-    fixed = application.fixed_batch_size
-    return GoodputAgent(limits, fixed_batch_size=fixed, candidates=candidates, fits=shared.fits, prior=prior, seek=seek)
+    return GoodputAgent(
+        limits,
+        fixed_batch_size=facts.fixed_batch_size,
+        candidates=candidates,
+        fits=shared.fits,
+        priors=priors,
+        lookup=lookup,
+    )
+
+
+@dataclass
+class Goodput:
+    """Adapts every job's batch to its goodput, from models that the job fits to its own measurements."""
+
+    name: ClassVar[str] = "goodput"
+
+    _shared: Shared = field(default_factory=Shared, init=False, repr=False)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Need nothing of the cluster."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job; raises `InputError` where it has no batch size to adapt."""
+        return goodput_agent(request, facts, shared=self._shared)

@@ -1,61 +1,59 @@
 """What an operator knows who has profiled an application before anybody submits it.
 
 A job that starts from this has been told the true step times of many configurations, not what some job has measured: it
-is what the Pollux paper seeds its models with (OSDI'21, section 5.3.2), and a policy that uses it says so in
-`informed_by`.
+is what the Pollux paper seeds its models with (OSDI'21, section 5.3.2), and a policy that uses it declares the signal
+`offline_profiles`.
 """
 
 from __future__ import annotations
 
-from simsched.agent.fit import fit
-from simsched.agent.fixed_agent import batch_for_target
+from simsched.agent.fit import Configuration, fit
 from simsched.agent.goodput_agent import Prior
-from simsched.errors import wrong
 from simsched.model.application import Application, BatchLimits, StepTime
-from simsched.model.placement import Shape
+from simsched.model.batch import batch_for_target
+from simsched.model.cluster import Cluster
+from simsched.model.placement import Shape, Site
 
-#: Placements that are profiled: within one node, on two, and on whole nodes, up to 64 GPUs.
+#: Placements that are profiled: within one node, on two, and on whole nodes, up to 16 nodes.
 _WHOLE_NODES = (2, 4, 8, 16)
 _BATCHES = 6
 
 
-def offline_prior(application: Application, gpus_per_node: int = 4) -> Prior | None:
+def offline_priors(application: Application, cluster: Cluster) -> dict[str, Prior]:
+    """Profile an application on every GPU type of a cluster that it can run on; {} where it has no batch size."""
+    found = {
+        gpu_type: offline_prior(application, gpu_type, cluster.gpus_per_node(gpu_type))
+        for gpu_type in cluster.gpu_types
+        if application.gpu_types is None or gpu_type in application.gpu_types
+    }
+    return {gpu_type: prior for gpu_type, prior in found.items() if prior is not None}
+
+
+def offline_prior(application: Application, gpu_type: str, gpus_per_node: int) -> Prior | None:
     """Fit an application's true step times on a grid of placements and batches; None where it has no batch size.
 
-    The placements are those of nodes with `gpus_per_node` GPUs, of the one GPU type that the application knows; those
-    that it does not know are left out. The gradient statistics are those at the begin of training. Raises `InputError`
-    where it knows several types.
+    The placements are those of nodes with `gpus_per_node` GPUs of type `gpu_type`; those that the application does not
+    know are left out. The gradient statistics are those at the begin of training.
     """
     limits = application.limits
     if limits is None:
         return None
-    gpu_type = _only_type(application)
-    profile: dict[tuple[int, int, int], StepTime] = {}
+    profile: dict[Configuration, StepTime] = {}
     for shape in _shapes(gpus_per_node):
         if sum(shape) * limits.min_local_bsz > limits.max_batch_size:
             continue
         for local_bsz in _batches(limits):
             try:
-                step = application.step_time(shape, local_bsz, gpu_type)
+                step = application.step_time(Site(shape, gpu_type), local_bsz)
             except ValueError:  # measured applications know some placements and batches only
                 continue
             profile[len(shape), sum(shape), local_bsz] = step
     batch = batch_for_target(limits, application.fixed_batch_size or limits.init_batch_size, 1)
-    gradient = application.run((1,), batch, 0, gpu_type).gradient
+    gradient = application.run(Site((1,), gpu_type), batch, 0).gradient
     if gradient is None or not profile:
         return None
     most = max(gpus for _, gpus, _ in profile)
     return Prior(fit(profile).params, gradient, profile, most)
-
-
-def _only_type(application: Application) -> str:
-    types = application.gpu_types
-    if types is None:
-        return ""
-    if len(types) > 1:
-        message = f"'{application.name}' knows several GPU types ({', '.join(types)}), and offline profiles are of one"
-        raise wrong("prior: offline", message, "name applications of one GPU type, or let the pool learn")
-    return types[0]
 
 
 def _shapes(gpus_per_node: int) -> list[Shape]:

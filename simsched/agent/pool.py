@@ -1,30 +1,27 @@
 """What finished jobs have taught: a pool from which later jobs of the same or a similar application start.
 
-For each application the pool merges what its jobs have measured: step times by configuration (and with them the largest
-number of GPUs that any has run on), and gradient statistics over training. The throughput parameters are fitted to the
+For each application the pool merges what its jobs have measured: step times by GPU type and configuration (and with
+them the largest number of GPUs that any has run on), and gradient statistics over training. The throughput parameters are fitted to the
 merged step times. It is plain data, kept between runs as JSON (`simsched.agent.pool_file`).
 
 The rules of merging: where several jobs have measured one configuration, or one epoch, their mean counts, each job
 once; configurations and epochs are kept in ascending order; an application that comes with other batch limits than
 before is another one, and what was known of it is forgotten. So the pool depends on which jobs have finished and, but
-for rounding, not on their order. It knows nothing of GPU types: keep one pool for each.
+for rounding, not on their order. Step times are kept apart by GPU type.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import NamedTuple, TypeVar
 
 from simsched.agent.agent import Measurement
-from simsched.agent.fit import fit
+from simsched.agent.fit import Configuration, Profile, fit
 from simsched.agent.goodput_agent import Prior
 from simsched.model.application import BatchLimits, GradientStats, StepTime
 from simsched.model.throughput import ThroughputParams
-
-#: A configuration: nodes, GPUs, per-GPU batch.
-Configuration = tuple[int, int, int]
 
 #: Applications are similar if each of their batch limits, and their step times on one GPU, differ by at most this.
 SIMILAR_WITHIN = 2.0
@@ -45,24 +42,22 @@ class Pooled(NamedTuple):
 class History:
     """What `jobs` finished jobs of an application have taught.
 
-    `profile` maps configurations to step times, `noise` 0-based epochs to gradient statistics (squared norm and
-    variance); both ascend, and neither is empty.
+    `profiles` maps GPU types to step times by configuration, `noise` 0-based epochs to gradient statistics (squared
+    norm and variance); all ascend, and none is empty.
     """
 
     limits: BatchLimits
     jobs: int
-    profile: Mapping[Configuration, Pooled]
+    profiles: Mapping[str, Mapping[Configuration, Pooled]]
     noise: Mapping[int, Pooled]
 
-    @property
-    def max_profiled_gpus(self) -> int:
-        """Give the largest number of GPUs that any of the jobs has run on."""
-        return max(gpus for _, gpus, _ in self.profile)
+    def max_profiled_gpus(self, gpu_type: str) -> int:
+        """Return the largest number of GPUs of a type that any of the jobs has run on."""
+        return max(gpus for _, gpus, _ in self.profiles[gpu_type])
 
-    @property
-    def step_times(self) -> dict[Configuration, StepTime]:
-        """Give the step times alone."""
-        return {key: StepTime(step.first, step.second) for key, step in self.profile.items()}
+    def step_times(self, gpu_type: str) -> dict[Configuration, StepTime]:
+        """Return the step times on a GPU type alone."""
+        return {key: StepTime(step.first, step.second) for key, step in self.profiles[gpu_type].items()}
 
     def gradient_at(self, progress: float) -> GradientStats:
         """Give the gradient statistics at a share of training in [0, 1): those of the last epoch seen until then."""
@@ -71,13 +66,16 @@ class History:
         return GradientStats(self.noise[at].first, self.noise[at].second)
 
 
-def lesson(
-    limits: BatchLimits, profile: Mapping[Configuration, StepTime], noise: Mapping[int, GradientStats]
+def history_of_job(
+    limits: BatchLimits, profiles: Mapping[str, Profile], noise: Mapping[int, GradientStats]
 ) -> History | None:
-    """Give what one finished job has taught, None where it has measured nothing."""
-    if not profile or not noise:
+    """Return what one finished job has taught, None where it has measured nothing."""
+    if not profiles or not noise:
         return None
-    steps = {key: Pooled(*profile[key], 1) for key in sorted(profile)}
+    steps = {
+        gpu_type: {key: Pooled(*profile[key], 1) for key in sorted(profile)}
+        for gpu_type, profile in sorted(profiles.items())
+    }
     return History(limits, 1, steps, {epoch: Pooled(*noise[epoch], 1) for epoch in sorted(noise)})
 
 
@@ -87,7 +85,9 @@ def merge(one: History, other: History) -> History:
         message = "histories of applications with different batch limits cannot be merged"
         raise ValueError(message)
     jobs = one.jobs + other.jobs
-    return History(one.limits, jobs, _union(one.profile, other.profile), _union(one.noise, other.noise))
+    types = sorted({*one.profiles, *other.profiles})
+    profiles = {kind: _union(one.profiles.get(kind, {}), other.profiles.get(kind, {})) for kind in types}
+    return History(one.limits, jobs, profiles, _union(one.noise, other.noise))
 
 
 _Key = TypeVar("_Key", int, Configuration)
@@ -113,9 +113,9 @@ class HistoryPool:
     def __init__(
         self,
         histories: Mapping[str, History] | None = None,
-        params: Mapping[str, ThroughputParams] | None = None,
+        params: Mapping[tuple[str, str], ThroughputParams] | None = None,
     ) -> None:
-        """Start with these histories; `params` are what was fitted to them where that is known already."""
+        """Start with these histories; `params` are what was fitted to them, by application and GPU type, where known."""
         self._histories = dict(histories or {})
         self._params = dict(params or {})
 
@@ -133,30 +133,40 @@ class HistoryPool:
         """Give what is known of an application; `KeyError` where that is nothing."""
         return self._histories[application]
 
-    def params(self, application: str) -> ThroughputParams:
-        """Give the throughput parameters of an application, fitted when first asked for after a change."""
-        if application not in self._params:
-            self._params[application] = fit(self._histories[application].step_times).params
-        return self._params[application]
+    def params(self, application: str, gpu_type: str) -> ThroughputParams:
+        """Return the throughput parameters on a GPU type, fitted when first asked for after a change."""
+        key = application, gpu_type
+        if key not in self._params:
+            self._params[key] = fit(self._histories[application].step_times(gpu_type)).params
+        return self._params[key]
 
     def add(self, application: str, history: History) -> None:
         """Take in what jobs of an application have taught."""
         known = self._histories.get(application)
         if known is None or known.limits != history.limits:
             self._histories[application] = history
-            self._params.pop(application, None)
+            self._forget_params(application, known.profiles if known else ())
             return
         self._histories[application] = both = merge(known, history)
-        if both.step_times != known.step_times:
-            self._params.pop(application, None)
+        changed = [kind for kind in known.profiles if both.step_times(kind) != known.step_times(kind)]
+        self._forget_params(application, changed)
 
-    def lookup(self, application: str, limits: BatchLimits) -> Prior | None:
-        """Give what a new job starts from; None where the pool does not know its application with these limits."""
+    def _forget_params(self, application: str, gpu_types: Iterable[str]) -> None:
+        for gpu_type in gpu_types:
+            self._params.pop((application, gpu_type), None)
+
+    def lookup(self, application: str, limits: BatchLimits) -> dict[str, Prior]:
+        """Return what a new job starts from by GPU type; {} where its application is not known with these limits."""
         history = self._histories.get(application)
         if history is None or history.limits != limits:
-            return None
-        times = history.step_times
-        return Prior(self.params(application), history.gradient_at(0), times, history.max_profiled_gpus)
+            return {}
+        gradient = history.gradient_at(0)
+        return {
+            kind: Prior(
+                self.params(application, kind), gradient, history.step_times(kind), history.max_profiled_gpus(kind)
+            )
+            for kind in history.profiles
+        }
 
     def similar(self, limits: BatchLimits, seen: Measurement) -> Prior | None:
         """Give what a job of an unknown application may borrow once it has run on one GPU; None where nothing fits.
@@ -165,23 +175,27 @@ class HistoryPool:
         a factor of `SIMILAR_WITHIN` of the job's. Of several, the one with the closest step time is taken. Its
         computation is stretched to the job's pace; its synchronisation is taken over as it stands.
         """
-        if seen.gpus != 1:
+        if seen.site.gpus != 1:
             return None
         ranked = sorted(self._candidates(limits, seen))
         if not ranked:
             return None
         _, name, pace = ranked[0]
-        history = self._histories[name]
+        history, gpu_type = self._histories[name], seen.site.gpu_type
         times = {
-            key: StepTime((t.step_s - t.sync_s) * pace + t.sync_s, t.sync_s) for key, t in history.step_times.items()
+            key: StepTime((t.step_s - t.sync_s) * pace + t.sync_s, t.sync_s)
+            for key, t in history.step_times(gpu_type).items()
         }
-        return Prior(fit(times).params, seen.gradient, times, history.max_profiled_gpus)
+        return Prior(fit(times).params, seen.gradient, times, history.max_profiled_gpus(gpu_type))
 
     def _candidates(self, limits: BatchLimits, seen: Measurement) -> Iterator[tuple[float, str, float]]:
         """List similar applications: distance, name, and the job's pace relative to theirs."""
+        gpu_type = seen.site.gpu_type
         for name, history in self._histories.items():
+            if gpu_type not in history.profiles:
+                continue
             ratios = [a / b for a, b in zip(astuple(limits), astuple(history.limits), strict=True)]
-            expected_s = float(self.params(name).step_time_s(1, 1, seen.local_bsz))
+            expected_s = float(self.params(name, gpu_type).step_time_s(1, 1, seen.local_bsz))
             pace = seen.step.step_s / expected_s
             if all(_close(ratio) for ratio in (*ratios, pace)):
                 yield abs(math.log(pace)), name, pace

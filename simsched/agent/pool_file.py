@@ -1,12 +1,12 @@
 """The history pool as a file: JSON that people can read and compare, one configuration a line.
 
 ```
-{"format": "simsched-history/1",
+{"format": "simsched-history/2",
  "applications": [
   {"name": "cifar10", "jobs": 12,
    "limits": {"init_batch_size": 128, "max_batch_size": 4096, "min_local_bsz": 32, "max_local_bsz": 1024},
-   "throughput": {"alpha_c": 0.018, "beta_c": 0.0007, ..., "gamma": 2.2},
-   "profile": [[nodes, GPUs, per-GPU batch, seconds of a step, seconds of its synchronisation, jobs], ...],
+   "throughput": {"t4": {"alpha_c": 0.018, "beta_c": 0.0007, ..., "gamma": 2.2}},
+   "profile": [["t4", nodes, GPUs, per-GPU batch, seconds of a step, seconds of its synchronisation, jobs], ...],
    "noise": [[epoch from 0, squared norm of the gradient, its variance, jobs], ...]}]}
 ```
 """
@@ -20,12 +20,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from simsched.agent.fit import Configuration
 from simsched.agent.pool import History, HistoryPool, Pooled
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 from simsched.model.application import BatchLimits
 from simsched.model.throughput import ThroughputParams
 
-FORMAT = "simsched-history/1"
+FORMAT = "simsched-history/2"
 
 _REMEDY = "name a pool.json that simsched has written"
 _ENTRY_KEYS = ("name", "jobs", "limits", "throughput", "profile", "noise")
@@ -39,11 +40,13 @@ def read_pool(path: Path) -> HistoryPool:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise wrong(path, f"is not JSON: {error.msg} (column {error.colno})", _REMEDY, line=error.lineno) from error
+        raise input_error(
+            path, f"is not JSON: {error.msg} (column {error.colno})", _REMEDY, line=error.lineno
+        ) from error
     except OSError as error:
-        raise wrong(path, f"cannot be read: {error.strerror}", _REMEDY) from error
+        raise input_error(path, f"cannot be read: {error.strerror}", _REMEDY) from error
     except UnicodeDecodeError as error:
-        raise wrong(path, "is not a text file in UTF-8", _REMEDY) from error
+        raise input_error(path, "is not a text file in UTF-8", _REMEDY) from error
     return pool_of(content, str(path))
 
 
@@ -51,12 +54,12 @@ def pool_of(content: object, where: str) -> HistoryPool:
     """Make a pool of plain data as `pool_data` gives it; raises `InputError` naming `where` and the key."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise wrong(where, f"is not a history pool of the format '{FORMAT}' (found: {found})", _REMEDY)
+        raise input_error(where, f"is not a history pool of the format '{FORMAT}' (found: {found})", _REMEDY)
     entries = content.get("applications")
     if not isinstance(entries, list):
-        raise wrong(where, "has no list 'applications'", _REMEDY)
+        raise input_error(where, "has no list 'applications'", _REMEDY)
     histories: dict[str, History] = {}
-    params: dict[str, ThroughputParams] = {}
+    params: dict[tuple[str, str], ThroughputParams] = {}
     problems: list[Problem] = []
     for index, entry in enumerate(entries):
         reading = _Entry(entry, f"{where}: applications[{index}]")
@@ -64,7 +67,7 @@ def pool_of(content: object, where: str) -> HistoryPool:
         problems += reading.problems
         if name and history:
             histories[name] = history
-            params[name] = reading.params()
+            params |= {(name, gpu_type): fitted for gpu_type, fitted in reading.params().items()}
     if problems:
         raise InputError(*problems)
     return HistoryPool(histories, params)
@@ -98,22 +101,44 @@ class _Entry:
         jobs = self._entry["jobs"]
         if not _whole(jobs, 1):
             self._complain("jobs", f"{jobs!r} is not a number of jobs")
-        self._check_numbers("limits", _LIMITS, whole=True)
-        self._check_numbers("throughput", _PARAMS, whole=False)
-        profile = self._rows("profile", _PROFILE_KEYS, lowest=1)
+        self._check_numbers("limits", self._entry["limits"], _LIMITS, whole=True)
+        profiles = self._profiles()
+        self._check_throughput(profiles)
         noise = self._rows("noise", _NOISE_KEYS, lowest=0)
         if self.problems:
             return None
         limits = BatchLimits(**{key: self._entry["limits"][key] for key in _LIMITS})
-        steps = {(key[0], key[1], key[2]): value for key, value in sorted(profile.items())}
-        return History(limits, jobs, steps, {key[0]: value for key, value in sorted(noise.items())})
+        return History(limits, jobs, profiles, {key[0]: value for key, value in sorted(noise.items())})
 
-    def params(self) -> ThroughputParams:
-        """Give the fitted parameters of an entry in which nothing is wrong."""
-        return ThroughputParams(**{key: float(self._entry["throughput"][key]) for key in _PARAMS})
+    def params(self) -> dict[str, ThroughputParams]:
+        """Return the fitted parameters by GPU type of an entry in which nothing is wrong."""
+        return {
+            gpu_type: ThroughputParams(**{key: float(numbers[key]) for key in _PARAMS})
+            for gpu_type, numbers in sorted(self._entry["throughput"].items())
+        }
 
-    def _check_numbers(self, section: str, keys: Sequence[str], *, whole: bool) -> None:
-        numbers = self._entry[section]
+    def _profiles(self) -> dict[str, dict[Configuration, Pooled]]:
+        """Read step times by GPU type, which stands first in each row."""
+        rows = self._entry["profile"]
+        if not isinstance(rows, list) or not all(isinstance(row, list) and row and isinstance(row[0], str) for row in rows):
+            self._complain("profile", "must be a list of rows that begin with a GPU type")
+            return {}
+        found: dict[str, dict[Configuration, Pooled]] = {}
+        for gpu_type in sorted({row[0] for row in rows}) or ["?"]:
+            of_type = [row[1:] for row in rows if row[0] == gpu_type]
+            steps = self._rows("profile", _PROFILE_KEYS, lowest=1, rows=of_type)
+            found[gpu_type] = {(key[0], key[1], key[2]): value for key, value in sorted(steps.items())}
+        return found
+
+    def _check_throughput(self, profiles: Mapping[str, object]) -> None:
+        throughput = self._entry["throughput"]
+        if not isinstance(throughput, dict) or sorted(throughput) != sorted(profiles):
+            self._complain("throughput", f"must have just the GPU types of the profile: {', '.join(profiles)}")
+            return
+        for gpu_type, numbers in throughput.items():
+            self._check_numbers(f"throughput.{gpu_type}", numbers, _PARAMS, whole=False)
+
+    def _check_numbers(self, section: str, numbers: object, keys: Sequence[str], *, whole: bool) -> None:
         if not isinstance(numbers, dict) or sorted(numbers) != sorted(keys):
             self._complain(section, f"must have just the keys {', '.join(keys)}")
             return
@@ -123,9 +148,11 @@ class _Entry:
                 kind = "whole number from 1 on" if whole else "positive number"
                 self._complain(f"{section}.{key}", f"{numbers[key]!r} is not a {kind}")
 
-    def _rows(self, section: str, keys: int, *, lowest: int) -> dict[tuple[int, ...], Pooled]:
+    def _rows(
+        self, section: str, keys: int, *, lowest: int, rows: object | None = None
+    ) -> dict[tuple[int, ...], Pooled]:
         """Read rows of `keys` whole numbers, two numbers, and a number of jobs."""
-        rows = self._entry[section]
+        rows = self._entry[section] if rows is None else rows
         if not isinstance(rows, list) or not rows:
             self._complain(section, "must be a list of at least one row")
             return {}
@@ -174,8 +201,10 @@ def _entry_of(pool: HistoryPool, name: str) -> dict[str, Any]:
         "name": name,
         "jobs": history.jobs,
         "limits": asdict(history.limits),
-        "throughput": asdict(pool.params(name)),
-        "profile": [[*key, *value] for key, value in history.profile.items()],
+        "throughput": {gpu_type: asdict(pool.params(name, gpu_type)) for gpu_type in history.profiles},
+        "profile": [
+            [gpu_type, *key, *value] for gpu_type, profile in history.profiles.items() for key, value in profile.items()
+        ],
         "noise": [[epoch, *value] for epoch, value in history.noise.items()],
     }
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.output import json_option, print_json, table
-from simsched.errors import nearest, wrong
+from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
-    from simsched.experiment.application_truth import Truth
+    from simsched.calibration.fit_accuracy import Truth
     from simsched.model.application import Application
-    from simsched.report.style import Drawn
+    from simsched.report.figures.style import Drawn
 
 _GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _DRAWN_GPUS = (1, 2, 4, 8, 16, 32, 64)
@@ -35,7 +35,7 @@ def application() -> None:
 @json_option
 def fit(folder: Path, out: Path, as_json: bool) -> None:
     """Fit applications to a folder of measurements; report the errors and write one YAML each."""
-    from simsched.experiment.application_fit import fit_folder, write_documents
+    from simsched.calibration.application_fit import fit_folder, write_documents
 
     results = fit_folder(folder)
     names = [result.application.name for result in results]
@@ -83,7 +83,7 @@ def show(name: str, path: str | None, measured: str | None, gpu_type: str, out: 
     _print_throughput(found, sizes, gpu_type)
     if no_plots:
         return
-    from simsched.report.style import save
+    from simsched.report.figures.style import save
 
     for kind, drawn in _figures(found, beside, sizes, gpu_type).items():
         for file in save(*drawn, out, f"{name}-{kind}"):
@@ -101,7 +101,7 @@ def compare(folder: Path, path: Path | None, out: Path, no_plots: bool, as_json:
     """Say how far fitted applications are from a folder of measurements, by kinds of placement; draw both."""
     from dataclasses import asdict
 
-    from simsched.experiment.application_truth import compare_folder
+    from simsched.calibration.fit_accuracy import compare_folder
 
     found = compare_folder(folder, path)
     figures = [] if no_plots else _draw_sheets(folder, path, out)
@@ -115,7 +115,7 @@ def compare(folder: Path, path: Path | None, out: Path, no_plots: bool, as_json:
 
 
 def _print_truth(found: Sequence[Truth]) -> None:
-    from simsched.experiment.application_truth import KINDS
+    from simsched.calibration.fit_accuracy import KINDS
 
     rows = [
         (one.name, form, *_percent(errors.mean, errors.worst), *(_share(errors.kinds.get(kind)) for kind in KINDS))
@@ -136,9 +136,9 @@ def _draw_sheets(measurements: Path, applications: Path | None, out: Path) -> li
     """Draw throughput and efficiency of every measured application, with the model beside."""
     import pandas as pd
 
-    from simsched.experiment.parts import catalogue
-    from simsched.report.model_sheet import efficiency_sheet, throughput_sheet
-    from simsched.report.style import save
+    from simsched.applications.catalogue import catalogue
+    from simsched.report.figures.model_sheet import efficiency_sheet, throughput_sheet
+    from simsched.report.figures.style import save
 
     sources = {"measured": catalogue(str(measurements)), "model": catalogue(applications and str(applications))}
     throughput, efficiency = [], []
@@ -160,11 +160,11 @@ def _share(share: float | None) -> str:
 
 
 def _find(name: str, path: str | None) -> Application:
-    from simsched.experiment.parts import catalogue
+    from simsched.applications.catalogue import catalogue
 
     known = catalogue(path).applications
     if name not in known:
-        raise wrong(f"application '{name}'", "there is no such application", nearest(name, known))
+        raise input_error(f"application '{name}'", "there is no such application", nearest(name, known))
     return known[name]
 
 
@@ -173,11 +173,11 @@ def _find(name: str, path: str | None) -> Application:
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[default: NAME.yaml]")
 def init(name: str, out: Path | None) -> None:
     """Write a small, complete application file to start from."""
-    from simsched.experiment.application_yaml import template
+    from simsched.applications.file_format import template
 
     path = out or Path(f"{name}.yaml")
     if path.exists():
-        raise wrong(path, "the file is there already", "name another with --out")
+        raise input_error(path, "the file is there already", "name another with --out")
     _write(path, template(name))
     click.echo(path)
 
@@ -190,7 +190,7 @@ def _write(path: Path, text: str) -> None:
         aside.write_text(text, encoding="utf-8")
         aside.replace(path)
     except OSError as error:
-        raise wrong(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
+        raise input_error(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
 
 
 def _percent(*shares: float) -> list[str]:
@@ -257,7 +257,7 @@ def _print_throughput(found: Application, sizes: Sequence[int], gpu_type: str) -
 def _figures(found: Application, beside: Application | None, sizes: Sequence[int], gpu_type: str) -> dict[str, Drawn]:
     import pandas as pd
 
-    from simsched.report.models import efficiency_figure, throughput_figure
+    from simsched.report.figures.models import efficiency_figure, throughput_figure
 
     both = [found] if beside is None else [found, beside]
     speeds = [pd.DataFrame(list(_throughputs(one, sizes, gpu_type, _DRAWN_GPUS))) for one in both]

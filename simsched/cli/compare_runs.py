@@ -11,7 +11,7 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.cli.results import metrics_option
 
 if TYPE_CHECKING:
-    from simsched.results.two_runs import Pair, TwoRuns
+    from simsched.results.compare_runs import Pair, TwoRuns
 
 
 @click.command("compare-runs")
@@ -25,9 +25,9 @@ def compare_runs(folder: Path, beside: Path, metrics: tuple[str, ...], as_json: 
     Tells how far each policy's metrics are apart, and whether both runs rank the policies alike. Both may be, for
     instance, of fitted and of measured applications, or of two versions.
     """
+    from simsched.results.compare_runs import METRICS
+    from simsched.results.compare_runs import compare_runs as compared
     from simsched.results.reader import read_run
-    from simsched.results.two_runs import METRICS
-    from simsched.results.two_runs import compare_runs as compared
 
     found = compared(read_run(folder), read_run(beside), metrics or METRICS)
     if as_json:

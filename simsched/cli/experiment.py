@@ -23,8 +23,8 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     if there are any.
     """
     from simsched.experiment.grid import make_grid
-    from simsched.experiment.reading import read_experiment
     from simsched.experiment.shipped import find_experiment
+    from simsched.experiment.validation import read_experiment
 
     path = find_experiment(experiment)
     grid = make_grid(read_experiment(path, overrides))

@@ -50,7 +50,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _applications() -> _Rows:
-    from simsched.experiment.parts import catalogue
+    from simsched.applications.catalogue import catalogue
 
     rows = []
     for name, application in sorted(catalogue(None).applications.items()):
@@ -70,7 +70,7 @@ def _traces() -> _Rows:
 
 
 def _experiments() -> _Rows:
-    from simsched.experiment import yaml_lines
+    from simsched.documents import yaml_lines
     from simsched.experiment.shipped import shipped_experiments
 
     rows = []

@@ -56,7 +56,7 @@ def _report(error: Exception) -> int:
             click.echo(f"simsched: {problem}", err=True)
         return _INPUT_IS_WRONG
     from simsched.engine.errors import EngineError
-    from simsched.experiment.attempt import WorkerDiedError
+    from simsched.execution.outcome import WorkerDiedError
 
     if isinstance(error, EngineError | WorkerDiedError):
         click.echo(f"simsched: {error}", err=True)

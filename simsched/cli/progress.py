@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from simsched.execution.runner import Listener
     from simsched.experiment.grid import GridCell
-    from simsched.experiment.runner import Listener
 
 _REDRAW_S = 0.1
 

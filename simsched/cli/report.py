@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 
 if TYPE_CHECKING:
-    from simsched.report.html import Part
+    from simsched.report.page.html import Part
 
 
 @click.command()
@@ -22,17 +22,19 @@ def report(folder: Path, out: Path | None) -> None:
     DIR is the folder of a run, or a folder of runs (such as results/). The page needs no other file: it holds tables
     with intervals and published values, figures, the commands that reproduce them and the manifest. Prints its path.
     """
-    from simsched.report.html import write_report
+    from simsched.report.page.html import write_report
 
     parts = _parts(_runs(folder))
     title = parts[0].run.name if len(parts) == 1 else f"Results in {folder.resolve().name}"
     path = out or folder / "report.html"
     if path.is_dir():
-        raise wrong(path, "is a folder", "name a file with --out")
+        raise input_error(path, "is a folder", "name a file with --out")
     try:
         write_report(parts, title, path)
     except OSError as error:
-        raise wrong(path, f"cannot be written ({error.strerror or error})", "name another file with --out") from error
+        raise input_error(
+            path, f"cannot be written ({error.strerror or error})", "name another file with --out"
+        ) from error
     click.echo(path)
 
 
@@ -45,7 +47,7 @@ def _runs(folder: Path) -> list[Path]:
     runs = sorted(path.parent for path in folder.glob(f"*/{RUN_FILE}")) if folder.is_dir() else []
     if not runs:
         message = f"holds no results: neither it nor a folder in it has a {RUN_FILE}"
-        raise wrong(folder, message, "name the folder that `simsched run` made, or the one given as --out")
+        raise input_error(folder, message, "name the folder that `simsched run` made, or the one given as --out")
     return runs
 
 
@@ -65,11 +67,11 @@ def _parts(folders: list[Path]) -> list[Part]:
 
 def _part(folder: Path) -> Part:
     from simsched.cli.results import replicated_over
-    from simsched.experiment.reproduce import recipe_of
-    from simsched.report.html import Part
+    from simsched.execution.reproduce import reproduction_of
+    from simsched.report.page.html import Part
     from simsched.results.reader import RUN_FILE, read_json, read_run
 
     run = read_run(folder)
     missing = read_json(folder / RUN_FILE).get("missing")
     names = tuple(str(name) for name in missing) if isinstance(missing, list) else ()
-    return Part(run, recipe_of(run), replicated_over(run), names)
+    return Part(run, reproduction_of(run), replicated_over(run), names)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.output import json_option, print_json, table
-from simsched.errors import nearest, wrong
+from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
     from simsched.report.tables import TextTable
     from simsched.results.compare import DifferenceRow, Row
-    from simsched.results.expected import Agreement
+    from simsched.results.expected_times import Agreement
     from simsched.results.reader import Cell, Run
     from simsched.results.statistics import Estimate
 
@@ -86,14 +86,14 @@ def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool
 
     The exit code is 0 if all jobs are equal, and 1 if any differs.
     """
-    from simsched.results.expected import compare_expected
+    from simsched.results.expected_times import compare_expected
 
     found = compare_expected(folder, expected)
     if policy is not None:
         labels = {agreement.cell.policy for agreement in found}
         found = [agreement for agreement in found if agreement.cell.policy == policy]
         if not found:
-            raise wrong(folder, f"no policy is labelled '{policy}'", nearest(policy, labels))
+            raise input_error(folder, f"no policy is labelled '{policy}'", nearest(policy, labels))
     if as_json:
         print_json([_agreement_json(agreement) for agreement in found])
     else:
@@ -114,7 +114,7 @@ def plot(folder: Path, out: Path | None, job_id: str | None, seed: int | None) -
     run = read_run(folder)
     where = out or folder / "figures"
     if job_id is None:
-        from simsched.report.draw import draw_run
+        from simsched.report.figures.draw import draw_run
 
         paths = draw_run(run, where, replicated_over(run))
     else:
@@ -125,15 +125,15 @@ def plot(folder: Path, out: Path | None, job_id: str | None, seed: int | None) -
 
 def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Path]:
     """Draw the timeline of a job under each policy that ran it under one seed."""
-    from simsched.report.style import save
-    from simsched.report.timeline import job_timeline
+    from simsched.report.figures.style import save
+    from simsched.report.figures.timeline import job_timeline
     from simsched.results.compare import row_name
 
     chosen = run.cells[0].seed if seed is None else seed
     cells = {row_name(cell.policy, cell.point): cell for cell in run.cells if cell.seed == chosen}
     if not cells:
         seeds = ", ".join(str(one) for one in sorted({cell.seed for cell in run.cells}))
-        raise wrong(run.folder, f"has no seed {chosen}", f"its seeds are {seeds}")
+        raise input_error(run.folder, f"has no seed {chosen}", f"its seeds are {seeds}")
     known: set[str] = set()
     lives = {}
     for name, cell in cells.items():
@@ -142,7 +142,7 @@ def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Pat
         if job_id in ids:
             lives[name] = (cell.jobs, cell.allocations)
     if not lives:
-        raise wrong(run.folder, f"no job is called '{job_id}' under seed {chosen}", _some(job_id, known))
+        raise input_error(run.folder, f"no job is called '{job_id}' under seed {chosen}", _some(job_id, known))
     title = f"{run.name}: {job_id} (seed {chosen})"
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in job_id)
     return save(*job_timeline(lives, job_id, title=title), folder, f"job-{safe}")

@@ -13,8 +13,8 @@ from simsched.cli.experiment import overrides_option
 from simsched.cli.output import json_option, print_json, table
 
 if TYPE_CHECKING:
+    from simsched.execution.runner import Failure, RunResult
     from simsched.experiment.grid import Grid
-    from simsched.experiment.runner import Failure, RunResult
 
 _FAILED = 1
 
@@ -28,7 +28,7 @@ def _processors() -> int:
 @click.argument("experiment")
 @overrides_option
 @click.option("--out", default="results", show_default=True, metavar="DIR", help="Folder for the results of all runs.")
-@click.option("--jobs", "workers", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
+@click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
 @click.option("--trace", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
@@ -53,9 +53,9 @@ def run(
     has finished is not run again. Prints tables on stdout and the paths of the figures.
     """
     from simsched.experiment.grid import make_grid
-    from simsched.experiment.reading import read_experiment
-    from simsched.experiment.runner import run_grid
     from simsched.experiment.shipped import find_experiment
+    from simsched.experiment.validation import read_experiment
+    from simsched.fairness.finish_time_fairness import run_with_fairness
 
     if trace:
         overrides = (*overrides, f"trace=[{', '.join(trace)}]")
@@ -66,13 +66,13 @@ def run(
     from simsched.cli.progress import progress_listener
 
     with progress_listener() as listener:
-        result = run_grid(grid, Path(out), workers or _processors(), listener, dask=dask)
+        result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask)
     _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures)
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
-    from simsched.experiment.store import Store
+    from simsched.execution.store import Store
 
     store = Store(out / grid.experiment.spec.name)
     cells = [
@@ -108,7 +108,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> Non
     reference = found.reference if found.reference in found.policies else None  # it may not have been run yet
     paths: Sequence[Path] = []
     if plots:
-        from simsched.report.draw import draw_run
+        from simsched.report.figures.draw import draw_run
 
         paths = draw_run(found, result.folder / "figures", replicated_over(found))
     if as_json:

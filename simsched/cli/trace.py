@@ -40,7 +40,7 @@ def info(source: str, layout: str, out: str, no_plots: bool, as_json: bool) -> N
 
     TRACE is a file, a folder of CSV files, or the name of a shipped trace.
     """
-    from simsched.workload.source import trace_statistics
+    from simsched.workload.summary import trace_statistics
 
     found = _read(source, layout)
     statistics = trace_statistics(found)
@@ -60,7 +60,7 @@ def info(source: str, layout: str, out: str, no_plots: bool, as_json: bool) -> N
 @format_option
 def convert(source: str, target: Path, layout: str) -> None:
     """Write any trace as a plain trace CSV (compressed if the name ends with .gz)."""
-    from simsched.workload.source import write_trace_csv
+    from simsched.workload.write import write_trace_csv
 
     found = _read(source, layout)
     write_trace_csv(found, target)
@@ -83,7 +83,7 @@ def generate(target: Path, seed: int, days: int, jobs: int | None, scale: float,
 
     from simsched.workload.generator import GeneratorOptions
     from simsched.workload.generator import generate as make
-    from simsched.workload.source import write_trace_csv
+    from simsched.workload.write import write_trace_csv
 
     options = GeneratorOptions(days=days, scale=scale, statuses=statuses, cron=cron, jobs=jobs)
     made = make(options, np.random.default_rng(seed))
@@ -92,7 +92,7 @@ def generate(target: Path, seed: int, days: int, jobs: int | None, scale: float,
 
 
 def _read(source: str, layout: str) -> Trace:
-    from simsched.errors import nearest, wrong
+    from simsched.errors import input_error, nearest
     from simsched.paths import data_folder
     from simsched.workload.readers import read_trace
 
@@ -101,12 +101,12 @@ def _read(source: str, layout: str) -> Trace:
         return read_trace(source, layout)
     if source in shipped:
         return read_trace(shipped[source], layout)
-    raise wrong(source, "there is no such file, and no shipped trace of that name", nearest(source, shipped))
+    raise input_error(source, "there is no such file, and no shipped trace of that name", nearest(source, shipped))
 
 
 def _draw(found: Trace, folder: Path) -> list[Path]:
-    from simsched.report.style import save
-    from simsched.report.trace import trace_picture
+    from simsched.report.figures.style import save
+    from simsched.report.figures.trace_summary import trace_picture
 
     name = Path(found.name).name.split(".")[0]
     return save(*trace_picture(found.table, title=f"Trace {name}"), folder, f"trace-{name}")

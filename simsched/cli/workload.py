@@ -29,7 +29,7 @@ def workload() -> None:
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 def make(target: Path, options: tuple[str, ...], seed: int) -> None:
     """Write the job list that an experiment with these workload options would run."""
-    from simsched.workload.source import write_workload_csv
+    from simsched.workload.write import write_workload_csv
 
     jobs = _jobs(options, seed)
     write_workload_csv(jobs, target)
@@ -43,7 +43,7 @@ def make(target: Path, options: tuple[str, ...], seed: int) -> None:
 @json_option
 def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: bool) -> None:
     """Count the jobs of a workload CSV (or of the workload that these options make) by what they ask for."""
-    from simsched.workload.source import describe as counted
+    from simsched.workload.summary import describe as counted
 
     given = options if source is None else (*options, f"path={source}")
     found = counted(_jobs(given, seed))
@@ -67,8 +67,8 @@ def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: 
 
 
 def _jobs(options: tuple[str, ...], seed: int) -> tuple[JobSpec, ...]:
-    from simsched.experiment.parts import Supply
-    from simsched.experiment.reading import check_workload
+    from simsched.experiment.inputs import Supply
+    from simsched.experiment.validation import check_workload
 
     spec = check_workload(options)
     return Supply().jobs(spec.workload, "", seed, spec)

@@ -77,7 +77,7 @@ def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *,
         if spec.duration_s < 1:
             faults.append(f"its duration is {spec.duration_s} s")
         return faults
-    app = applications.for_job(spec.application, spec.duration_s)
+    app = applications.for_job(spec.request, spec.truth)
     return faults + _batch_faults(spec, app, rigid=rigid)
 
 

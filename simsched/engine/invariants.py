@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 
 from simsched.engine.errors import InvariantError
-from simsched.engine.records import AllocationRecord, JobRecord, Recorder, RoundRecord
+from simsched.engine.records import AllocationRecord, JobRecord, Recorder, DecisionRecord
 from simsched.engine.state import ClusterState, JobState
 
 _SLACK = 1e-6  # relative; progress is a sum of products of floats
@@ -66,10 +66,10 @@ class CheckingRecorder:
         self._service_gpu_s[job_id] = self._service_gpu_s.get(job_id, 0) + seconds * record.gpus
         self._inner.allocation(record)
 
-    def round(self, record: RoundRecord) -> None:
+    def decision(self, record: DecisionRecord) -> None:
         """Check a decision's time, and pass it on."""
         self._advance(record.time_s)
-        self._inner.round(record)
+        self._inner.decision(record)
 
     def _advance(self, time_s: int) -> None:
         if time_s < self._now_s:
@@ -105,4 +105,4 @@ def _check_progress(job: JobState) -> None:
     # Rounding a completion to a whole second can leave a job up to half a second past the end of its epoch.
     overshoot = job.rate * 0.5
     if not begin - slack <= job.live_progress <= end + slack + overshoot:
-        _fail(6, f"job {job.spec.id}: progress {job.live_progress} outside epoch {job.epoch} ({begin} to {end})")
+        _fail(6, f"job {job.request.id}: progress {job.live_progress} outside epoch {job.epoch} ({begin} to {end})")

@@ -14,8 +14,9 @@ from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
 from simsched.engine.records import AllocationRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model.application import NO_BATCH, BatchChoice
-from simsched.model.placement import NOTHING, Allocation, describe, gpus_of, shape_of
+from simsched.model.application import NO_BATCH, BatchChoice, Running
+from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of, shape_of
+from simsched.policy.signals import Speed
 
 
 class Ledger:
@@ -28,15 +29,15 @@ class Ledger:
         recorder: Recorder,
         restart_delay_s: int,
         on_complete: Callable[[JobState, JobRecord], None],
-        on_cross: Callable[[JobState], None],
+        on_threshold: Callable[[JobState], None],
     ) -> None:
-        """Write to `cluster` and `recorder`; report completed jobs and crossed thresholds."""
+        """Write to `cluster` and `recorder`; report completed jobs and those that reached a threshold."""
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
         self._restart_delay_s = restart_delay_s
         self._on_complete = on_complete
-        self._on_cross = on_cross
+        self._on_threshold = on_threshold
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
 
@@ -45,7 +46,7 @@ class Ledger:
         self.settle(job)
         self._cluster.give_back(job.allocation)
         self._cancel(job)
-        job.allocation, job.shape, job.gpus, job.running = NOTHING, (), 0, None
+        job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
         if job.watch is not None:
             job.watch.cancel()
             job.watch = None
@@ -55,11 +56,11 @@ class Ledger:
         now = self._clock.now_s
         gpu_type = gpu_type_of(self._cluster.cluster, allocation)
         if gpu_type is None:
-            message = f"job {job.spec.id} was given GPUs of several types: {describe(allocation)}"
+            message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
         self._cluster.take(allocation)
-        job.allocation, job.shape, job.gpus = allocation, shape_of(allocation), gpus_of(allocation)
-        job.gpu_type = gpu_type
+        job.allocation, job.site = allocation, Site(shape_of(allocation), gpu_type)
+        job.gpus = gpus_of(allocation)
         job.since_s = now
         job.starts += 1
         if job.first_start_s is None:
@@ -90,9 +91,8 @@ class Ledger:
         """Let the agent choose the batch anew for the placement that the job has."""
         if job.running is None or not job.agent.stale:
             return
-        before = job.batch
-        batch = job.agent.choose(len(job.shape), job.gpus)
-        if batch != before:
+        batch = self._chosen(job)
+        if batch != job.batch:
             self._break(job)
             job.batch = batch
 
@@ -112,14 +112,14 @@ class Ledger:
     def _watch(self, job: JobState) -> None:
         if job.watch is not None:
             job.watch.cancel()
-        missing = max(job.watch_gpu_s - job.attained_gpu_s, 0)
+        missing = job.watch_gpu_s - job.attained_gpu_s
         time_s = self._clock.now_s + -(-missing // job.gpus)
-        job.watch = self._clock.at(time_s, Phase.THRESHOLD, lambda: self._cross(job))
+        job.watch = self._clock.at(time_s, Phase.THRESHOLD, lambda: self._reach(job))
 
-    def _cross(self, job: JobState) -> None:
+    def _reach(self, job: JobState) -> None:
         job.watch_gpu_s = 0
         job.watch = None
-        self._on_cross(job)
+        self._on_threshold(job)
 
     def _break(self, job: JobState) -> None:
         """End the current way of running; the next begins after this instant's decision."""
@@ -136,13 +136,15 @@ class Ledger:
         """Start to run, or run on in another way."""
         self.settle(job)
         now = self._clock.now_s
-        running = job.app.run(job.shape, job.batch, job.epoch, job.gpu_type)
+        site = job.site
+        assert site is not None
+        running = job.app.run(site, job.batch, job.epoch)
         if running.step is not None and running.gradient is not None:
-            where = len(job.shape), job.gpus, job.batch.local_bsz
-            seen = Measurement(*where, running.step, running.gradient, job.epoch)
-            job.agent.observe(seen)
+            job.agent.observe(Measurement(site, job.batch.local_bsz, running.step, running.gradient, job.epoch))
             if job.agent.stale:
-                self.stale[job.spec.id] = job
+                self.stale[job.request.id] = job
+        if job.speeds is not None:
+            job.speeds[site] = _speed(job, running)
         job.running = running
         job.rate = running.rate * (1 - job.slowdown)
         job.since_s = now
@@ -165,28 +167,34 @@ class Ledger:
         self._resume(job, self._clock.now_s)
 
     def _tune(self, job: JobState) -> None:
-        batch = job.agent.choose(len(job.shape), job.gpus)
+        job.batch = self._chosen(job)
+
+    @staticmethod
+    def _chosen(job: JobState) -> BatchChoice:
+        """Ask the agent for a batch, and refuse one that the application does not accept."""
+        assert job.site is not None
+        batch = job.agent.choose(job.site, job.epoch)
         limits = job.app.limits
         if limits is not None and not limits.min_local_bsz <= batch.local_bsz <= limits.max_local_bsz:
             message = (
-                f"job {job.spec.id} ({job.app.name}) cannot run on {job.gpus} GPUs: a batch of {batch.local_bsz} per "
+                f"job {job.request.id} ({job.app.name}) cannot run on {job.gpus} GPUs: a batch of {batch.local_bsz} per "
                 f"GPU lies outside {limits.min_local_bsz} to {limits.max_local_bsz}"
             )
             raise EngineError(message)
-        job.batch = batch
+        return batch
 
     def _complete(self, job: JobState) -> None:
         now = self._clock.now_s
         self.release(job)
-        self.stale.pop(job.spec.id, None)
-        spec = job.spec
+        spec = job.request
+        self.stale.pop(spec.id, None)
         jct = now - spec.submit_time_s
         record = JobRecord(
             job_id=spec.id,
             application=spec.application,
             tenant=spec.tenant,
             user=spec.user,
-            status=spec.status,
+            status=job.truth.status,
             num_gpus=spec.num_gpus,
             batch_size=spec.batch_size,
             submit_time_s=spec.submit_time_s,
@@ -206,11 +214,11 @@ class Ledger:
         running, batch = job.running, job.batch if job.running is not None else NO_BATCH
         self._recorder.allocation(
             AllocationRecord(
-                job_id=job.spec.id,
+                job_id=job.request.id,
                 start_s=job.since_s,
                 end_s=self._clock.now_s,
                 gpus=job.gpus,
-                nodes=len(job.shape),
+                nodes=len(job.allocation),
                 placement=describe(job.allocation),
                 restarting=running is None,
                 local_bsz=batch.local_bsz,
@@ -229,6 +237,12 @@ class Ledger:
         if job.appointment is not None:
             job.appointment.cancel()
             job.appointment = None
+
+
+def _speed(job: JobState, running: Running) -> Speed:
+    """Return what a job measures of its speed, neighbours included."""
+    throughput = running.throughput * (1 - job.slowdown)
+    return Speed(throughput, _total(job.batch, job.gpus) / throughput if throughput else 0.0)
 
 
 def _total(batch: BatchChoice, gpus: int) -> int:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from simsched.engine.clock import Clock
 from simsched.engine.state import ClusterState
 from simsched.model.cluster import Node
-from simsched.policy.signals import Signal, UndeclaredSignalError
-from simsched.policy.view import JobView
+from simsched.policy.signals import ViewSignal
+from simsched.policy.view import JobView, undeclared
+
+T = TypeVar("T")
 
 
-class _ReadOnly(Sequence[int]):
+class ReadOnly(Sequence[int]):
     """A sequence of numbers that shows a list without letting it be changed."""
 
     __slots__ = ("_items",)
@@ -38,32 +41,28 @@ class LiveView:
         clock: Clock,
         cluster: ClusterState,
         jobs: dict[str, JobView],
-        history_gpu_s: list[int],
-        granted: frozenset[Signal],
+        granted: Mapping[ViewSignal[Any], object],
         restart_delay_s: int,
     ) -> None:
-        """Show the state to a policy that declared the signals in `granted`."""
+        """Show the state to a policy that may read the signals in `granted`."""
         self._clock = clock
         self._granted = granted
-        self._history_gpu_s = _ReadOnly(history_gpu_s)
         self.jobs: Mapping[str, JobView] = MappingProxyType(jobs)
         self.nodes: Sequence[Node] = cluster.cluster.nodes
-        self.free: Sequence[int] = _ReadOnly(cluster.free)
-        self.up: Sequence[bool] = _ReadOnly(cluster.up)  # type: ignore[assignment, arg-type]
+        self.free: Sequence[int] = ReadOnly(cluster.free)
+        self.up: Sequence[bool] = ReadOnly(cluster.up)  # type: ignore[assignment, arg-type]
         self.restart_delay_s = restart_delay_s
         self.arrived: Sequence[JobView] = ()
         self.finished: Sequence[str] = ()
-        self.crossed: Sequence[JobView] = ()
+        self.reached_threshold: Sequence[JobView] = ()
 
     @property
     def now_s(self) -> int:
         """Seconds since the start of the workload."""
         return self._clock.now_s
 
-    @property
-    def service_history_gpu_s(self) -> Sequence[int]:
-        """Attained service of finished jobs, in GPU-seconds (signal `service_history`)."""
-        if Signal.SERVICE_HISTORY not in self._granted:
-            message = f"the signal '{Signal.SERVICE_HISTORY}' is not in the policy's needs"
-            raise UndeclaredSignalError(message)
-        return self._history_gpu_s
+    def __getitem__(self, signal: ViewSignal[T]) -> T:
+        """Read a declared signal."""
+        if signal not in self._granted:
+            raise undeclared(signal)
+        return self._granted[signal]  # type: ignore[return-value]  # a signal's value is of its type

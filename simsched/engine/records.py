@@ -54,7 +54,7 @@ class AllocationRecord(NamedTuple):
     throughput: float
 
 
-class RoundRecord(NamedTuple):
+class DecisionRecord(NamedTuple):
     """One decision of the policy, as it stood afterwards."""
 
     time_s: int
@@ -62,7 +62,7 @@ class RoundRecord(NamedTuple):
     running_jobs: int
     allocated_gpus: int
     available_gpus: int
-    rented_nodes: int
+    provisioned_nodes: int
     started: int
     stopped: int
     moved: int
@@ -78,7 +78,7 @@ class Recorder(Protocol):
     def allocation(self, record: AllocationRecord) -> None:
         """Take a closed interval."""
 
-    def round(self, record: RoundRecord) -> None:
+    def decision(self, record: DecisionRecord) -> None:
         """Take a decision."""
 
 
@@ -89,7 +89,7 @@ class MemoryRecorder:
         """Start empty."""
         self.jobs: list[JobRecord] = []
         self.allocations: list[AllocationRecord] = []
-        self.rounds: list[RoundRecord] = []
+        self.decisions: list[DecisionRecord] = []
 
     def job(self, record: JobRecord) -> None:
         """Keep a finished job."""
@@ -99,6 +99,6 @@ class MemoryRecorder:
         """Keep a closed interval."""
         self.allocations.append(record)
 
-    def round(self, record: RoundRecord) -> None:
+    def decision(self, record: DecisionRecord) -> None:
         """Keep a decision."""
-        self.rounds.append(record)
+        self.decisions.append(record)

@@ -2,42 +2,78 @@
 
 from __future__ import annotations
 
-from simsched.agent.fixed_agent import batch_for_target
+from typing import Protocol
+
 from simsched.model.application import NO_BATCH, Application
+from simsched.model.batch import batch_for_target
 from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
-from simsched.model.placement import consolidated_shape
+from simsched.model.job import JobRequest
+from simsched.model.placement import Site, consolidated_shape
+
+
+class JobAtWork(Protocol):
+    """What the oracle looks at; the engine's own job state is one."""
+
+    @property
+    def request(self) -> JobRequest:
+        """Return what was submitted."""
+
+    @property
+    def app(self) -> Application:
+        """Return the physics."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the 0-based epoch in progress."""
+
+    @property
+    def site(self) -> Site | None:
+        """Return where the job runs, None while it waits."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Return the cluster."""
 
 
 class TrueRemainingWork:
     """What is left of a job at one instant."""
 
-    def __init__(self, spec: JobSpec, app: Application, epoch: int, progress: float, cluster: Cluster) -> None:
-        """Look at a job in `epoch` with `progress` made."""
-        self.epoch = epoch
-        self.epochs = app.epochs
-        self._spec = spec
-        self._app = app
+    def __init__(self, job: JobAtWork, progress: float) -> None:
+        """Look at a job that has made `progress`."""
+        self.epoch = job.epoch
+        self.epochs = job.app.epochs
+        self._job = job
         self._progress = progress
-        self._cluster = cluster
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the iterations done by the end of an epoch when trained at `batch_size` throughout."""
-        return self._app.iterations(batch_size, epoch)
+        """Return the iterations done by the end of an epoch when trained at `batch_size` throughout."""
+        return self._job.app.iterations(batch_size, epoch)
 
     @property
     def seconds(self) -> float:
-        """Seconds left on the GPUs asked for, consolidated, at the batch size asked for, undisturbed."""
-        app, node = self._app, self._cluster.nodes[0]
-        gpus = self._spec.num_gpus
+        """Seconds left on the GPU type that the job holds, or on the fastest that it could run on while it waits.
+
+        The GPUs are as many as asked for, consolidated, the batch is the one asked for, and nothing disturbs the job.
+        """
+        job = self._job
+        if job.site is not None:
+            return self.seconds_on(job.site.gpu_type)
+        types, known = job.cluster.gpu_types, job.app.gpu_types
+        if len(types) == 1:
+            return self.seconds_on(types[0])
+        return min(self.seconds_on(gpu_type) for gpu_type in types if known is None or gpu_type in known)
+
+    def seconds_on(self, gpu_type: str) -> float:
+        """Return the seconds left on the GPUs asked for, of a type; raises `ValueError` where its speed is not known."""
+        app, request = self._job.app, self._job.request
         batch = NO_BATCH
         if app.limits is not None:
-            target = self._spec.batch_size or app.fixed_batch_size or app.limits.init_batch_size
-            batch = batch_for_target(app.limits, target, gpus)
-        shape = consolidated_shape(gpus, node.gpus)
+            target = request.batch_size or app.fixed_batch_size or app.limits.init_batch_size
+            batch = batch_for_target(app.limits, target, request.num_gpus)
+        site = Site(consolidated_shape(request.num_gpus, self._job.cluster.gpus_per_node(gpu_type)), gpu_type)
         seconds, progress = 0.0, self._progress
-        for epoch in range(self.epoch, app.epochs):
+        for epoch in range(self.epoch, self.epochs):
             end = app.epoch_end(epoch)
-            seconds += (end - progress) / app.run(shape, batch, epoch, node.gpu_type).rate
+            seconds += (end - progress) / app.run(site, batch, epoch).rate
             progress = end
         return seconds

@@ -6,8 +6,9 @@ the order within one instant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from math import inf
 
 import simpy
 from threadpoolctl import threadpool_limits
@@ -17,13 +18,15 @@ from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.ledger import Ledger
-from simsched.engine.live_view import LiveView
+from simsched.engine.live_view import LiveView, ReadOnly
 from simsched.engine.options import EngineOptions
-from simsched.engine.records import JobRecord, Recorder, RoundRecord
+from simsched.engine.providers import Granted
+from simsched.engine.records import DecisionRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
-from simsched.model.application import ApplicationSource
+from simsched.agent.agent import AgentFactory
+from simsched.model.application import ApplicationFacts, ApplicationSource, facts_of
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
@@ -50,12 +53,14 @@ def simulate(
     recorder: Recorder,
     progress: Progress | None = None,
     *,
+    agents: AgentFactory | None = None,
     check_invariants: bool | None = None,
     on_finish: OnFinish | None = None,
-) -> None:
+) -> Mapping[str, str]:
     """Run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
 
     Every record goes to `recorder` in the order in which things happen. The same arguments give the same records.
+    `agents` makes the agents instead of the policy. Returns the class of the agents by application.
     `on_finish` is asked at every completion for the jobs submitted in reply to it, at that second or later; the run
     ends when these are complete too. `check_invariants` has the numbered invariants checked as the run goes (None: if
     the environment says so).
@@ -68,12 +73,23 @@ def simulate(
     if checking:
         recorder = CheckingRecorder(recorder)
     run = _Simulation(
-        cluster, jobs, applications, policy, options, seed, recorder, progress, checking=checking, on_finish=on_finish
+        cluster,
+        jobs,
+        applications,
+        policy,
+        options,
+        seed,
+        recorder,
+        progress,
+        agents=agents,
+        checking=checking,
+        on_finish=on_finish,
     )
     # The matrices here are tiny: threads of a linear-algebra library would spin for longer than they work (measured: a
     # fit of a throughput model took 30 times as long with them), and sums would depend on how many there are.
     with threadpool_limits(limits=1):
         run.run()
+    return run.agent_classes
 
 
 class _Simulation:
@@ -88,6 +104,7 @@ class _Simulation:
         recorder: Recorder,
         progress: Progress | None,
         *,
+        agents: AgentFactory | None,
         checking: bool,
         on_finish: OnFinish | None,
     ) -> None:
@@ -115,21 +132,28 @@ class _Simulation:
         self._due: dict[int, Appointment] = {}
         self._arrived: list[JobState] = []
         self._gone: list[str] = []
-        self._crossed: dict[str, JobState] = {}
+        self._reached: dict[str, JobState] = {}
+        self._agents = agents or policy
+        self._facts: dict[str, ApplicationFacts] = {}
+        #: The class of the agents by application.
+        self.agent_classes: dict[str, str] = {}
         self._all_done = self._clock.env.event()
         delay = options.restart_delay_s
-        self._ledger = Ledger(self._clock, self._cluster, recorder, delay, self._on_complete, self._on_cross)
-        self._view = LiveView(self._clock, self._cluster, self._views, self._history_gpu_s, policy.needs, delay)
+        self._ledger = Ledger(self._clock, self._cluster, recorder, delay, self._on_complete, self._on_threshold)
+        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
+        self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay)
 
     def run(self) -> None:
         """Let the clock run until every job is complete."""
-        self._clock.env.process(self._arrivals())
-        try:
-            self._clock.env.run(until=self._all_done)
-        except RuntimeError as error:
-            if self._all_done.triggered or "until" not in str(error):
-                raise
-            raise self._stuck() from None
+        self._policy.begin(self._cluster.cluster)
+        if self._agents is not self._policy:
+            self._agents.begin(self._cluster.cluster)
+        env, done = self._clock.env, self._all_done
+        env.process(self._arrivals())
+        while not done.triggered:
+            if env.peek() == inf:  # nothing is due any more
+                raise self._stuck()
+            env.step()
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
 
@@ -141,9 +165,16 @@ class _Simulation:
             self._submit(spec)
 
     def _submit(self, spec: JobSpec) -> None:
-        app = self._applications.for_job(spec.application, spec.duration_s)
-        job = JobState(spec, app, self._policy.agent(spec, app), self._clock, self._cluster.cluster)
-        job.view = JobView(job, self._policy.needs)
+        app = self._applications.for_job(spec.request, spec.truth)
+        facts = self._facts.get(app.name)
+        if facts is None:
+            facts = self._facts[app.name] = facts_of(app)
+        job = JobState(spec, app, facts, self._clock, self._cluster.cluster)
+        job.agent = self._agents.agent(job.request, facts)
+        self.agent_classes.setdefault(app.name, type(job.agent).__name__)
+        if self._granted.measures_speed:
+            job.speeds = {}
+        job.view = JobView(job.request, job, self._granted.job)
         self._active[spec.id] = job
         self._views[spec.id] = job.view
         self._submitted += 1
@@ -162,17 +193,18 @@ class _Simulation:
         if time_s not in self._due:
             self._due[time_s] = self._clock.at(time_s, Phase.DECISION, self._decide)
 
-    def _on_cross(self, job: JobState) -> None:
-        self._crossed[job.spec.id] = job
+    def _on_threshold(self, job: JobState) -> None:
+        self._reached[job.request.id] = job
         self._request(self._clock.now_s)
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
-        del self._active[job.spec.id]
-        del self._views[job.spec.id]
-        self._crossed.pop(job.spec.id, None)
+        job_id = job.request.id
+        del self._active[job_id]
+        del self._views[job_id]
+        self._reached.pop(job_id, None)
         self._finished += 1
         self._history_gpu_s.append(job.settled_gpu_s)
-        self._gone.append(job.spec.id)
+        self._gone.append(job_id)
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
         if self._finished == self._expected:
@@ -212,10 +244,10 @@ class _Simulation:
     def _ask(self) -> Decision:
         view = self._view
         active = self._active
-        view.arrived = [job.view for job in self._arrived if job.spec.id in active]
+        view.arrived = [job.view for job in self._arrived if job.request.id in active]
         view.finished = self._gone
-        view.crossed = [job.view for job in self._crossed.values()]
-        self._arrived, self._gone, self._crossed = [], [], {}
+        view.reached_threshold = [job.view for job in self._reached.values()]
+        self._arrived, self._gone, self._reached = [], [], {}
         return self._policy.decide(view, self._rng)
 
     def _check(self, decision: Decision) -> dict[str, Allocation]:
@@ -223,8 +255,8 @@ class _Simulation:
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
         check_changes(changes, self._active, self._cluster, name, now)
-        if decision.keep_up is not None:
-            check_nodes_to_leave(decision.keep_up, changes, self._active, name, now)
+        if decision.target_nodes is not None:
+            check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes
 
     def _apply(self, changes: dict[str, Allocation], decision: Decision) -> None:
@@ -239,19 +271,19 @@ class _Simulation:
                     self._ledger.place(job, allocation)
         except EngineError as error:
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
-        if decision.keep_up is not None:
-            self._rent(set(decision.keep_up))
+        if decision.target_nodes is not None:
+            self._provision(set(decision.target_nodes))
         for job_id, attained_gpu_s in decision.watch.items():
             self._ledger.watch(self._active[job_id], attained_gpu_s)
         moves = [(had, bool(allocation)) for had, (_, allocation) in zip(held, jobs, strict=True)]
-        self._recorder.round(
-            RoundRecord(
+        self._recorder.decision(
+            DecisionRecord(
                 time_s=self._clock.now_s,
                 active_jobs=len(self._active),
                 running_jobs=self._cluster.running_jobs,
                 allocated_gpus=self._cluster.allocated_gpus,
                 available_gpus=self._cluster.available_gpus,
-                rented_nodes=self._cluster.rented_nodes,
+                provisioned_nodes=self._cluster.provisioned_nodes,
                 started=moves.count((False, True)),
                 stopped=moves.count((True, False)),
                 moved=moves.count((True, True)),
@@ -259,7 +291,7 @@ class _Simulation:
             )
         )
 
-    def _rent(self, wanted: set[int]) -> None:
+    def _provision(self, wanted: set[int]) -> None:
         """Let nodes go that are not wanted, and have those come up that are wanted and down."""
         cluster = self._cluster
         ready_s = self._clock.now_s + self._options.node_start_s
@@ -272,7 +304,7 @@ class _Simulation:
 
     def _on_join(self, node: int) -> None:
         self._cluster.bring_up(node)
-        if self._triggers.capacity:
+        if self._triggers.node_change:
             self._request(self._clock.now_s)
 
     def _interfere(self) -> None:

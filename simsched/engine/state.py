@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from simsched.agent.agent import Agent
 from simsched.engine.clock import Appointment, Clock
-from simsched.engine.remaining import TrueRemainingWork
-from simsched.model.application import NO_BATCH, Application, BatchLimits, Running, StepTime
+from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.model.placement import NOTHING, Allocation, Shape
+from simsched.model.placement import NOTHING, Allocation, Site
+from simsched.policy.signals import Speed
 from simsched.policy.view import JobView
 
 
@@ -38,7 +38,7 @@ class ClusterState:
             self.allocated_gpus += gpus
 
     @property
-    def rented_nodes(self) -> int:
+    def provisioned_nodes(self) -> int:
         """Count the nodes that are up or starting."""
         return self.nodes_up + len(self.starting)
 
@@ -73,7 +73,8 @@ class JobState:
 
     A job that holds GPUs is in one of three conditions: restarting, running (`running` says how since
     `since_s`, at `rate` progress per second), or at a breakpoint inside the current instant. `appointment` is what
-    happens to it next. Service is settled up to `since_s`; the properties add what has passed since.
+    happens to it next. Service is settled up to `since_s`; the properties add what has passed since. `speeds` are what
+    the job has measured by site, None where nobody asks for it.
     """
 
     __slots__ = (
@@ -85,36 +86,38 @@ class JobState:
         "clock",
         "cluster",
         "epoch",
+        "facts",
         "first_start_s",
-        "gpu_type",
         "gpus",
         "progress",
         "rate",
+        "request",
         "restart_s",
         "running",
         "settled_gpu_s",
         "settled_held_s",
-        "shape",
         "since_s",
+        "site",
         "slowdown",
-        "spec",
+        "speeds",
         "starts",
+        "truth",
         "view",
         "watch",
         "watch_gpu_s",
     )
 
-    def __init__(self, spec: JobSpec, app: Application, agent: Agent, clock: Clock, cluster: Cluster) -> None:
+    def __init__(self, spec: JobSpec, app: Application, facts: ApplicationFacts, clock: Clock, cluster: Cluster) -> None:
         """Begin as submitted and waiting."""
-        self.spec = spec
+        self.request = spec.request
+        self.truth = spec.truth
         self.app = app
-        self.agent = agent
+        self.facts = facts
         self.clock = clock
         self.cluster = cluster
         self.allocation: Allocation = NOTHING
-        self.shape: Shape = ()
+        self.site: Site | None = None
         self.gpus = 0
-        self.gpu_type = cluster.nodes[0].gpu_type
         self.batch = NO_BATCH
         self.since_s = 0
         self.running: Running | None = None
@@ -130,22 +133,9 @@ class JobState:
         self.appointment: Appointment | None = None
         self.watch_gpu_s = 0
         self.watch: Appointment | None = None
+        self.speeds: dict[Site, Speed] | None = None
+        self.agent: Agent
         self.view: JobView
-
-    @property
-    def limits(self) -> BatchLimits | None:
-        """Give the application's batch limits."""
-        return self.app.limits
-
-    @property
-    def max_gpus(self) -> int | None:
-        """Give the largest number of GPUs that the application can use."""
-        return self.app.max_gpus
-
-    @property
-    def fixed_batch_size(self) -> int | None:
-        """Give the only batch size that the application runs at."""
-        return self.app.fixed_batch_size
 
     @property
     def held_s(self) -> int:
@@ -160,12 +150,7 @@ class JobState:
     @property
     def age_s(self) -> int:
         """Seconds since submission."""
-        return self.clock.now_s - self.spec.submit_time_s
-
-    @property
-    def report(self) -> object:
-        """Give what the agent tells a scheduler."""
-        return self.agent.report
+        return self.clock.now_s - self.request.submit_time_s
 
     @property
     def live_progress(self) -> float:
@@ -174,18 +159,9 @@ class JobState:
             return self.progress
         return self.progress + self.rate * (self.clock.now_s - self.since_s)
 
-    @property
-    def remaining(self) -> TrueRemainingWork:
-        """Give the oracle of the work left."""
-        return TrueRemainingWork(self.spec, self.app, self.epoch, self.live_progress, self.cluster)
-
-    def step_time(self, shape: Shape, local_bsz: int) -> StepTime:
-        """Give the true step time on a placement of the GPU type that the job runs on (or would first)."""
-        return self.app.step_time(shape, local_bsz, self.gpu_type)
-
 
 def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:
-    """Give the GPU type of an allocation, None where it mixes several."""
+    """Return the GPU type of an allocation, None where it mixes several."""
     types = {cluster.nodes[node].gpu_type for node, _ in allocation}
     return types.pop() if len(types) == 1 else None
 

@@ -37,10 +37,17 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
         raise InfeasibleDecisionError(policy, now_s, reasons)
     if decision.complete and decision.stop:
         raise InfeasibleDecisionError(policy, now_s, ["a complete decision stops jobs by not naming them"])
-    if decision.keep_up is not None and not all(0 <= node < nodes for node in decision.keep_up):
-        raise InfeasibleDecisionError(policy, now_s, [f"keep_up names nodes outside 0 to {nodes - 1}"])
+    if decision.target_nodes is not None and not all(0 <= node < nodes for node in decision.target_nodes):
+        raise InfeasibleDecisionError(policy, now_s, [f"target_nodes names nodes outside 0 to {nodes - 1}"])
     if decision.wake_at_s is not None and decision.wake_at_s <= now_s:
         raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={decision.wake_at_s} is not in the future"])
+    reached = [
+        f"job '{job_id}' is watched for {threshold} GPU-s, but has attained {active[job_id].attained_gpu_s} already"
+        for job_id, threshold in decision.watch.items()
+        if threshold <= active[job_id].attained_gpu_s
+    ]
+    if reached:
+        raise InfeasibleDecisionError(policy, now_s, reached)
 
 
 def check_changes(
@@ -74,7 +81,7 @@ def check_changes(
 
 
 def check_nodes_to_leave(
-    keep_up: Collection[int],
+    target_nodes: Collection[int],
     changes: Mapping[str, Allocation],
     active: Mapping[str, JobState],
     policy: str,
@@ -84,7 +91,7 @@ def check_nodes_to_leave(
 
     Raises `InfeasibleDecisionError` with every such node and its jobs.
     """
-    kept = set(keep_up)
+    kept = set(target_nodes)
     users: dict[int, list[str]] = {}
     for job_id, job in active.items():
         for node, _ in changes.get(job_id, job.allocation):

@@ -1,1 +1,1 @@
-"""Experiments: the YAML, the grid of cells, the runner, the manifest, and the files of applications."""
+"""The experiment: what its YAML may say, its checks and its grid of cells; running them is for `execution`."""

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
 from simsched.engine import SEMANTICS
 from simsched.engine.options import EngineOptions
-from simsched.errors import InputError, Problem, nearest, wrong
-from simsched.experiment.hpo import search_identity
-from simsched.experiment.parts import Supply
+from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.experiment.inputs import Supply
 from simsched.experiment.policy_params import full_params, input_files, make_policy, takes_trace
-from simsched.experiment.reading import Experiment
-from simsched.experiment.spec import ExperimentSpec, PolicySpec, SearchSpec
+from simsched.experiment.spec import ExperimentSpec, PolicySpec
+from simsched.experiment.validation import Experiment
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -34,7 +34,7 @@ _CODE = ("agent", "model", "policy")
 class Task:
     """All that is needed to run one cell, as plain values that can be sent to another process.
 
-    `key` names the cell's folder; `about` is what its manifest says of the input. With a `search` for hyper-parameters,
+    `key` names the cell's folder; `about` is what its manifest says of the input. With hyper-parameter `tuning`,
     `jobs` are its trials as far as they are known beforehand.
     """
 
@@ -50,7 +50,7 @@ class Task:
     seed: int
     about: Mapping[str, Any] = field(repr=False)
     node_price_per_h: float | None = None
-    search: SearchSpec | None = None
+    tuning: TuningOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Grid:
         known = {cell.label for cell in self.cells}
         unknown = [label for label in labels if label not in known]
         if unknown:
-            raise wrong(
+            raise input_error(
                 "--policy", f"no policy of this experiment is called '{unknown[0]}'", nearest(unknown[0], known)
             )
         return replace(self, labels=tuple(labels))
@@ -170,8 +170,8 @@ class _Maker:
             "code_hash": self._code,
             "results_schema": SCHEMA_VERSION,
         }
-        if spec.search is not None:
-            about |= {"search": search_identity(spec.search), "workload": {"name": "search"}}
+        if spec.tuning is not None:
+            about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
         files = input_files(kind, policy.params)
@@ -179,7 +179,7 @@ class _Maker:
             about["policy_files"] = {name: self._supply.file_hash(path) for name, path in sorted(files.items())}
         key = _key(about)
         about["policy_informed_by"] = list(getattr(made, "informed_by", ()))
-        if spec.search is None:
+        if spec.tuning is None:
             about["workload"] |= workload.model_dump()
         about["applications"] = spec.applications.model_dump()
         folder = self._experiment.file.parent
@@ -196,13 +196,13 @@ class _Maker:
             seed,
             about,
             spec.cluster.node_price_per_h,
-            spec.search,
+            spec.tuning,
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
         """Give the jobs of a cell and their hash."""
-        if spec.search is not None:
-            return self._supply.trials(spec.search), ""  # what determines them is in the manifest's `search`
+        if spec.tuning is not None:
+            return self._supply.trials(spec.tuning), ""  # what determines them is in the manifest's `tuning`
         workload = spec.workload_of(policy)
         return self._supply.jobs(workload, file, seed, spec), self._supply.jobs_hash(workload, file, seed, spec)
 

@@ -9,8 +9,8 @@ from typing import Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
+from simsched.documents.validation_messages import say
 from simsched.errors import InputError, Problem, nearest
-from simsched.experiment.messages import say
 from simsched.policy import INPUT_FILE, Policy, registry
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.

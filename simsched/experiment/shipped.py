@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simsched.errors import nearest, wrong
+from simsched.errors import input_error, nearest
 from simsched.paths import data_folder
 
 
@@ -22,10 +22,10 @@ def find_experiment(name: str) -> Path:
     if len(same) == 1:
         return shipped[same[0]]
     if path.is_dir():
-        raise wrong(name, "is a folder, not an experiment file")
+        raise input_error(name, "is a folder, not an experiment file")
     namesakes = [known for known in shipped if known.rpartition("/")[2] == path.stem]
     remedy = f"did you mean '{namesakes[0]}'?" if namesakes else nearest(key, shipped)
-    raise wrong(name, "there is no such file, and no shipped experiment of that name", remedy)
+    raise input_error(name, "there is no such file, and no shipped experiment of that name", remedy)
 
 
 def shipped_experiments() -> dict[str, Path]:

@@ -1,30 +1,29 @@
 """What may stand in an experiment's YAML, and nothing else.
 
-These classes check shape, types and ranges; `simsched.experiment.reading` finds out what only other parts can know,
+These classes check shape, types and ranges; `simsched.experiment.validation` finds out what only other parts can know,
 such as whether a policy exists and takes the parameters given.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
+from simsched.closed_loop.hyperparameter_tuning import TuningOptions
+from simsched.documents.section import Section
 from simsched.model.cluster import Cluster, NodeGroup
+from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
 
 
-class Part(BaseModel):
-    """A mapping of the file: no unknown keys, no silent conversions, never changed after it is read."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+_Section = TypeVar("_Section", bound=Section)
 
 
-_Section = TypeVar("_Section", bound=Part)
-
-
-class GroupSpec(Part):
+class GroupSpec(Section):
     """Nodes of one make."""
 
     nodes: int = Field(ge=1, le=100_000, description="how many nodes")
@@ -34,7 +33,7 @@ class GroupSpec(Part):
     )
 
 
-class ClusterSpec(Part):
+class ClusterSpec(Section):
     """The cluster: equal nodes, or groups of them."""
 
     nodes: int = Field(default=16, ge=1, le=100_000, description="how many nodes, where all are equal")
@@ -62,65 +61,47 @@ class ClusterSpec(Part):
         return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
 
 
-class WorkloadSpec(Part):
+def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
+    """Add the fields of a dataclass of keys (`simsched.keys`) to a section."""
+
+    def add(section: type[_Section]) -> type[_Section]:
+        hints = get_type_hints(options)
+        keys: dict[str, Any] = {
+            one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(options)
+        }
+        made: type[_Section] = create_model(
+            section.__name__, __base__=section, __module__=section.__module__, __doc__=section.__doc__, **keys
+        )
+        return made
+
+    return add
+
+
+@_with_keys_of(WorkloadOptions)
+class WorkloadSpec(Section):
     """Which jobs are submitted, and when; see `simsched.workload.source.WorkloadOptions`."""
 
-    source: Literal["philly-synthetic", "philly-generated"] = Field(
-        default="philly-synthetic", description="the shipped week, or a trace generated anew for each seed"
-    )
     path: str | None = Field(
         default=None, min_length=1, description="a trace, a workload CSV or a folder of these, instead of 'source'"
     )
-    format: str = Field(default="auto", description="layout of the trace at 'path'; by default told by its content")
-    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example"] | None = Field(
-        default=None,
-        description=(
-            "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw "
-            "the jobs of Tiresias's testbed or give those of its worked example"
-        ),
-    )
-    jobs: int | None = Field(default=None, ge=1, description="jobs at load 1; by default 160 sampled, or all replayed")
-    load: float = Field(default=1.0, gt=0, le=1000, description="factor on the number of jobs in the same hours")
-    configs: Literal["tuned", "realistic"] = Field(
-        default="tuned", description="GPUs and batch sizes of sampled jobs: well chosen, or as in the trace"
-    )
-    start_hour: int = Field(default=2, ge=0, le=23, description="hour of the day at which sampling begins")
-    window_h: int = Field(default=8, ge=1, le=24, description="hours of the day from which jobs are sampled")
-    windows: int = Field(
-        default=1, ge=1, le=366, description="days in a row on which jobs are sampled, each day anew, into its hours"
-    )
-    from_s: int = Field(default=0, ge=0, description="second of the trace at which a replay begins")
-    until_s: int | None = Field(default=None, ge=1, description="second of the trace at which a replay ends")
-    max_gpus: int | None = Field(default=None, ge=1, description="leave out of a replay what asks for more GPUs")
-    sample: int | None = Field(default=None, ge=1, description="replay only so many jobs, drawn at random")
-    assign: bool = Field(default=False, description="replay as applications of the same GPU-time class")
-    models: Literal["tiresias"] | None = Field(
-        default=None, description="replay as models of Tiresias's Table 6, with what spreading and preemption cost"
-    )
-    days: int = Field(default=7, ge=1, le=366, description="days of a generated trace")
-    scale: float = Field(default=1.0, gt=0, le=1000, description="factor on the rate of jobs of a generated trace")
-    statuses: Literal["pass", "all"] = Field(default="pass", description="final states in a generated trace")
-    seed: int | None = Field(default=None, ge=0, description="fixes the jobs for all seeds of the experiment")
+
+    @property
+    def file(self) -> str | None:
+        """The file or folder that is read, if any: `path`, or a `source` that is no name."""
+        return self.path or (None if self.source in NAMED_SOURCES else self.source)
+
+    if TYPE_CHECKING:
+        source: str = ""
+        seed: int | None = None
 
 
-class SearchSpec(Part):
-    """A search for hyper-parameters instead of a workload; every trial is a job (see `simsched.experiment.hpo`)."""
-
-    application: str = Field(default="cifar10", min_length=1, description="what every trial trains, at some width")
-    trials: int = Field(default=100, ge=1, le=100_000, description="how many trials there are in all")
-    at_once: int = Field(default=4, ge=1, description="trials in flight; the next is submitted when one finishes")
-    gpus: int = Field(default=4, ge=1, description="GPUs that a trial asks for")
-    batch_size: int = Field(default=512, ge=0, description="total batch size that a trial asks for; 0 for none")
-    startup_trials: int = Field(default=20, ge=0, description="trials drawn at random before the estimator chooses")
-
-
-class ApplicationsSpec(Part):
+class ApplicationsSpec(Section):
     """Where the applications' physics comes from; without `path`, the shipped ones."""
 
     path: str | None = Field(default=None, min_length=1, description="a folder of application YAMLs or of measurements")
 
 
-class EngineSpec(Part):
+class EngineSpec(Section):
     """How the simulated cluster behaves."""
 
     restart_delay_s: int = Field(default=30, ge=0, description="seconds that a change of placement costs")
@@ -131,7 +112,7 @@ class EngineSpec(Part):
     node_start_s: int = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
 
 
-class PolicySpec(Part):
+class PolicySpec(Section):
     """A row of the comparison: a policy with its parameters, and what differs for it alone."""
 
     name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
@@ -148,7 +129,7 @@ class PolicySpec(Part):
         return self.label or self.name
 
 
-class FairnessSpec(Part):
+class FairnessSpec(Section):
     """What a job's completion time is compared with; see `simsched.results.fairness`."""
 
     definition: Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"] = Field(
@@ -163,7 +144,7 @@ class FairnessSpec(Part):
     )
 
 
-class ReportSpec(Part):
+class ReportSpec(Section):
     """How the results are shown."""
 
     reference: str | None = Field(default=None, description="label of the policy that the others are compared with")
@@ -206,14 +187,14 @@ Seeds = Annotated[
 ]
 
 
-class ExperimentSpec(Part):
+class ExperimentSpec(Section):
     """A whole experiment."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100, description="names the results' folder")
     description: str = Field(default="", description="what the experiment is to show")
     cluster: ClusterSpec = ClusterSpec()
     workload: WorkloadSpec = WorkloadSpec()
-    search: SearchSpec | None = Field(default=None, description="a search for hyper-parameters, instead of 'workload'")
+    tuning: TuningOptions | None = Field(default=None, description="hyper-parameter tuning, instead of 'workload'")
     applications: ApplicationsSpec = ApplicationsSpec()
     engine: EngineSpec = EngineSpec()
     policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
@@ -235,12 +216,12 @@ class ExperimentSpec(Part):
 
     @model_validator(mode="after")
     def _jobs_of_one_kind(self) -> ExperimentSpec:
-        if self.search is not None:
+        if self.tuning is not None:
             if "workload" in self.model_fields_set:
-                message = "give either 'workload' or 'search', not both"
+                message = "give either 'workload' or 'tuning', not both"
                 raise ValueError(message)
             if any(policy.workload is not None for policy in self.policies):
-                message = "a policy cannot have a 'workload' of its own where there is a 'search'"
+                message = "a policy cannot have a 'workload' of its own where there is a 'tuning'"
                 raise ValueError(message)
         return self
 

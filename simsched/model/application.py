@@ -6,10 +6,11 @@ Three kinds of physics stand behind the one interface: fitted (`simsched.model.f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple, Protocol
 
-from simsched.model.placement import Shape
+from simsched.model.job import JobRequest, JobTruth
+from simsched.model.placement import Site
 
 
 class BatchChoice(NamedTuple):
@@ -125,15 +126,15 @@ class Application(Protocol):
     def epoch_end(self, epoch: int) -> float:
         """Give the progress at the end of a 0-based epoch."""
 
-    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
-        """Say how the job runs on a placement with a batch during an epoch.
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        """Return how the job runs on a site with a batch during an epoch.
 
         Raises `ValueError` naming the application where the batch, the placement or the GPU type lies outside what it
         knows.
         """
 
-    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
-        """Give the true step time on a placement, in seconds."""
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
+        """Return the true step time on a site, in seconds."""
 
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Give the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
@@ -142,5 +143,33 @@ class Application(Protocol):
 class ApplicationSource(Protocol):
     """Finds the physics of a job."""
 
-    def for_job(self, name: str, duration_s: int) -> Application:
-        """Give the application `name`; jobs of fixed duration get one of their own of `duration_s` seconds."""
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
+        """Return the application of a job; jobs of fixed duration get one of their own."""
+
+
+@dataclass(frozen=True)
+class ApplicationFacts:
+    """What a user or a profiler knows of an application, as opposed to its physics.
+
+    The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
+    """
+
+    name: str
+    limits: BatchLimits | None = None
+    batch_sizes: tuple[int, ...] = ()
+    gpu_types: tuple[str, ...] | None = None
+    tuned: tuple[tuple[int, int], ...] = ()
+    max_gpus: int | None = None
+    fixed_batch_size: int | None = None
+    restart_delay_s: int | None = None
+    start_delay_s: int | None = None
+    tensor_skew: float | None = None
+
+    def runs_on(self, gpu_type: str) -> bool:
+        """Return whether the application can run on GPUs of a type."""
+        return self.gpu_types is None or gpu_type in self.gpu_types
+
+
+def facts_of(application: Application) -> ApplicationFacts:
+    """Return what may be told of an application to anybody."""
+    return ApplicationFacts(**{field.name: getattr(application, field.name) for field in fields(ApplicationFacts)})

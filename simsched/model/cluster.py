@@ -46,6 +46,10 @@ class Cluster:
         """Count the GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
 
+    def gpus_per_node(self, gpu_type: str) -> int:
+        """Return the GPUs of the largest node of a type; raises `ValueError` where there is none."""
+        return max(node.gpus for node in self.nodes if node.gpu_type == gpu_type)
+
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:
         """List the GPU types in the cluster, sorted."""

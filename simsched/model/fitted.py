@@ -13,7 +13,7 @@ import numpy as np
 
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, Running, StepTime
 from simsched.model.efficiency import gradient_of
-from simsched.model.placement import Shape
+from simsched.model.placement import Site
 from simsched.model.step_model import Placements, StepModel
 
 
@@ -83,8 +83,8 @@ class FittedApplication:
         self.start_delay_s = restart_delay_s
         self.tensor_skew: float | None = None
         self.epochs = training.epochs
-        self._steps: dict[tuple[Shape, int, str], StepTime] = {}
-        self._runs: dict[tuple[Shape, BatchChoice, int, str], Running] = {}
+        self._steps: dict[tuple[Site, int], StepTime] = {}
+        self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}
         self._gradients: dict[tuple[float, int], GradientStats] = {}
         self._iterations: dict[float, tuple[float, ...]] = {}
 
@@ -92,14 +92,15 @@ class FittedApplication:
         """Give the progress at the end of a 0-based epoch."""
         return (epoch + 1) * self.training.iterations_per_epoch
 
-    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
-        """Give the step time on a placement, in seconds; `ValueError` for an unknown GPU type."""
-        key = shape, local_bsz, gpu_type
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
+        """Return the step time on a site, in seconds; `ValueError` for an unknown GPU type."""
+        key = site, local_bsz
         if key not in self._steps:
             self._steps[key] = self._step_time(*key)
         return self._steps[key]
 
-    def _step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+    def _step_time(self, site: Site, local_bsz: int) -> StepTime:
+        shape, gpu_type = site
         model = self.step_models.get(gpu_type)
         if model is None:
             message = f"{self.name} has no step times for GPUs of type {gpu_type}, only for {', '.join(self.gpu_types)}"
@@ -122,17 +123,17 @@ class FittedApplication:
             self._gradients[key] = gradient_of(self.training.noise.at(batch_size, epoch), limits.init_batch_size)
         return self._gradients[key]
 
-    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
-        """Say how the job runs; `ValueError` where the batch or the GPU type is not known."""
-        key = shape, batch, epoch, gpu_type
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        """Return how the job runs; `ValueError` where the batch or the GPU type is not known."""
+        key = site, batch, epoch
         found = self._runs.get(key)
         if found is None:
             found = self._runs[key] = self._running(*key)
         return found
 
-    def _running(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
-        total = batch.total(sum(shape))
-        step = self.step_time(shape, batch.local_bsz, gpu_type)
+    def _running(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        total = batch.total(site.gpus)
+        step = self.step_time(site, batch.local_bsz)
         gradient = self.gradient(total, epoch)
         scale = total / self.limits.init_batch_size
         gain = gradient.gain(scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
 from simsched.model.job import FIXED_DURATION
-from simsched.model.placement import Shape
+from simsched.model.placement import Site
 
 _RUNNING = Running(1.0, 1.0, 0.0, None, None)
 
@@ -37,11 +37,11 @@ class FixedDuration:
         """Give the duration, which is where the only epoch ends."""
         return float(self.duration_s)
 
-    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Run at one second per second on any placement."""
         return _RUNNING
 
-    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Refuse: such a job has no steps."""
         message = f"jobs of {FIXED_DURATION} have no training steps, so their step time is unknown"
         raise ValueError(message)

@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simsched.model.application import BatchLimits, GradientStats
+from simsched.model.batch import candidate_batches
 from simsched.model.efficiency import gain
 from simsched.model.throughput import ThroughputParams, overlap
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-CANDIDATES = 50  # total batch sizes tried, geometrically spaced (Pollux's artifact)
-_SLACK = 1e-8  # below this, a quotient counts as whole
 
 
 class BestBatch(NamedTuple):
@@ -49,23 +47,8 @@ class CandidateBatches:
 
     def _row(self, gpus: int) -> tuple[Ints, Ints]:
         if gpus not in self._of_gpus:
-            self._of_gpus[gpus] = _candidates(self.limits, gpus)
+            self._of_gpus[gpus] = candidate_batches(self.limits, gpus)
         return self._of_gpus[gpus]
-
-
-def _candidates(limits: BatchLimits, gpus: int) -> tuple[Ints, Ints]:
-    """Split 50 geometrically spaced total batches over `gpus` GPUs and as few micro-batches as fit.
-
-    Above the initial batch, one GPU always accumulates, so that gradient statistics can be taken.
-    """
-    smallest = max(limits.init_batch_size, limits.min_local_bsz * gpus)
-    local = np.geomspace(smallest, limits.max_batch_size, num=CANDIDATES) / gpus
-    accum = np.ceil(local / limits.max_local_bsz - _SLACK) - 1
-    if gpus == 1:
-        accum = np.where(local > limits.init_batch_size + _SLACK, np.maximum(accum, 1), accum)
-    local = np.ceil(local / (accum + 1) - _SLACK)
-    fits = (local >= limits.min_local_bsz) & (local <= limits.max_local_bsz)
-    return np.where(fits, local, 0).astype(np.int64), accum.astype(np.int64)
 
 
 @dataclass(frozen=True)

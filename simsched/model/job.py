@@ -1,4 +1,4 @@
-"""A job as the workload describes it."""
+"""A job: what a user requests, and what turns out to be true of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,45 @@ FIXED_DURATION = "fixed-duration"
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpec:
-    """What a user submits, and what a trace remembers of it.
+class JobRequest:
+    """What a user submits, and all of a job that a policy sees without asking for a signal.
 
-    `submit_time_s` counts whole seconds from the start of the workload. `num_gpus` and `batch_size` are what the user
-    asked for (a policy may grant others; `batch_size` 0 means not given). `duration_s` is the service time in seconds
-    on `num_gpus` GPUs as the trace recorded it; it drives jobs of the application `fixed-duration` and is otherwise
-    only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`, `Failed`, or empty).
+    `submit_time_s` counts seconds from the start of the workload. `num_gpus` and `batch_size` are what the user asked
+    for (a policy may grant others; `batch_size` 0 means not given). `group` names jobs that belong together.
+    A `guaranteed` job may not be slowed down by others. `deadline_s` is when the job should be done, in seconds since
+    its submission, and `time_limit_s` the run time after which it may be killed (None: not given).
     """
+
+    id: str
+    submit_time_s: int
+    num_gpus: int
+    application: str = FIXED_DURATION
+    batch_size: int = 0
+    tenant: str = ""
+    user: str = ""
+    group: str = ""
+    guaranteed: bool = False
+    deadline_s: int | None = None
+    time_limit_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobTruth:
+    """What only the engine knows of a job.
+
+    `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
+    duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
+    `Failed`, or empty), `attempts` how often it was tried.
+    """
+
+    duration_s: int = 0
+    status: str = ""
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One row of a workload: a request and the truth about it, whose fields it has."""
 
     id: str
     submit_time_s: int
@@ -28,3 +59,29 @@ class JobSpec:
     user: str = ""
     status: str = ""
     attempts: int = 1
+    group: str = ""
+    guaranteed: bool = False
+    deadline_s: int | None = None
+    time_limit_s: int | None = None
+
+    @property
+    def request(self) -> JobRequest:
+        """Return what the user submitted."""
+        return JobRequest(
+            self.id,
+            self.submit_time_s,
+            self.num_gpus,
+            self.application,
+            self.batch_size,
+            self.tenant,
+            self.user,
+            self.group,
+            self.guaranteed,
+            self.deadline_s,
+            self.time_limit_s,
+        )
+
+    @property
+    def truth(self) -> JobTruth:
+        """Return what only the engine may know."""
+        return JobTruth(self.duration_s, self.status, self.attempts)

@@ -19,7 +19,7 @@ from scipy.interpolate import LinearNDInterpolator
 from scipy.spatial import QhullError
 
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, Running, StepTime
-from simsched.model.placement import Shape, canonical_rotation
+from simsched.model.placement import Shape, Site, canonical_rotation
 
 Floats = NDArray[np.float64]
 
@@ -119,15 +119,16 @@ class MeasuredApplication:
         self.epochs = len(curves[0].progress)
         self._ends = tuple(min(curve.progress[epoch] for curve in curves) for epoch in range(self.epochs))
         self._steps: dict[tuple[Shape, int], StepTime] = {}
-        self._runs: dict[tuple[Shape, BatchChoice, int], Running] = {}
+        self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}
 
     def epoch_end(self, epoch: int) -> float:
         """Give the least progress that any of the measured runs had made at the end of a 0-based epoch."""
         return self._ends[epoch]
 
-    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
-        """Give the step time on a placement, in seconds; `ValueError` outside what was measured."""
-        self._check_type(gpu_type)
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
+        """Return the step time on a site, in seconds; `ValueError` outside what was measured."""
+        self._check_type(site.gpu_type)
+        shape = site.shape
         found = self._steps.get((shape, local_bsz))
         if found is None:
             found = self._steps[shape, local_bsz] = self._interpolate(shape, local_bsz)
@@ -145,17 +146,16 @@ class MeasuredApplication:
         low, high = self._bracket(batch_size)
         return _between(batch_size, low, high, low.iterations[epoch], high.iterations[epoch])
 
-    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
-        """Say how the job runs; `ValueError` outside what was measured."""
-        self._check_type(gpu_type)
-        found = self._runs.get((shape, batch, epoch))
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        """Return how the job runs; `ValueError` outside what was measured."""
+        found = self._runs.get((site, batch, epoch))
         if found is None:
-            found = self._runs[shape, batch, epoch] = self._running(shape, batch, epoch)
+            found = self._runs[site, batch, epoch] = self._running(site, batch, epoch)
         return found
 
-    def _running(self, shape: Shape, batch: BatchChoice, epoch: int) -> Running:
-        total = batch.total(sum(shape))
-        step = self.step_time(shape, batch.local_bsz, self.gpu_types[0])
+    def _running(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        total = batch.total(site.gpus)
+        step = self.step_time(site, batch.local_bsz)
         gradient = self.gradient(total, epoch)
         scale = total / self.limits.init_batch_size
         gain = gradient.gain(scale)

@@ -7,6 +7,7 @@ the nodes in it, and because the published measurements distinguish it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 #: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () holds nothing.
 Allocation = tuple[tuple[int, int], ...]
@@ -15,6 +16,23 @@ Allocation = tuple[tuple[int, int], ...]
 Shape = tuple[int, ...]
 
 NOTHING: Allocation = ()
+
+
+class Site(NamedTuple):
+    """Where a job runs: the GPUs on each of its nodes, all of one type."""
+
+    shape: Shape
+    gpu_type: str
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes."""
+        return len(self.shape)
+
+    @property
+    def gpus(self) -> int:
+        """Return the number of GPUs."""
+        return sum(self.shape)
 
 
 def shape_of(allocation: Allocation) -> Shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simsched.model.application import Application, BatchChoice, BatchLimits, Running, StepTime
-from simsched.model.placement import Shape
+from simsched.model.placement import Site
 
 
 class ScaledApplication:
@@ -32,18 +32,18 @@ class ScaledApplication:
         """Give the progress at the end of a 0-based epoch."""
         return self._inner.epoch_end(epoch)
 
-    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Say how the job runs: as the other one, at 1 / `factor` of its speed."""
-        running = self._inner.run(shape, batch, epoch, gpu_type)
+        running = self._inner.run(site, batch, epoch)
         return running._replace(
             rate=running.rate / self._factor,
             throughput=running.throughput / self._factor,
             step=None if running.step is None else self._scaled(running.step),
         )
 
-    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Give the true step time on a placement, in seconds."""
-        return self._scaled(self._inner.step_time(shape, local_bsz, gpu_type))
+        return self._scaled(self._inner.step_time(site, local_bsz))
 
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Give the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""

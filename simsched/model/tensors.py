@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
-from simsched.model.placement import Shape
+from simsched.model.placement import Shape, Site
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class TensorModelJob:
         """Give the duration, which is where the only epoch ends."""
         return float(self.duration_s)
 
-    def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Run at one second per second where consolidated, slower where spread."""
-        return Running(1 / self._model.slow_down(shape), 1.0, 0.0, None, None)
+        return Running(1 / self._model.slow_down(site.shape), 1.0, 0.0, None, None)
 
-    def step_time(self, shape: Shape, local_bsz: int, gpu_type: str) -> StepTime:
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Refuse: such a job has no steps."""
         message = f"jobs of {self.name} are known by their duration, so their step time is unknown"
         raise ValueError(message)

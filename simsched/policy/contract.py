@@ -10,8 +10,9 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import Application
-from simsched.model.job import JobSpec
+from simsched.model.application import ApplicationFacts
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.signals import Signal
 from simsched.policy.view import View
@@ -25,14 +26,14 @@ INPUT_FILE: Final = "simsched: input file"
 class Triggers:
     """When a policy is asked: every `interval_s` while jobs are active, or when something happens.
 
-    With an interval, decisions fall on its multiples, the first one after time 0. `capacity` means that a node went
-    down or came back.
+    With an interval, decisions fall on its multiples, the first one after time 0. `node_change` means that a node went
+    down or came up.
     """
 
     interval_s: int | None = None
     arrival: bool = False
     completion: bool = False
-    capacity: bool = False
+    node_change: bool = False
 
     def __post_init__(self) -> None:
         """Refuse triggers that would never call the policy."""
@@ -45,8 +46,8 @@ class Triggers:
 
     @classmethod
     def on_events(cls) -> Triggers:
-        """Ask at every arrival, completion and change of capacity."""
-        return cls(arrival=True, completion=True, capacity=True)
+        """Ask at every arrival and completion, and when a node goes down or comes up."""
+        return cls(arrival=True, completion=True, node_change=True)
 
 
 class Policy(Protocol):
@@ -58,27 +59,34 @@ class Policy(Protocol):
 
     #: Short name, as in the registry.
     name: ClassVar[str]
-    #: Signals that the policy reads; all others are absent from its view.
+    #: Signals that the policy may read, whatever its parameters; all others are absent from its view.
     needs: ClassVar[frozenset[Signal]] = frozenset()
     #: Whether a job gets just the GPUs that it asked for, or none.
     rigid: ClassVar[bool] = True
 
     @property
     def triggers(self) -> Triggers:
-        """Say when the policy is asked; by default whenever something happens."""
+        """Return when the policy is asked; by default whenever something happens."""
         return Triggers.on_events()
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
-        """Make the agent that runs beside a job; by default the batch size stays as submitted."""
-        return fixed_agent(job, application)
-
     @property
-    def informed_by(self) -> tuple[str, ...]:
-        """Say what the policy and its agents know besides `needs` and what jobs measure; the manifest records it."""
-        return ()
+    def signals(self) -> frozenset[Signal]:
+        """Return the signals that this instance reads: `needs`, and those that its parameters call for."""
+        return self.needs
+
+    def begin(self, cluster: Cluster) -> None:
+        """Learn the cluster, before the first job is submitted."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent that runs beside a job; by default the batch size stays as submitted.
+
+        `facts` is what a user or a profiler knows of the application. Raises `InputError` where the policy cannot
+        schedule such a job.
+        """
+        return fixed_agent(request, facts)
 
     def artifacts(self) -> Mapping[str, str]:
-        """Give texts to be kept with the results, by file name; asked once, after the last job has finished."""
+        """Return texts to be kept with the results, by file name; asked once, after the last job has finished."""
         return {}
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:

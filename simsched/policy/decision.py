@@ -14,10 +14,10 @@ class Decision:
 
     `allocations` maps job ids to allocations. In a change, `stop` lists jobs that lose what they hold. `wake_at_s` asks
     for one more decision at that second. `watch` asks to be told, and to decide, at the very second at which a job's
-    attained service reaches so many GPU-seconds; a watch stays until it strikes, is replaced, or the job finishes.
-    `keep_up` names the nodes to rent from now on (None: as before): others go down at once and must be empty by then,
-    and those that are down come up after the start-up delay. `diagnostics` are numbers about the decision that end in
-    the table of rounds.
+    attained service reaches so many GPU-seconds, more than it has attained by now; a watch stays until it strikes, is
+    replaced, or the job finishes. `target_nodes` names the nodes to provision from now on (None: as before): others go
+    down at once and must be empty by then, and those that are down come up after the start-up delay. `diagnostics` are
+    numbers about the decision that end in the table of decisions.
     """
 
     allocations: Mapping[str, Allocation]
@@ -26,7 +26,7 @@ class Decision:
     wake_at_s: int | None = None
     watch: Mapping[str, int] = field(default_factory=dict)
     diagnostics: Mapping[str, float] = field(default_factory=dict)
-    keep_up: Collection[int] | None = None
+    target_nodes: Collection[int] | None = None
 
     @classmethod
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:

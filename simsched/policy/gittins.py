@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 _MOST_SAMPLES = 2000
 
@@ -61,7 +61,7 @@ class ServiceDistribution:
         return ratio
 
 
-class History:
+class ServiceHistory:
     """Where a policy's distribution comes from: samples, a file of them, or jobs as they finish.
 
     While it learns from finished jobs, the distribution is made anew whenever their number has doubled.
@@ -91,7 +91,7 @@ class History:
         return True
 
 
-class StepTable:
+class IndexTable:
     """An index as a function of steps: a job's index changes only when its service reaches one of the points."""
 
     def __init__(self, points_gpu_s: Sequence[int], values: Sequence[float]) -> None:
@@ -113,14 +113,16 @@ def _read(path: Path) -> list[float]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise wrong(path, f"cannot be read ({error})", "name a file with one number of GPU-seconds a line") from error
+        raise input_error(
+            path, f"cannot be read ({error})", "name a file with one number of GPU-seconds a line"
+        ) from error
     samples: list[float] = []
     for number, line in enumerate(lines, start=1):
         try:
             samples.append(float(line))
         except ValueError:
             if number > 1 and line.strip():  # the first line may be a header
-                raise wrong(path, f"'{line.strip()}' is no number of GPU-seconds", line=number) from None
+                raise input_error(path, f"'{line.strip()}' is no number of GPU-seconds", line=number) from None
     if not any(sample > 0 for sample in samples):
-        raise wrong(path, "holds no service above 0", "give one number of GPU-seconds a line")
+        raise input_error(path, "holds no service above 0", "give one number of GPU-seconds a line")
     return samples

@@ -11,13 +11,13 @@ from simsched.policy.view import JobView, View
 
 
 class _Standing:
-    __slots__ = ("base_gpu_s", "base_held_s", "level", "ticket")
+    __slots__ = ("base_gpu_s", "base_held_s", "level", "version")
 
     def __init__(self) -> None:
         self.level = 0
         self.base_gpu_s = 0
         self.base_held_s = 0
-        self.ticket = 0
+        self.version = 0
 
 
 class Levels:
@@ -41,7 +41,7 @@ class Levels:
         self._knob = promote_knob
         self._standings: dict[str, _Standing] = {}
         self._due: list[tuple[int, int, str]] = []
-        self._tickets = count(1)
+        self._versions = count(1)
 
     def __contains__(self, job_id: str) -> bool:
         """Tell whether a job is known."""
@@ -81,22 +81,22 @@ class Levels:
 
     def started(self, job_id: str) -> None:
         """Note that a job runs, so that it waits no longer."""
-        self._standings[job_id].ticket = 0
+        self._standings[job_id].version = 0
 
     def stopped(self, job_id: str, now_s: int, held_s: int) -> None:
         """Note that a job that has held GPUs for `held_s` seconds begins to wait."""
         standing = self._standings[job_id]
         if self._knob is None or not standing.level:
             return
-        standing.ticket = next(self._tickets)
+        standing.version = next(self._versions)
         patience_s = max(1, ceil(self._knob * (held_s - standing.base_held_s)))
-        heapq.heappush(self._due, (now_s + patience_s, standing.ticket, job_id))
+        heapq.heappush(self._due, (now_s + patience_s, standing.version, job_id))
 
     def _promoted(self, now_s: int) -> list[str]:
         ready: list[str] = []
         while (due_s := self.next_promotion_s()) is not None and due_s <= now_s:
             job_id = heapq.heappop(self._due)[2]
-            self._standings[job_id].ticket = 0
+            self._standings[job_id].version = 0
             ready.append(job_id)
         return ready
 
@@ -112,9 +112,9 @@ class Levels:
     def next_promotion_s(self) -> int | None:
         """Say when the next job will have waited long enough, None where none is waiting for that."""
         while self._due:
-            due_s, ticket, job_id = self._due[0]
+            due_s, version, job_id = self._due[0]
             standing = self._standings.get(job_id)
-            if standing is not None and standing.ticket == ticket:
+            if standing is not None and standing.version == version:
                 return due_s
             heapq.heappop(self._due)
         return None
@@ -127,4 +127,4 @@ def start_order(job: JobView, *, runs: bool) -> tuple[float, float]:
     """
     if job.first_start_s is not None:
         return (0, job.first_start_s)
-    return (0, job.spec.submit_time_s + job.age_s) if runs else (1, job.spec.submit_time_s)
+    return (0, job.request.submit_time_s + job.age_s) if runs else (1, job.request.submit_time_s)

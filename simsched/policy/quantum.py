@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.policy.view import View
 
 
@@ -29,7 +29,7 @@ class Quantum:
                 f"a quantum of {self._quantum_s} s is no longer than a restart, so that no job would make progress"
             )
             remedy = f"give a quantum_s above engine.restart_delay_s, which is {view.restart_delay_s}"
-            raise wrong(f"policy '{self._policy}'", message, remedy)
+            raise input_error(f"policy '{self._policy}'", message, remedy)
         before, self._slice = self._slice, view.now_s // self._quantum_s
         return self._slice != before
 

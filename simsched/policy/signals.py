@@ -1,18 +1,114 @@
-"""What a policy may know beyond the queue and the cluster, by name."""
+"""What a policy may know beyond the queue and the cluster.
+
+A signal is defined once, here, and provided once, in `simsched.engine.providers`. A policy lists the signals that it
+reads in `needs`, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every result
+records them.
+"""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from simsched.agent.goodput_agent import Prior
+from simsched.agent.report import GoodputReport
+from simsched.model.application import StepTime
+from simsched.model.placement import Site
+
+T = TypeVar("T")
 
 
-class Signal(StrEnum):
-    """A kind of knowledge that a policy must declare in `needs` before the view shows it."""
+class _Signal(Generic[T]):
+    """A kind of knowledge: its name, what it tells, and whether it is an oracle that no real scheduler has."""
 
-    GOODPUT = "goodput"  # the job's own fitted model, as its agent reports it
-    STEP_TIMES = "step_times"  # the true step time on any placement: an oracle
-    REMAINING_WORK = "remaining_work"  # the true work left: an oracle
-    SERVICE_HISTORY = "service_history"  # attained service of jobs that have finished
+    __slots__ = ("name", "oracle", "tells")
+
+    def __init__(self, name: str, tells: str, *, oracle: bool = False) -> None:
+        self.name = name
+        self.tells = tells
+        self.oracle = oracle
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return self.name
+
+
+class JobSignal(_Signal[T]):
+    """A signal about one job, read as `job[SIGNAL]`."""
+
+    __slots__ = ()
+
+
+class ViewSignal(_Signal[T]):
+    """A signal about the cluster or all jobs, read as `view[SIGNAL]`."""
+
+    __slots__ = ()
+
+
+class FileSignal(_Signal[None]):
+    """Knowledge that a policy takes from an input file that its parameters name; declared, and read by itself."""
+
+    __slots__ = ()
+
+
+#: Any of the three kinds.
+Signal = JobSignal[Any] | ViewSignal[Any] | FileSignal
 
 
 class UndeclaredSignalError(AttributeError):
-    """A policy read a signal that it does not declare; for the policy, the attribute does not exist."""
+    """A policy read a signal that it does not declare."""
+
+
+class RemainingWork(Protocol):
+    """The true work that a job has left, at the time of the decision."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the 0-based epoch in progress."""
+
+    @property
+    def epochs(self) -> int:
+        """Return the number of epochs until completion."""
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Return the iterations done by the end of an epoch when trained at `batch_size` throughout."""
+
+    def seconds_on(self, gpu_type: str) -> float:
+        """Return the seconds left on the GPUs asked for, of a type, at the batch size asked for, undisturbed."""
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds left on the type of GPU that the job holds, or on the fastest that it could run on."""
+
+
+class Speed(NamedTuple):
+    """How fast a job ran on a site: examples per second and seconds of an iteration."""
+
+    throughput: float
+    iteration_s: float
+
+
+#: The model of its goodput that the job's agent has fitted.
+GOODPUT: JobSignal[GoodputReport] = JobSignal("goodput", "the goodput model fitted by the job's own agent")
+#: Speeds by site, as last measured while the job ran there.
+MEASURED_SPEEDS: JobSignal[Mapping[Site, Speed]] = JobSignal(
+    "measured_speeds", "the speed that the job itself has measured on each site where it ran"
+)
+#: What an operator who has profiled the application knows, by GPU type.
+OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
+    "offline_profiles", "true step times of the application, profiled before the job was submitted"
+)
+#: The true step time by site and per-GPU batch size, in seconds.
+STEP_TIMES: JobSignal[Callable[[Site, int], StepTime]] = JobSignal(
+    "step_times", "the true step time on any site", oracle=True
+)
+#: The true work left.
+REMAINING_WORK: JobSignal[RemainingWork] = JobSignal("remaining_work", "the true work that the job has left", oracle=True)
+#: Attained service of finished jobs in GPU-seconds, in order of completion.
+SERVICE_HISTORY: ViewSignal[Sequence[int]] = ViewSignal(
+    "service_history", "the attained service of jobs that have finished"
+)
+#: Measurements of jobs that finished in an earlier run, from a file.
+EARLIER_RUNS = FileSignal("earlier_runs", "what jobs of an earlier run measured, from a file")
+#: Measurements of jobs of this run that have finished.
+FINISHED_JOBS = FileSignal("finished_jobs", "what finished jobs of this run measured, from their agents")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from simsched.model.application import Application
-from simsched.model.job import JobSpec
+from simsched.model.application import ApplicationFacts
+from simsched.model.job import JobRequest
 from simsched.policy.placers import CONSOLIDATED, FRAGMENTS, PLACERS, Placer
 
 PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any"]
@@ -27,11 +27,11 @@ class SkewPlacement:
         self._limit = limit
         self._skewed: set[str] = set()
 
-    def note(self, job: JobSpec, application: Application) -> None:
+    def note(self, request: JobRequest, facts: ApplicationFacts) -> None:
         """Take down the skew of a job's model when it is submitted."""
-        skew = application.tensor_skew
+        skew = facts.tensor_skew
         if self._same is None and skew is not None and skew > self._limit:
-            self._skewed.add(job.id)
+            self._skewed.add(request.id)
 
     def placer(self, job_id: str) -> Placer:
         """Give the placer of a job that arrives; a job is asked for once."""

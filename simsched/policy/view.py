@@ -6,190 +6,144 @@ the policy did not declare are absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
-from simsched.model.application import BatchLimits, StepTime
+from simsched.model.application import ApplicationFacts, BatchLimits
 from simsched.model.cluster import Node
-from simsched.model.job import JobSpec
-from simsched.model.placement import Allocation, Shape
-from simsched.policy.signals import Signal, UndeclaredSignalError
+from simsched.model.job import JobRequest
+from simsched.model.placement import Allocation
+from simsched.policy.signals import JobSignal, UndeclaredSignalError, ViewSignal
 
-
-class RemainingWork(Protocol):
-    """An oracle of the work that a job has left."""
-
-    @property
-    def epoch(self) -> int:
-        """Give the 0-based epoch in progress."""
-
-    @property
-    def epochs(self) -> int:
-        """Count the epochs until completion."""
-
-    def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the iterations done by the end of an epoch when trained at `batch_size` throughout."""
-
-    @property
-    def seconds(self) -> float:
-        """Give the seconds left on the GPUs and at the batch size asked for, in one piece and undisturbed."""
+T = TypeVar("T")
 
 
 class JobFacts(Protocol):
     """What the view needs to know of a job; the engine's own job state is one."""
 
     @property
-    def spec(self) -> JobSpec:
-        """Give what was submitted."""
-
-    @property
-    def limits(self) -> BatchLimits | None:
-        """Give the batch limits."""
-
-    @property
-    def max_gpus(self) -> int | None:
-        """Give the largest useful number of GPUs."""
-
-    @property
-    def fixed_batch_size(self) -> int | None:
-        """Give the only batch size."""
+    def facts(self) -> ApplicationFacts:
+        """Return what is known of its application."""
 
     @property
     def allocation(self) -> Allocation:
-        """Give the GPUs held."""
+        """Return the GPUs held."""
 
     @property
     def attained_gpu_s(self) -> int:
-        """Give the attained service in GPU-seconds."""
+        """Return the attained service in GPU-seconds."""
 
     @property
     def held_s(self) -> int:
-        """Count the seconds with GPUs."""
+        """Return the seconds with GPUs."""
 
     @property
     def age_s(self) -> int:
-        """Count the seconds since submission."""
+        """Return the seconds since submission."""
 
     @property
     def starts(self) -> int:
-        """Count the placements so far."""
+        """Return the number of placements so far."""
 
     @property
     def first_start_s(self) -> int | None:
-        """Say when GPUs were first held."""
+        """Return when GPUs were first held."""
 
-    @property
-    def report(self) -> object:
-        """Give the agent's report."""
 
-    @property
-    def remaining(self) -> RemainingWork:
-        """Give the oracle of the work left."""
-
-    def step_time(self, shape: Shape, local_bsz: int) -> StepTime:
-        """Give the true step time."""
+#: Reads one declared signal of a job.
+Provider = Callable[[Any], object]
 
 
 class JobView:
     """One submitted, unfinished job."""
 
-    __slots__ = ("_facts", "_granted", "id", "spec")
+    __slots__ = ("_granted", "_state", "id", "request")
 
-    def __init__(self, facts: JobFacts, granted: frozenset[Signal]) -> None:
-        """Show `facts`, and of the signals only those granted."""
-        self._facts = facts
+    def __init__(self, request: JobRequest, state: JobFacts, granted: Mapping[object, Provider]) -> None:
+        """Show a request and the state of its job, and of the signals only those granted."""
+        self._state = state
         self._granted = granted
-        self.spec: JobSpec = facts.spec
-        self.id: str = facts.spec.id
+        self.request = request
+        self.id: str = request.id
 
-    def _require(self, signal: Signal) -> None:
-        if signal not in self._granted:
-            message = f"the signal '{signal}' is not in the policy's needs"
-            raise UndeclaredSignalError(message)
+    def __getitem__(self, signal: JobSignal[T]) -> T:
+        """Read a signal that the policy has declared in its `needs`; raises `UndeclaredSignalError` for others."""
+        provider = self._granted.get(signal)
+        if provider is None:
+            raise undeclared(signal)
+        return provider(self._state)  # type: ignore[return-value]  # a provider gives what its signal says
 
     @property
     def num_gpus(self) -> int:
         """GPUs that the user asked for."""
-        return self.spec.num_gpus
+        return self.request.num_gpus
+
+    @property
+    def facts(self) -> ApplicationFacts:
+        """What a user or a profiler knows of the application."""
+        return self._state.facts
 
     @property
     def limits(self) -> BatchLimits | None:
         """Batch sizes that the application accepts, None where it has none."""
-        return self._facts.limits
+        return self._state.facts.limits
 
     @property
     def max_gpus(self) -> int | None:
         """The largest number of GPUs that the application can use, None where nothing but its batch bounds it."""
-        return self._facts.max_gpus
+        return self._state.facts.max_gpus
 
     @property
     def fixed_batch_size(self) -> int | None:
         """The only total batch size that the application runs at, None where it may be chosen."""
-        return self._facts.fixed_batch_size
+        return self._state.facts.fixed_batch_size
 
     @property
     def allocation(self) -> Allocation:
         """The GPUs held now."""
-        return self._facts.allocation
+        return self._state.allocation
 
     @property
     def running(self) -> bool:
         """Whether the job holds GPUs."""
-        return bool(self._facts.allocation)
+        return bool(self._state.allocation)
 
     @property
     def attained_gpu_s(self) -> int:
         """Service attained so far, in GPU-seconds, restart delays included."""
-        return self._facts.attained_gpu_s
+        return self._state.attained_gpu_s
 
     @property
     def held_s(self) -> int:
         """Seconds for which the job has held GPUs."""
-        return self._facts.held_s
+        return self._state.held_s
 
     @property
     def age_s(self) -> int:
         """Seconds since submission."""
-        return self._facts.age_s
+        return self._state.age_s
 
     @property
     def starts(self) -> int:
         """How often the job was placed anew, the first start included."""
-        return self._facts.starts
+        return self._state.starts
 
     @property
     def restarts(self) -> int:
         """How often the job was placed anew after its first start."""
-        return max(self._facts.starts - 1, 0)
+        return max(self._state.starts - 1, 0)
 
     @property
     def first_start_s(self) -> int | None:
         """When the job first held GPUs, None before."""
-        return self._facts.first_start_s
-
-    @property
-    def goodput(self) -> object:
-        """The agent's report (signal `goodput`), for instance `simsched.agent.goodput_agent.GoodputReport`."""
-        self._require(Signal.GOODPUT)
-        return self._facts.report
-
-    @property
-    def remaining(self) -> RemainingWork:
-        """The true work left (signal `remaining_work`)."""
-        self._require(Signal.REMAINING_WORK)
-        return self._facts.remaining
-
-    def step_time(self, shape: Shape, local_bsz: int) -> StepTime:
-        """Give the true step time on a placement (signal `step_times`), in seconds."""
-        self._require(Signal.STEP_TIMES)
-        return self._facts.step_time(shape, local_bsz)
+        return self._state.first_start_s
 
 
 class View(Protocol):
     """The state of queue and cluster at a decision.
 
-    `jobs` holds the active jobs by id, in the order of the workload. `arrived` and `crossed` list jobs since the last
-    decision (a job that has finished meanwhile is in neither); `finished` lists ids of jobs that are gone.
+    `jobs` holds the active jobs by id, in the order of the workload. `arrived` and `reached_threshold` list jobs since
+    the last decision (a job that has finished meanwhile is in neither); `finished` lists ids of jobs that are gone.
     """
 
     @property
@@ -221,13 +175,18 @@ class View(Protocol):
         """Ids of jobs that finished since the last decision."""
 
     @property
-    def crossed(self) -> Sequence[JobView]:
-        """Jobs that crossed the threshold watched for, since the last decision."""
+    def reached_threshold(self) -> Sequence[JobView]:
+        """Jobs whose attained service has reached the threshold watched for, since the last decision."""
 
     @property
     def restart_delay_s(self) -> int:
         """Seconds that a change of placement costs unless the application says otherwise."""
 
-    @property
-    def service_history_gpu_s(self) -> Sequence[int]:
-        """Attained service of finished jobs in GPU-seconds, in order of completion (signal `service_history`)."""
+    def __getitem__(self, signal: ViewSignal[T]) -> T:
+        """Read a signal that the policy has declared in its `needs`; raises `UndeclaredSignalError` for others."""
+        ...
+
+
+def undeclared(signal: object) -> UndeclaredSignalError:
+    """Make the error for a signal that the policy did not declare."""
+    return UndeclaredSignalError(f"the signal '{signal}' is not in the policy's needs")

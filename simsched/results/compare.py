@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simsched.errors import nearest, wrong
+from simsched.errors import input_error, nearest
 from simsched.results.metrics import find_metric, ratio_key
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Difference, Estimate, estimate, paired_difference
@@ -73,7 +73,7 @@ def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
     """
     unknown = [key for key in replicate_over if key not in run.swept]
     if unknown:
-        raise wrong(run.folder, f"'{unknown[0]}' is not swept in this run", nearest(unknown[0], run.swept))
+        raise input_error(run.folder, f"'{unknown[0]}' is not swept in this run", nearest(unknown[0], run.swept))
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in run.cells:
         groups.setdefault((cell.policy, str(_point(cell, replicate_over))), []).append(cell)
@@ -95,7 +95,7 @@ def _row(run: Run, cells: Sequence[Cell], replicate_over: Collection[str], publi
             of_metric = values.setdefault(metric, {})
             if replica in of_metric:
                 message = f"'{row_name(cell.policy, cell.point)}' has seed {cell.seed} twice"
-                raise wrong(run.folder, message, "give each policy its own label")
+                raise input_error(run.folder, message, "give each policy its own label")
             of_metric[replica] = value
     first = cells[0]
     return Row(first.policy, first.policy_name, _point(first, replicate_over), tuple(cells), values, published)
@@ -143,7 +143,7 @@ def paired_differences(
     """
     references = [row for row in rows if row.policy == reference]
     if not references:
-        raise wrong(
+        raise input_error(
             "reference policy", f"no policy is labelled '{reference}'", nearest(reference, {r.policy for r in rows})
         )
     found = []

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 
 
 class CurvePoint(NamedTuple):
@@ -26,9 +26,9 @@ def read_curves(path: Path) -> tuple[CurvePoint, ...]:
     try:
         table = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:
-        raise wrong(path, f"cannot be read: {error}", remedy) from error
+        raise input_error(path, f"cannot be read: {error}", remedy) from error
     if tuple(table.columns) != CurvePoint._fields:
-        raise wrong(path, f"has the columns {', '.join(table.columns)}", remedy)
+        raise input_error(path, f"has the columns {', '.join(table.columns)}", remedy)
     numbers = table[["x", "y"]].apply(pd.to_numeric, errors="coerce")
     bad = numbers.isna().any(axis=1)
     if bad.any():

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
@@ -97,10 +97,10 @@ def read_fairness(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_csv(path, dtype={"job_id": str})
     except (ValueError, OSError) as error:
-        raise wrong(path, f"cannot be read: {error}", "run the experiment again") from error
+        raise input_error(path, f"cannot be read: {error}", "run the experiment again") from error
     missing = [column for column in COLUMNS if column not in table]
     if missing:
-        raise wrong(path, f"lacks the column '{missing[0]}'", "run the experiment again")
+        raise input_error(path, f"lacks the column '{missing[0]}'", "run the experiment again")
     return table
 
 

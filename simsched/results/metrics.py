@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from simsched.errors import InputError, nearest, wrong
+from simsched.errors import InputError, input_error, nearest
 from simsched.results.fairness import share_above
 from simsched.results.over_time import integral
 
@@ -28,8 +28,8 @@ SECONDS_PER_HOUR = 3600
 class Tables:
     """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
 
-    `node_price_per_h` is what a node costs an hour, `accuracies` are those of the trials of a search for
-    hyper-parameters, in per cent, and `rho` the ratios of finish-time fairness; None where there are none.
+    `node_price_per_h` is what a node costs an hour, `accuracies` are those of the trials of hyper-parameter tuning, in
+    per cent, and `rho` the ratios of finish-time fairness; None where there are none.
     """
 
     jobs: pd.DataFrame
@@ -253,7 +253,7 @@ _ALL = (
         "top-5 accuracy",
         "%",
         _HIGHER,
-        "mean accuracy of the five best trials of a search for hyper-parameters",
+        "mean accuracy of the five best trials of hyper-parameter tuning",
         _accuracy,
     ),
     Metric(
@@ -311,7 +311,7 @@ HEADLINE = (
     "restarts_per_job",
 )
 
-#: Metrics that few runs have (nodes with a price, a search for hyper-parameters), and that are then wanted.
+#: Metrics that few runs have (nodes with a price, hyper-parameter tuning), and that are then wanted.
 OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
 
 
@@ -386,7 +386,7 @@ def _reading(metric: Metric, application: str | None, unit: str, factor: float) 
 
 
 def _unknown(name: str) -> InputError:
-    return wrong("metric", f"there is no metric '{name}'", nearest(name, METRICS))
+    return input_error("metric", f"there is no metric '{name}'", nearest(name, METRICS))
 
 
 def metrics_markdown() -> str:

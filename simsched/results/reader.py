@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
 from simsched.results.metrics import summarise_rho
@@ -120,13 +120,13 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     table = TABLES[name]
     path = Path(folder) / table.file
     if not path.is_file():
-        raise wrong(path, f"the table of {name} is not there", f"record it, or {_RERUN}")
+        raise input_error(path, f"the table of {name} is not there", f"record it, or {_RERUN}")
     try:
         with pq.ParquetFile(path) as file:
             _check_schema(path, name, file.schema_arrow)
             arrow = file.read(columns=None if columns is None else list(columns))
     except (pa.ArrowException, OSError) as error:
-        raise wrong(
+        raise input_error(
             path, f"cannot be read as Parquet ({_first_line(error)})", f"delete the folder and {_RERUN}"
         ) from error
     frame: pd.DataFrame = arrow.to_pandas(maps_as_pydicts="strict")
@@ -137,10 +137,10 @@ def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
     version = (schema.metadata or {}).get(b"simsched_schema", b"none").decode()
     if version != SCHEMA_VERSION:
         message = f"its tables are of version {version}, this simsched reads version {SCHEMA_VERSION}"
-        raise wrong(path, message, "run the experiment again with this version")
+        raise input_error(path, message, "run the experiment again with this version")
     missing = [column.name for column in TABLES[name].columns if column.name not in schema.names]
     if missing:
-        raise wrong(path, f"lacks the column '{missing[0]}'", f"delete the folder and {_RERUN}")
+        raise input_error(path, f"lacks the column '{missing[0]}'", f"delete the folder and {_RERUN}")
 
 
 def _first_line(error: BaseException) -> str:
@@ -152,13 +152,15 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise wrong(path, "the file is not there", _RERUN) from error
+        raise input_error(path, "the file is not there", _RERUN) from error
     except json.JSONDecodeError as error:
-        raise wrong(path, f"is not valid JSON ({error.msg})", f"delete it and {_RERUN}", line=error.lineno) from error
+        raise input_error(
+            path, f"is not valid JSON ({error.msg})", f"delete it and {_RERUN}", line=error.lineno
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise wrong(path, f"cannot be read ({_first_line(error)})", _RERUN) from error
+        raise input_error(path, f"cannot be read ({_first_line(error)})", _RERUN) from error
     if not isinstance(content, dict):
-        raise wrong(path, "is not a JSON object", f"delete it and {_RERUN}")
+        raise input_error(path, "is not a JSON object", f"delete it and {_RERUN}")
     return content
 
 
@@ -169,7 +171,9 @@ def read_cell(folder: Path) -> Cell:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise wrong(folder, "there is no such folder of results", "name the folder of a run, or of one of its cells")
+        raise input_error(
+            folder, "there is no such folder of results", "name the folder of a run, or of one of its cells"
+        )
     manifest = read_json(folder / MANIFEST_FILE)
     summary = read_json(folder / SUMMARY_FILE)
     policy = manifest.get("policy", "")
@@ -194,10 +198,10 @@ def read_run(folder: Path) -> Run:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise wrong(folder, "there is no such folder of results", "run an experiment first, with `simsched run`")
+        raise input_error(folder, "there is no such folder of results", "run an experiment first, with `simsched run`")
     path = folder / RUN_FILE
     if not path.is_file():
-        raise wrong(
+        raise input_error(
             folder, f"is not the folder of a run: it has no {RUN_FILE}", "name the folder that `simsched run` made"
         )
     content = read_json(path)
@@ -244,10 +248,10 @@ def _listed_cell(folder: Path, entry: Mapping[str, Any], ratios: Path | None) ->
 def _entries(path: Path, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     missing = [key for key in _RUN_KEYS if key not in content]
     if missing:
-        raise wrong(path, f"lacks the key '{missing[0]}'", f"delete it and {_RERUN}")
+        raise input_error(path, f"lacks the key '{missing[0]}'", f"delete it and {_RERUN}")
     entries = content["cells"]
     if not isinstance(entries, list) or not entries:
-        raise wrong(path, "lists no cells", _RERUN)
+        raise input_error(path, "lists no cells", _RERUN)
     problems: list[Problem] = []
     for number, entry in enumerate(entries):
         known = entry if isinstance(entry, Mapping) else {}
@@ -264,5 +268,5 @@ def _entries(path: Path, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _mapping(path: Path, content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = content.get(key) or {}
     if not isinstance(value, Mapping):
-        raise wrong(path, f"'{key}' is not a mapping", f"delete it and {_RERUN}")
+        raise input_error(path, f"'{key}' is not a mapping", f"delete it and {_RERUN}")
     return value

@@ -1,4 +1,4 @@
-"""The trials of a search for hyper-parameters, in a file of their own beside the tables of a cell."""
+"""The trials of hyper-parameter tuning, in a file of their own beside the tables of a cell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 TRIALS_FILE = "trials.csv"
 #: Columns that every such file has; the others are the hyper-parameters.
@@ -22,15 +22,15 @@ def write_trials(folder: Path, trials: pd.DataFrame) -> None:
 
 
 def read_trials(folder: Path) -> pd.DataFrame | None:
-    """Read the trials of a cell, None where it is no search; `InputError` where the file is damaged."""
+    """Read the trials of a cell, None where it is no tuning; `InputError` where the file is damaged."""
     path = Path(folder) / TRIALS_FILE
     if not path.is_file():
         return None
     try:
         trials = pd.read_csv(path)
     except (ValueError, OSError) as error:
-        raise wrong(path, f"cannot be read: {error}", "run the experiment again") from error
+        raise input_error(path, f"cannot be read: {error}", "run the experiment again") from error
     missing = [column for column in COLUMNS if column not in trials]
     if missing:
-        raise wrong(path, f"lacks the column '{missing[0]}'", "run the experiment again")
+        raise input_error(path, f"lacks the column '{missing[0]}'", "run the experiment again")
     return trials

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.results.schema import TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
@@ -41,7 +41,7 @@ class TableWriter:
         """Write into `folder`, which is made if need be."""
         unknown = sorted(set(tables) - set(TABLES))
         if unknown:
-            raise wrong(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
+            raise input_error(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
         self._folder = Path(folder)
         self._tables = {
             name: _TableFile(self._folder, table, row_group_rows) if name in tables else None
@@ -57,7 +57,7 @@ class TableWriter:
                 table.open()
         except OSError as error:
             self._discard()
-            raise wrong(self._folder, f"cannot write results: {error.strerror}", "name another folder") from error
+            raise input_error(self._folder, f"cannot write results: {error.strerror}", "name another folder") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

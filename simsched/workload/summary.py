@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.model.job import JobSpec
-from simsched.workload.recipe import size_class_of
+from simsched.workload.size_classes import size_class_of
 from simsched.workload.trace import Trace
 
 HOUR_S = 3600

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.readers import plain, workload_csv
 from simsched.workload.readers.version import version_line
@@ -78,4 +78,6 @@ def _write(table: pd.DataFrame, path: Path, kind: str) -> None:
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise wrong(path, f"cannot be written: {error.strerror}", "name a file in a folder you may write to") from None
+        raise input_error(
+            path, f"cannot be written: {error.strerror}", "name a file in a folder you may write to"
+        ) from None

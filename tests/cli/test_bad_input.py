@@ -65,7 +65,7 @@ def test_bad_overrides(simsched, folder, override):
 
 def test_an_output_folder_that_is_a_file(simsched, folder):
     (folder / "taken").write_text("")
-    done = simsched("run", "tiny.yaml", "--out", "taken", "--jobs", "1")
+    done = simsched("run", "tiny.yaml", "--out", "taken", "--workers", "1")
     assert done.exit_code == 2
     assert "taken/tiny: results cannot be written there" in done.stderr
     assert "name a folder that can be written, with --out" in done.stderr
@@ -75,7 +75,7 @@ def test_an_output_folder_that_is_a_file(simsched, folder):
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_an_output_folder_without_permission(simsched, folder):
     (folder / "locked").mkdir(mode=0o500)
-    done = simsched("run", "tiny.yaml", "--out", "locked", "--jobs", "1")
+    done = simsched("run", "tiny.yaml", "--out", "locked", "--workers", "1")
     assert done.exit_code == 2
     assert "results cannot be written there" in done.stderr
 
@@ -95,7 +95,7 @@ def test_an_output_folder_without_permission(simsched, folder):
         (("application", "show", "imagnet"), "did you mean 'imagenet'?"),
         (("application", "fit", "nowhere"), "nowhere"),
         (("check", "policy", "fivo"), "did you mean 'fifo'?"),
-        (("run", "tiny.yaml", "--jobs", "0"), "--jobs"),
+        (("run", "tiny.yaml", "--workers", "0"), "--workers"),
         (("list", "policy"), "policies"),
         (("rn",), "No such command"),
     ],

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from simsched.errors import InputError
+from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
-from simsched.experiment.reading import read_experiment
-from simsched.experiment.runner import run_grid
+from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
 
 distributed = pytest.importorskip("distributed", reason="needs the extra 'dask'")

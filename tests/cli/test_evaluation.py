@@ -21,8 +21,8 @@ def ran(result) -> tuple[int, int]:
 
 
 def test_an_experiment_takes_over_the_cells_that_another_has_run(simsched, tables, folder):
-    assert ran(simsched("run", "tiny.yaml", "--jobs", "1")) == (4, 0)
-    assert ran(simsched("run", "tiny.yaml", "--jobs", "1", *RENAME, "-o", "seeds=3")) == (2, 4)
+    assert ran(simsched("run", "tiny.yaml", "--workers", "1")) == (4, 0)
+    assert ran(simsched("run", "tiny.yaml", "--workers", "1", *RENAME, "-o", "seeds=3")) == (2, 4)
     first, second = (tables(folder / "results" / name) for name in ("tiny", "other"))
     shared = {name: content for name, content in first.items() if name != "run.json"}
     assert shared.items() <= second.items()
@@ -31,16 +31,16 @@ def test_an_experiment_takes_over_the_cells_that_another_has_run(simsched, table
 
 
 def test_a_cell_of_another_experiment_that_is_not_whole_is_not_taken_over(simsched, folder):
-    simsched("run", "tiny.yaml", "--jobs", "1")
+    simsched("run", "tiny.yaml", "--workers", "1")
     for summary in (folder / "results").rglob("summary.json"):
         summary.unlink()
-    assert ran(simsched("run", "tiny.yaml", "--jobs", "1", *RENAME)) == (4, 0)
+    assert ran(simsched("run", "tiny.yaml", "--workers", "1", *RENAME)) == (4, 0)
 
 
 @pytest.mark.parametrize("definition", ["pollux", "shockwave-static", "shockwave-themis", "gavel"])
 def test_every_definition_of_fairness_gives_each_job_a_ratio(simsched, folder, definition):
     asked = ("-o", f"finish_time_fairness.definition={definition}")
-    result = simsched("run", "tiny.yaml", "--jobs", "1", *asked, "-o", "seeds=1")
+    result = simsched("run", "tiny.yaml", "--workers", "1", *asked, "-o", "seeds=1")
     assert result.exit_code == 0, result.output
     run = read_run(folder / "results" / "tiny")
     assert run.fairness["definition"] == definition
@@ -54,7 +54,7 @@ def test_ratios_compare_with_the_job_alone_and_are_kept_for_the_next_run(simsche
     ask = (
         "run",
         "tiny.yaml",
-        "--jobs",
+        "--workers",
         "1",
         "-o",
         "finish_time_fairness={}",
@@ -73,15 +73,15 @@ def test_ratios_compare_with_the_job_alone_and_are_kept_for_the_next_run(simsche
 
 
 def test_fairness_does_not_make_cells_run_again(simsched):
-    simsched("run", "tiny.yaml", "--jobs", "1")
-    assert ran(simsched("run", "tiny.yaml", "--jobs", "1", "-o", "finish_time_fairness={}")) == (0, 4)
+    simsched("run", "tiny.yaml", "--workers", "1")
+    assert ran(simsched("run", "tiny.yaml", "--workers", "1", "-o", "finish_time_fairness={}")) == (0, 4)
 
 
 def test_published_curves_travel_with_the_run_and_a_missing_file_is_named(simsched, folder):
     (folder / "curves.csv").write_text("figure,panel,series,x,y\nover-time,gpus,fifo,1,2\n")
-    simsched("run", "tiny.yaml", "--jobs", "1", "-o", "report.curves=curves.csv")
+    simsched("run", "tiny.yaml", "--workers", "1", "-o", "report.curves=curves.csv")
     assert read_run(folder / "results" / "tiny").published_curves == (("over-time", "gpus", "fifo", 1.0, 2.0),)
-    result = simsched("run", "tiny.yaml", "--jobs", "1", "-o", "report.curves=none.csv")
+    result = simsched("run", "tiny.yaml", "--workers", "1", "-o", "report.curves=none.csv")
     assert result.exit_code == 2
     assert "none.csv" in result.output
 

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def run_folder(simsched, folder):
-    done = simsched("run", "tiny.yaml", "--jobs", "1")
+    done = simsched("run", "tiny.yaml", "--workers", "1")
     assert done.exit_code == 0, done.output
     return folder / "results" / "tiny"
 
@@ -118,7 +118,16 @@ def test_a_workload_is_made_described_and_run(simsched, folder):
     again = simsched("workload", "describe", "-o", "jobs=12", "--seed", "3")
     assert again.stdout == described.stdout
     done = simsched(
-        "run", "tiny.yaml", "-o", "workload={path: list.csv}", "-o", "cluster.nodes=16", "-o", "seeds=1", "--jobs", "1"
+        "run",
+        "tiny.yaml",
+        "-o",
+        "workload={path: list.csv}",
+        "-o",
+        "cluster.nodes=16",
+        "-o",
+        "seeds=1",
+        "--workers",
+        "1",
     )
     assert done.exit_code == 0, done.output
 

@@ -38,7 +38,7 @@ def toy(folder):
 
 
 def test_every_job_takes_the_seconds_worked_by_hand(simsched, toy):
-    assert simsched("run", "toy.yaml", "--jobs", "1").exit_code == 0
+    assert simsched("run", "toy.yaml", "--workers", "1").exit_code == 0
     done = simsched("validate-run", "results/toy", "expected.csv")
     assert done.exit_code == 0, done.output
     assert "4 of 4 jobs equal" in done.stdout
@@ -46,7 +46,7 @@ def test_every_job_takes_the_seconds_worked_by_hand(simsched, toy):
 
 def test_a_job_that_differs_is_named_with_its_difference(simsched, toy, folder):
     (folder / "expected.csv").write_text(EXPECTED.replace("164", "171"))
-    simsched("run", "toy.yaml", "--jobs", "1")
+    simsched("run", "toy.yaml", "--workers", "1")
     done = simsched("validate-run", "results/toy", "expected.csv", "--policy", "optimus", "--json")
     assert done.exit_code == 1
     (found,) = json.loads(done.stdout)
@@ -60,22 +60,22 @@ def test_a_folder_of_job_lists_is_run_list_by_list(simsched, toy, folder):
         (folder / "lists" / f"{name}.csv").write_text(WORKLOAD)
     (folder / "expected.csv").write_text(EXPECTED.replace("jobs,", "first,") + "second,pair,164\nsecond,alone,180\n")
     policies = "policies=[{name: tiresias}]"
-    assert simsched("run", "toy.yaml", "-o", "workload.path=lists", "-o", policies, "--jobs", "1").exit_code == 0
+    assert simsched("run", "toy.yaml", "-o", "workload.path=lists", "-o", policies, "--workers", "1").exit_code == 0
     done = simsched("validate-run", "results/toy", "expected.csv")
     assert done.exit_code == 0
     assert "4 of 4 jobs equal" in done.stdout
 
 
 def test_a_job_list_may_be_named_as_one(simsched, toy):
-    assert simsched("run", "toy.yaml", "-o", "workload.format=workload", "--jobs", "1").exit_code == 0
+    assert simsched("run", "toy.yaml", "-o", "workload.format=workload", "--workers", "1").exit_code == 0
 
 
 def test_two_runs_of_the_same_jobs_can_be_compared(simsched, toy, folder):
-    simsched("run", "toy.yaml", "--jobs", "1")
+    simsched("run", "toy.yaml", "--workers", "1")
     shutil.copytree(toy, folder / "faster" / "toy")
     text = PLACEMENTS.replace("1,8,0.5", "1,8,0.25")  # `alone` ends at 140, its JCT is 130
     (folder / "faster" / "toy" / "placements.csv").write_text(text)
-    simsched("run", "toy.yaml", "-o", "name=faster", "-o", "applications.path=faster", "--jobs", "1")
+    simsched("run", "toy.yaml", "-o", "name=faster", "-o", "applications.path=faster", "--workers", "1")
     done = simsched("compare-runs", "results/faster", "results/toy", "-m", "jct_mean_s", "--json")
     assert done.exit_code == 0, done.output
     line = json.loads(done.stdout)["policies"][0]

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
-from simsched.experiment.reading import read_experiment
-from simsched.experiment.reproduce import recipe_of
+from simsched.execution.reproduce import reproduction_of
 from simsched.experiment.shipped import find_experiment
+from simsched.experiment.validation import read_experiment
 from simsched.results.reader import Cell, Run, read_run
 
 TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(12))
@@ -45,7 +45,7 @@ def runs(tmp_path_factory):
     (folder / "jobs.csv").write_text(TRACE)
     for name in ("a", "b"):
         (folder / f"{name}.yaml").write_text(EXPERIMENT.replace("NAME", name))
-        done = simsched("run", folder / f"{name}.yaml", "--out", folder / "results", "--jobs", 1)
+        done = simsched("run", folder / f"{name}.yaml", "--out", folder / "results", "--workers", 1)
         assert done.exit_code == 0, done.output
     return folder / "results"
 
@@ -204,17 +204,20 @@ def described(name, *overrides, policies=None):
     ],
 )
 def test_the_command_of_a_shipped_experiment_names_what_was_changed(name, overrides, command):
-    recipe = recipe_of(described(name, *overrides))
+    recipe = reproduction_of(described(name, *overrides))
     assert (recipe.command, recipe.file) == (command, "")
 
 
 def test_a_run_of_some_policies_only_says_so():
-    assert recipe_of(described("quickstart", policies=["pollux"])).command == "simsched run quickstart --policy=pollux"
+    assert (
+        reproduction_of(described("quickstart", policies=["pollux"])).command
+        == "simsched run quickstart --policy=pollux"
+    )
 
 
 def test_the_experiment_of_a_user_is_given_in_full_and_reads_back_the_same(runs, tmp_path):
     run = read_run(runs / "a")
-    recipe = recipe_of(run)
+    recipe = reproduction_of(run)
     assert (recipe.command, recipe.file_name) == ("simsched run a.yaml", "a.yaml")
     assert "restart_delay_s" not in recipe.file  # a default need not be said
     (tmp_path / "a.yaml").write_text(recipe.file, encoding="utf-8")
@@ -224,6 +227,6 @@ def test_the_experiment_of_a_user_is_given_in_full_and_reads_back_the_same(runs,
 def test_a_file_that_is_not_shipped_but_named_alike_is_given_in_full(tmp_path):
     text = "name: quickstart\npolicies: [{name: fifo}]\nworkload: {jobs: 5}\n"
     (tmp_path / "mine.yaml").write_text(text)
-    recipe = recipe_of(described(str(tmp_path / "mine.yaml")))
+    recipe = reproduction_of(described(str(tmp_path / "mine.yaml")))
     assert (recipe.command, recipe.file_name) == ("simsched run quickstart.yaml", "quickstart.yaml")
     assert "name: fifo" in recipe.file

@@ -104,7 +104,7 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "page.yaml").write_text(EXPERIMENT)
-    for arguments in (["run", folder / "page.yaml", "--out", folder, "--jobs", 1], ["report", folder / "page"]):
+    for arguments in (["run", folder / "page.yaml", "--out", folder, "--workers", 1], ["report", folder / "page"]):
         done = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="simsched")
         assert done.exit_code == 0, done.output
     return folder / "page" / "report.html"

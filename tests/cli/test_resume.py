@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from simsched.experiment.store import Store
+from simsched.execution.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SLOW = '''
@@ -51,7 +51,7 @@ def slow(folder):
 
 def start(folder, out, workers):
     command = [sys.executable, "-c", "from simsched.cli.main import main; main()"]
-    command += ["run", "slow.yaml", "--out", out, "--jobs", workers]
+    command += ["run", "slow.yaml", "--out", out, "--workers", workers]
     paths = [str(ROOT), str(ROOT / "policies"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
@@ -90,12 +90,12 @@ def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
     assert 0 < len(kept) < 6
     assert not (slow / "killed/slow/run.json").exists()
 
-    again = simsched("run", "slow.yaml", "--out", "killed", "--jobs", "1")
+    again = simsched("run", "slow.yaml", "--out", "killed", "--workers", "1")
     assert f"({6 - len(kept)} cells run, {len(kept)} reused)" in again.stdout
     assert times == {name: (slow / "killed/slow/cells" / name / "jobs.parquet").stat().st_mtime_ns for name in kept}
     assert temporary(slow, "killed") == []
 
-    simsched("run", "slow.yaml", "--out", "undisturbed", "--jobs", "1")
+    simsched("run", "slow.yaml", "--out", "undisturbed", "--workers", "1")
     assert tables(slow / "killed/slow") == tables(slow / "undisturbed/slow")
 
 
@@ -149,9 +149,9 @@ def test_of_two_runs_that_write_the_same_cell_one_stays(tmp_path):
 
 
 def test_a_cell_from_which_a_file_was_taken_is_run_again(slow, simsched):
-    simsched("run", "slow.yaml", "--jobs", "1")
+    simsched("run", "slow.yaml", "--workers", "1")
     cell = next(path for path in (slow / "results/slow/cells").iterdir())
     (cell / "summary.json").unlink()
-    again = simsched("run", "slow.yaml", "--jobs", "1")
+    again = simsched("run", "slow.yaml", "--workers", "1")
     assert "(1 cells run, 5 reused)" in again.stdout
     assert (cell / "summary.json").is_file()

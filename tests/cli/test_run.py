@@ -14,7 +14,7 @@ class Faulty(Policy):
 
 
 def test_a_run_prints_a_table_and_leaves_its_results(simsched, folder):
-    done = simsched("run", "tiny.yaml", "--jobs", "1")
+    done = simsched("run", "tiny.yaml", "--workers", "1")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0] == "tiny"
@@ -32,7 +32,7 @@ def test_a_run_prints_a_table_and_leaves_its_results(simsched, folder):
 
 
 def test_the_manifest_says_what_was_run_and_what_the_policy_was_told(simsched, folder):
-    simsched("run", "tiny.yaml", "--jobs", "1", "-o", "policies=[{name: srtf}]", "-o", "seeds=[5]")
+    simsched("run", "tiny.yaml", "--workers", "1", "-o", "policies=[{name: srtf}]", "-o", "seeds=[5]")
     (path,) = (folder / "results" / "tiny" / "cells").glob("*/manifest.json")
     manifest = json.loads(path.read_text())
     assert (manifest["policy"]["name"], manifest["policy"]["class"]) == ("srtf", "Srtf")
@@ -47,19 +47,19 @@ def test_the_manifest_says_what_was_run_and_what_the_policy_was_told(simsched, f
 
 
 def test_a_second_run_repeats_nothing(simsched, folder):
-    simsched("run", "tiny.yaml", "--jobs", "1")
+    simsched("run", "tiny.yaml", "--workers", "1")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
-    again = simsched("run", "tiny.yaml", "--jobs", "1")
+    again = simsched("run", "tiny.yaml", "--workers", "1")
     assert "4 cells, 4 of them there already" in again.stderr
     assert "(0 cells run, 4 reused)" in again.stdout
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
-    more = simsched("run", "tiny.yaml", "--jobs", "1", "-o", "seeds=3")
+    more = simsched("run", "tiny.yaml", "--workers", "1", "-o", "seeds=3")
     assert "(2 cells run, 4 reused)" in more.stdout
 
 
 def test_one_or_two_processes_give_the_same_bytes(simsched, folder, tables):
-    assert simsched("run", "tiny.yaml", "--jobs", "1", "--out", "one").exit_code == 0
-    assert simsched("run", "tiny.yaml", "--jobs", "2", "--out", "two").exit_code == 0
+    assert simsched("run", "tiny.yaml", "--workers", "1", "--out", "one").exit_code == 0
+    assert simsched("run", "tiny.yaml", "--workers", "2", "--out", "two").exit_code == 0
     assert tables(folder / "one" / "tiny") == tables(folder / "two" / "tiny")
 
 
@@ -73,7 +73,7 @@ def test_a_dry_run_writes_nothing(simsched, folder):
 
 
 def test_json_holds_every_metric_with_its_interval(simsched):
-    done = simsched("run", "tiny.yaml", "--jobs", "1", "--json")
+    done = simsched("run", "tiny.yaml", "--workers", "1", "--json")
     content = json.loads(done.stdout)
     assert content["cells"] == {"ran": 4, "reused": 0, "failed": []}
     jct = content["rows"][0]["metrics"]["jct_mean_s"]
@@ -82,18 +82,18 @@ def test_json_holds_every_metric_with_its_interval(simsched):
 
 
 def test_figures_are_drawn_unless_refused(simsched, folder):
-    drawn = simsched("run", "tiny.yaml", "--jobs", "1", "-o", "report.plots=true")
+    drawn = simsched("run", "tiny.yaml", "--workers", "1", "-o", "report.plots=true")
     pictures = [line.strip() for line in drawn.stdout.splitlines() if line.strip().endswith(".png")]
     assert pictures
     assert all((folder / picture).stat().st_size > 1000 for picture in pictures)
-    silent = simsched("run", "tiny.yaml", "--jobs", "1", "-o", "report.plots=true", "--no-plots", "--out", "other")
+    silent = simsched("run", "tiny.yaml", "--workers", "1", "-o", "report.plots=true", "--no-plots", "--out", "other")
     assert ".png" not in silent.stdout
 
 
 def test_only_one_policy_can_be_run_and_the_rest_later(simsched):
-    first = simsched("run", "tiny.yaml", "--jobs", "1", "--policy", "fifo")
+    first = simsched("run", "tiny.yaml", "--workers", "1", "--policy", "fifo")
     assert "(2 cells run, 0 reused)" in first.stdout
-    rest = simsched("run", "tiny.yaml", "--jobs", "1")
+    rest = simsched("run", "tiny.yaml", "--workers", "1")
     assert "(2 cells run, 2 reused)" in rest.stdout
 
 
@@ -107,7 +107,7 @@ def test_only_one_policy_can_be_run_and_the_rest_later(simsched):
 def test_a_failing_cell_is_named_and_the_others_finish(simsched, folder, workers, body, said):
     (folder / "faulty.py").write_text(FAULTY.format(body=body))
     policies = "policies=[{name: fifo}, {name: 'faulty.py:Faulty', label: bad}]"
-    done = simsched("run", "tiny.yaml", "--jobs", workers, "-o", policies)
+    done = simsched("run", "tiny.yaml", "--workers", workers, "-o", policies)
     assert done.exit_code == 1
     assert "simsched: bad, seed 1: " in done.stderr
     assert said in done.stderr
@@ -120,7 +120,7 @@ def test_a_failing_cell_is_named_and_the_others_finish(simsched, folder, workers
 
 def test_with_debug_the_traceback_of_a_failing_cell_is_shown(simsched, folder):
     (folder / "faulty.py").write_text(FAULTY.format(body="raise KeyError('oops')"))
-    done = simsched("--debug", "run", "tiny.yaml", "--jobs", "1", "-o", "policies=[{name: 'faulty.py:Faulty'}]")
+    done = simsched("--debug", "run", "tiny.yaml", "--workers", "1", "-o", "policies=[{name: 'faulty.py:Faulty'}]")
     assert done.exit_code == 1
     assert "line 8, in decide" in done.stderr
 
@@ -131,6 +131,6 @@ def test_a_policy_of_ones_own_file_runs_by_its_path(simsched, folder):
     one_gpu = "submit_time,num_gpus,duration\n0,1,10\n5,1,10\n"
     (folder / "jobs.csv").write_text(one_gpu)
     policies = "policies=[{name: 'faulty.py:Faulty', label: one by one}]"
-    done = simsched("run", "tiny.yaml", "--jobs", "1", "-o", policies, "-o", "workload.sample=2", "-o", "seeds=1")
+    done = simsched("run", "tiny.yaml", "--workers", "1", "-o", policies, "-o", "workload.sample=2", "-o", "seeds=1")
     assert done.exit_code == 0, done.output
     assert "one by one" in done.stdout

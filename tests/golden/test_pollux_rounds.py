@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simsched_policies.pollux.search import Round, fitness, is_feasible, search, upper_bound
+from simsched_policies.pollux.search import AllocationProblem, fitness, is_feasible, search, upper_bound
 
 ROUNDS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "pollux-osdi21" / "rounds" / "rounds.jsonl"
 pytestmark = pytest.mark.skipif(
@@ -25,7 +25,7 @@ def read_round(record):
             row[first : first + len(values)] = values[:room]
     ages = np.array([job["age_s"] for job in jobs])
     restarts = np.array([job["restarts"] for job in jobs])
-    problem = Round(
+    problem = AllocationProblem(
         speedup=speedup,
         max_gpus=np.array(caps),
         node_gpus=np.full(record["nodes"], record["gpus_per_node"]),

@@ -9,7 +9,7 @@ import pytest
 from simsched_policies.or_elastic import OrElastic, Speed, ThroughputAgent, scaling_efficiency
 from simsched_policies.pollux import Pollux, PolluxAutoscale
 from simsched_policies.pollux.autoscale import utility
-from simsched_policies.pollux.search import Round
+from simsched_policies.pollux.search import AllocationProblem
 
 from simsched.agent.agent import Measurement
 from simsched.engine.options import EngineOptions
@@ -41,7 +41,7 @@ def nodes(records: MemoryRecorder) -> list[int]:
 def test_utility_is_speedup_over_one_gpu_per_gpu() -> None:
     # Two jobs on two nodes of two GPUs. The first gains 1.9 on a node of its own, 1.2 spread over two.
     speedup = np.array([[[0, 0.5, 0.95, 0, 0], [0, 0, 0.6, 0, 0]], [[0, 2.0, 3.0, 0, 0], [0, 0, 3.0, 0, 0]]])
-    problem = Round(
+    problem = AllocationProblem(
         speedup=speedup,
         max_gpus=np.array([2, 2]),
         node_gpus=np.array([2, 2]),

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from simsched.errors import InputError
+from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
-from simsched.experiment.reading import read_experiment
-from simsched.experiment.runner import run_grid
-from simsched.report.draw import draw_run
-from simsched.report.nodes import Rental, come_and_go, nodes_data, nodes_over_time
-from simsched.report.trials import trials_data, trials_over_time
+from simsched.experiment.validation import read_experiment
+from simsched.report.figures.draw import draw_run
+from simsched.report.figures.nodes import Rental, come_and_go, nodes_data, nodes_over_time
+from simsched.report.figures.trials import trials_data, trials_over_time
 from simsched.results.over_time import integral
 from simsched.results.reader import read_run
 

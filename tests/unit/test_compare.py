@@ -3,7 +3,7 @@ import pytest
 from simsched.engine.records import JobRecord
 from simsched.errors import InputError
 from simsched.results.compare import comparison, paired_differences, row_name
-from simsched.results.expected import compare_expected, read_expected
+from simsched.results.expected_times import compare_expected, read_expected
 from simsched.results.reader import Cell, Run, read_cell
 from simsched.results.writer import TableWriter, write_json
 

@@ -42,13 +42,13 @@ class Script(Policy):
         return Triggers(interval_s=self.interval_s)
 
     def decide(self, view: View, rng) -> Decision:
-        names = [job.id for job in view.arrived], list(view.finished), [job.id for job in view.crossed]
+        names = [job.id for job in view.arrived], list(view.finished), [job.id for job in view.reached_threshold]
         self.seen[view.now_s] = names
         here = self.steps.get(view.now_s, {})
         stop = [job_id for job_id, new in here.items() if not new]
         start = {job_id: new for job_id, new in here.items() if new}
-        watch, keep_up = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
-        return Decision.change(start, stop, watch=watch, keep_up=keep_up)
+        watch, target_nodes = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
+        return Decision.change(start, stop, watch=watch, target_nodes=target_nodes)
 
 
 def fixed(job_id: str, submit_s: int = 0, gpus: int = 1, duration_s: int = 100) -> JobSpec:

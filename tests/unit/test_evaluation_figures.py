@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from simsched.errors import InputError
-from simsched.report.co_adaptation import adaptation_data, chosen_jobs, co_adaptation
-from simsched.report.jct_parts import jct_parts, parts_data
-from simsched.report.over_time import over_time
-from simsched.report.rho import rho_cdf, rho_data
+from simsched.report.figures.co_adaptation import adaptation_data, chosen_jobs, co_adaptation
+from simsched.report.figures.jct_parts import jct_parts, parts_data
+from simsched.report.figures.over_time import over_time
+from simsched.report.figures.rho import rho_cdf, rho_data
 from simsched.results.compare import comparison
 from simsched.results.curves import CurvePoint, read_curves
 from simsched.results.fairness import describe

@@ -5,7 +5,7 @@ from simsched_policies.isolated import Isolated
 
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.experiment.isolated import IsolatedRuns
+from simsched.fairness.solo_runs import IsolatedRuns
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.results.fairness import (
@@ -116,7 +116,7 @@ def test_the_best_batch_is_faster_than_the_submitted_one_and_equal_runs_are_simu
     alone = runs()
     best = alone.seconds(TOY, 4, "best", 60)
     assert best < alone.seconds(TOY, 4, "submitted", 60)
-    monkeypatch.setattr("simsched.experiment.isolated.simulate", None)
+    monkeypatch.setattr("simsched.fairness.solo_runs.simulate", None)
     later = JobSpec("other", 115, 1, application="toy", batch_size=64)  # asks for something else, but may adapt
     assert alone.seconds(later, 4, "best", 60) == best - 45
 

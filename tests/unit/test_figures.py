@@ -8,15 +8,15 @@ import pytest
 
 from simsched.engine.records import AllocationRecord, JobRecord, RoundRecord
 from simsched.errors import InputError
-from simsched.report.bars import bar_data, metric_bars
-from simsched.report.distribution import cdf_data, jct_cdf, share_within
-from simsched.report.draw import draw_run
-from simsched.report.models import efficiency_figure, throughput_figure
-from simsched.report.over_time import binned, over_time, over_time_data
-from simsched.report.style import PALETTE, looks, new_figure, save
-from simsched.report.sweep import axis_title, sweep_data, sweep_lines
-from simsched.report.timeline import job_timeline, timeline_data
-from simsched.report.trace import trace_picture
+from simsched.report.figures.bars import bar_data, metric_bars
+from simsched.report.figures.distribution import cdf_data, jct_cdf, share_within
+from simsched.report.figures.draw import draw_run
+from simsched.report.figures.models import efficiency_figure, throughput_figure
+from simsched.report.figures.over_time import binned, over_time, over_time_data
+from simsched.report.figures.style import PALETTE, looks, new_figure, save
+from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
+from simsched.report.figures.timeline import job_timeline, timeline_data
+from simsched.report.figures.trace_summary import trace_picture
 from simsched.results.compare import comparison
 from simsched.results.reader import Cell, Run, read_run
 from simsched.results.summary import summarise_folder
@@ -90,7 +90,7 @@ def test_figures_leave_the_global_settings_of_matplotlib_alone():
 
 
 def test_drawing_does_not_import_pyplot():
-    code = "import sys, simsched.report.draw; sys.exit('matplotlib.pyplot' in sys.modules)"
+    code = "import sys, simsched.report.figures.draw; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from simsched.errors import InputError
 from simsched.experiment import grid as grid_module
 from simsched.experiment.grid import make_grid
-from simsched.experiment.reading import read_experiment
+from simsched.experiment.validation import read_experiment
 from simsched.paths import data_folder
 
 TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from simsched.engine.records import JobRecord
-from simsched.report.draw import run_figures
-from simsched.report.history import fill_data, gain_data, gain_figure, history_figures, paired_jobs
+from simsched.report.figures.draw import run_figures
+from simsched.report.figures.history import fill_data, gain_data, gain_figure, history_figures, paired_jobs
 from simsched.results.reader import read_run
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json

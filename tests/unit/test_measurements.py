@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from simsched.applications.measurements import read_application, read_folder
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, StepTime
 from simsched.model.measured import Bounds
-from simsched.workload.measurements import read_application, read_folder
 
 PLACEMENTS = """\
 placement,local_bsz,step_time,sync_time

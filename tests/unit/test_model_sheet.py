@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from simsched.report.model_sheet import efficiency_sheet, throughput_sheet
+from simsched.report.figures.model_sheet import efficiency_sheet, throughput_sheet
 
 
 def throughputs():

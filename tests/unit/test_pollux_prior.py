@@ -12,10 +12,10 @@ from simsched.agent.offline import offline_prior
 from simsched.agent.pool import HistoryPool, lesson
 from simsched.agent.pool_file import pool_of, pool_text, read_pool
 from simsched.errors import InputError
-from simsched.experiment.cell import write_artifacts
+from simsched.execution.cell import write_artifacts
+from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
-from simsched.experiment.reading import read_experiment
-from simsched.experiment.runner import run_grid
+from simsched.experiment.validation import read_experiment
 from simsched.model.application import GradientStats
 from simsched.model.cluster import Cluster
 from simsched.model.fixed import FixedDuration

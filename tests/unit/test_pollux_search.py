@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from simsched_policies.pollux.search import (
-    Round,
+    AllocationProblem,
     SearchOptions,
     fitness,
     is_feasible,
@@ -35,7 +35,7 @@ def linear_round(jobs=3, nodes=4, gpus=4, **changes):
         "restart_factor": np.full(jobs, 0.9),
         "weight": 1 / gpus,
     }
-    return Round(**{**given, **changes})
+    return AllocationProblem(**{**given, **changes})
 
 
 def test_power_mean_of_known_numbers():
@@ -220,14 +220,14 @@ def test_the_bound_of_a_large_round_needs_no_whole_numbers():
 
 SCRIPT = """
 import numpy as np
-from simsched_policies.pollux.search import Round, SearchOptions, search
+from simsched_policies.pollux.search import AllocationProblem, SearchOptions, search
 rng = np.random.default_rng(3)
 for exponent, nodes, jobs in ((-1.0, 4, 5), (-30.0, 3, 4), (0.5, 3, 3)):
     speedup = np.sort(rng.random((jobs, 2, 13)), axis=2)
     speedup[:, :, 0] = 0
     current = np.zeros((jobs, nodes), int)
     current[np.arange(jobs), np.arange(jobs) % nodes] = 1
-    problem = Round(
+    problem = AllocationProblem(
         speedup=speedup, max_gpus=rng.integers(1, 13, jobs), node_gpus=np.full(nodes, 4), current=current,
         restart_factor=rng.random(jobs), weight=0.25, fairness=exponent,
     )

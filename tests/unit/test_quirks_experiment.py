@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
+from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.experiment.applications import ApplicationCatalogue
-from simsched.experiment.reading import read_experiment
+from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder

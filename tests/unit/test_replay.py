@@ -7,7 +7,8 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
-from simsched.workload.replay import _FIELDS, Replay, replay_trace
+from simsched.workload.recipes.as_is import _FIELDS
+from simsched.workload.recipes.replay import ReplayRecipe, replay_trace
 from simsched.workload.trace import make_trace
 
 INITIAL = {"bert": 12, "cifar10": 128, "deepspeech2": 20, "imagenet": 200, "ncf": 256, "yolov3": 8}
@@ -35,7 +36,7 @@ def trace():
 
 
 def test_every_job_becomes_one_of_fixed_duration_with_all_that_the_trace_knows(trace):
-    jobs = replay_trace(trace, Replay(), rng())
+    jobs = replay_trace(trace, ReplayRecipe(), rng())
     assert len(jobs) == 10
     assert jobs[3] == JobSpec("j3", 300, 4, "fixed-duration", 0, 30, "b", "u", "Killed", 2)
 
@@ -47,32 +48,37 @@ def test_the_columns_are_in_the_order_of_the_fields_of_a_job():
 
 def test_a_job_of_no_time_takes_a_second_and_fractions_round_half_to_even():
     columns = {"submit_time_s": [0, 0, 0], "num_gpus": [1, 1, 1], "duration_s": [0, 2.5, 3.5]}
-    jobs = replay_trace(make_trace("t", "test", columns), Replay(), rng())
+    jobs = replay_trace(make_trace("t", "test", columns), ReplayRecipe(), rng())
     assert [job.duration_s for job in jobs] == [1, 2, 4]
 
 
 def test_load_compresses_the_submissions(trace):
-    assert [job.submit_time_s for job in replay_trace(trace, Replay(load=2.0, jobs=4), rng())] == [0, 50, 100, 150]
-    assert [job.submit_time_s for job in replay_trace(trace, Replay(load=0.5, jobs=3), rng())] == [0, 200, 400]
+    assert [job.submit_time_s for job in replay_trace(trace, ReplayRecipe(load=2.0, jobs=4), rng())] == [
+        0,
+        50,
+        100,
+        150,
+    ]
+    assert [job.submit_time_s for job in replay_trace(trace, ReplayRecipe(load=0.5, jobs=3), rng())] == [0, 200, 400]
 
 
 def test_a_window_counts_from_its_beginning(trace):
-    jobs = replay_trace(trace, Replay(from_s=150, until_s=500), rng())
+    jobs = replay_trace(trace, ReplayRecipe(from_s=150, until_s=500), rng())
     assert [(job.id, job.submit_time_s) for job in jobs] == [("j2", 50), ("j3", 150), ("j4", 250)]
 
 
 def test_filters_apply_before_the_sample_and_the_sample_before_the_cut(trace):
-    jobs = replay_trace(trace, Replay(max_gpus=6, sample=4, jobs=3), rng())
+    jobs = replay_trace(trace, ReplayRecipe(max_gpus=6, sample=4, jobs=3), rng())
     assert len(jobs) == 3
     assert all(job.num_gpus <= 6 for job in jobs)
     assert [job.submit_time_s for job in jobs] == sorted(job.submit_time_s for job in jobs)
-    assert jobs == replay_trace(trace, Replay(max_gpus=6, sample=4, jobs=3), rng())
+    assert jobs == replay_trace(trace, ReplayRecipe(max_gpus=6, sample=4, jobs=3), rng())
 
 
 def test_assign_gives_each_class_its_applications_and_leaves_giants_alone():
     hours = [0.5, 0.5, 2.0, 20.0, 200.0, 2000.0]
     columns = {"submit_time_s": range(6), "num_gpus": [2] * 6, "duration_s": [h * HOUR / 2 for h in hours]}
-    jobs = replay_trace(make_trace("t", "test", columns), Replay(assign=True), rng(), INITIAL)
+    jobs = replay_trace(make_trace("t", "test", columns), ReplayRecipe(assign=True), rng(), INITIAL)
     assert {jobs[0].application, jobs[1].application} <= {"cifar10", "ncf"}
     assert jobs[2].application in ("deepspeech2", "bert")
     assert [job.application for job in jobs[3:]] == ["yolov3", "imagenet", "fixed-duration"]
@@ -82,14 +88,14 @@ def test_assign_gives_each_class_its_applications_and_leaves_giants_alone():
 
 def test_an_empty_selection_too_large_a_sample_and_a_missing_application_are_refused(trace):
     with pytest.raises(InputError, match="no job is left after the filters"):
-        replay_trace(trace, Replay(from_s=1000), rng())
+        replay_trace(trace, ReplayRecipe(from_s=1000), rng())
     with pytest.raises(InputError, match="a sample of 11 jobs was asked for, and there are 10"):
-        replay_trace(trace, Replay(sample=11), rng())
+        replay_trace(trace, ReplayRecipe(sample=11), rng())
     with pytest.raises(InputError, match="`assign` needs the application 'cifar10'"):
-        replay_trace(trace, Replay(assign=True), rng())
+        replay_trace(trace, ReplayRecipe(assign=True), rng())
 
 
 def test_the_table_of_the_trace_is_not_changed(trace):
     before = trace.table.copy()
-    replay_trace(trace, Replay(load=3, assign=True), rng(), INITIAL)
+    replay_trace(trace, ReplayRecipe(load=3, assign=True), rng(), INITIAL)
     assert trace.table.equals(before)

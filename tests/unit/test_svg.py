@@ -3,9 +3,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from simsched.report.distribution import jct_cdf
-from simsched.report.style import new_figure
-from simsched.report.svg import inline_svg
+from simsched.report.figures.distribution import jct_cdf
+from simsched.report.figures.style import new_figure
+from simsched.report.figures.svg import inline_svg
 
 
 def picture(prefix, label="fifo"):

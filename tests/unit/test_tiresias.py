@@ -20,10 +20,10 @@ from simsched_policies.tiresias import Tiresias
 from simsched_policies.tiresias_g import TiresiasG
 from simsched_policies.yarn_cs import YarnCs
 
+from simsched.applications.catalogue import ApplicationCatalogue
+from simsched.applications.tensor_models import shipped_models
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.experiment.applications import ApplicationCatalogue
-from simsched.experiment.tensor_models import shipped_models
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
@@ -31,9 +31,9 @@ from simsched.policy.gittins import History, ServiceDistribution
 from simsched.policy.levels import Levels
 from simsched.testing import check_policy
 from simsched.testing.builders import random_jobs, run
-from simsched.workload import testbed
+from simsched.workload.recipes import tiresias_testbed as testbed
+from simsched.workload.recipes.tiresias_testbed import JOBS_BY_GPUS, MODELS
 from simsched.workload.source import WorkloadOptions, make_workload
-from simsched.workload.testbed import JOBS_BY_GPUS, MODELS, example_jobs
 
 FREE = EngineOptions(restart_delay_s=0)
 ONE_GPU, TWO_GPUS, FOUR_GPUS = (Cluster.uniform(1, gpus) for gpus in (1, 2, 4))
@@ -63,7 +63,7 @@ def event_driven(*limits_gpu_s: int, **params) -> Tiresias:
     ],
 )
 def test_the_worked_example_of_the_paper(policy: Policy, expected: list[int]) -> None:
-    found = ends(policy, example_jobs(), TWO_GPUS)
+    found = ends(policy, make_workload(WorkloadOptions(recipe="tiresias-example"), 1), TWO_GPUS)
     assert [found[f"J{i}"] for i in (1, 2, 3)] == expected
 
 

@@ -1,7 +1,7 @@
 import pytest
 
+from simsched.documents.yaml_lines import load, parse, parse_value
 from simsched.errors import InputError
-from simsched.experiment.yaml_lines import load, parse, parse_value
 
 
 def test_every_key_and_item_knows_its_line():

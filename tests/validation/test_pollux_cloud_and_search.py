@@ -6,10 +6,10 @@ import importlib.util
 
 import pytest
 
+from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
-from simsched.experiment.reading import read_experiment
-from simsched.experiment.runner import run_grid
 from simsched.experiment.shipped import find_experiment
+from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
 
 
@@ -44,7 +44,7 @@ def test_scaling_by_goodput_goes_through_few_sizes_and_by_throughput_soon_to_the
 
 @pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
 def test_a_search_under_pollux_takes_less_time_than_static_trials_at_the_initial_batch(tmp_path):
-    cells = run_shipped("pollux/table3-hpo", tmp_path, "search.trials=12", "seeds=1")
+    cells = run_shipped("pollux/table3-hpo", tmp_path, "tuning.trials=12", "seeds=1")
     pollux, static = cells["Pollux"].summary, cells["Static, 32 per GPU"].summary
     assert pollux["jct_mean_s"] < 0.85 * static["jct_mean_s"]
     assert pollux["makespan_s"] < 0.85 * static["makespan_s"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
-from simsched.experiment.reading import read_experiment
-from simsched.experiment.runner import run_grid
+from simsched.experiment.validation import read_experiment
 from simsched.results.compare import comparison
 from simsched.results.reader import Run, read_run
 

@@ -10,15 +10,15 @@ from click.testing import CliRunner
 from simsched_policies.optimus import Optimus
 from simsched_policies.tiresias import Tiresias
 
+from simsched.applications.catalogue import ApplicationCatalogue
+from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.cli.main import cli
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.experiment.applications import ApplicationCatalogue
 from simsched.model.cluster import Cluster
-from simsched.workload.configurations import initial_batch_sizes, tuned_configurations
 from simsched.workload.readers import read_trace
-from simsched.workload.recipe import Recipe, draw_workload
+from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload
 
 POLICIES = {"tiresias": Tiresias, "optimus": Optimus}
 
@@ -34,7 +34,7 @@ def results(shared, tmp_path_factory):
     labels = [part for label in POLICIES for part in ("--policy", label)]
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SIMSCHED_CHECK_INVARIANTS", raising=False)  # those are checked on smaller runs
-        done = simsched("run", "validation/pollux-osdi21", *paths, *labels, "--out", out, "--no-plots", "--jobs", 1)
+        done = simsched("run", "validation/pollux-osdi21", *paths, *labels, "--out", out, "--no-plots", "--workers", 1)
     assert done.exit_code == 0, done.output
     return out / "pollux-osdi21"
 
@@ -76,7 +76,7 @@ def test_workload_6_drawn_anew_gives_the_published_means(
 ):
     monkeypatch.delenv("SIMSCHED_CHECK_INVARIANTS", raising=False)  # those are checked on smaller runs
     known = applications.applications
-    recipe = Recipe(configs=configs)
+    recipe = PolluxRecipe(configs=configs)
     jobs = draw_workload(philly, recipe, 6, tuned_configurations(known), initial_batch_sizes(known))
     recorder = MemoryRecorder()
     simulate(Cluster.uniform(), jobs, applications, POLICIES[policy](), EngineOptions(), 1, recorder)

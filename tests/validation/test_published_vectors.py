@@ -10,13 +10,13 @@ import pytest
 
 from simsched.agent.fit import fit
 from simsched.agent.fixed_agent import batch_for_target
-from simsched.experiment.application_fit import fit_application, fitted_efficiency, true_efficiency
-from simsched.experiment.applications import ApplicationCatalogue
-from simsched.experiment.step_fit import Measured, step_errors
+from simsched.applications.catalogue import ApplicationCatalogue
+from simsched.applications.measurements import read_folder
+from simsched.calibration.application_fit import fit_application, fitted_efficiency, true_efficiency
+from simsched.calibration.step_fit import Measured, step_errors
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.goodput import GoodputModel
 from simsched.model.placement import consolidated_shape
-from simsched.workload.measurements import read_folder
 
 NAMES = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 # Numbers read from text may differ by the last bit between parsers.

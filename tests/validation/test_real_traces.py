@@ -6,10 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simsched.workload.configurations import initial_batch_sizes, tuned_configurations
-from simsched.workload.measurements import read_folder
+from simsched.applications.measurements import read_folder
+from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.workload.readers import read_trace
-from simsched.workload.recipe import Recipe, draw_workload, eligible, size_class_of
+from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload, eligible
+from simsched.workload.size_classes import size_class_of
 from simsched.workload.source import WorkloadOptions, make_workload
 from simsched.workload.summary import trace_statistics
 
@@ -42,7 +43,7 @@ def test_philly_csv_holds_all_jobs_that_passed(philly):
 
 
 def test_the_eligible_jobs_are_those_of_the_published_recipe(philly):
-    found = eligible(philly, Recipe())
+    found = eligible(philly, PolluxRecipe())
     assert len(found) == 31_293
     shares = Counter(size_class_of(found["gpu_time_s"]).tolist())
     expected = {"S": 78.29, "M": 15.25, "L": 4.60, "XL": 1.87}
@@ -59,13 +60,13 @@ def test_measured_applications_give_the_published_configurations(shared):
 def test_the_recipe_regenerates_the_published_workloads_row_for_row(shared, philly, number):
     with (shared / "pollux-osdi21" / "workloads" / f"workload-{number}.csv").open(newline="") as stream:
         published = [tuple(row.values()) for row in csv.DictReader(stream)]
-    drawn = draw_workload(philly, Recipe(), number, TUNED, INITIAL)
+    drawn = draw_workload(philly, PolluxRecipe(), number, TUNED, INITIAL)
     rows = [(job.id, job.submit_time_s, job.application, job.num_gpus, job.batch_size) for job in drawn]
     assert [tuple(map(str, row)) for row in rows] == published
 
 
 def test_the_realistic_workload_six_asks_for_the_gpus_known_of_it(philly):
-    drawn = draw_workload(philly, Recipe(configs="realistic"), 6, TUNED, INITIAL)
+    drawn = draw_workload(philly, PolluxRecipe(configs="realistic"), 6, TUNED, INITIAL)
     assert Counter(job.num_gpus for job in drawn) == {1: 147, 4: 7, 8: 6}
     # Workload 6 submits so many jobs in each of its eight hours.
     hours = np.bincount([job.submit_time_s // 3600 for job in drawn])

@@ -11,12 +11,13 @@ J jobs is ceil(GPUs / J) GPUs on one node, a job may use at most twice the large
 
 Deviations: the search is the faster one of `search` (the genetic search of the paper can be chosen); its starts are
 matched to jobs by identity, whereas the published simulator pairs rows by position and so gives some to the wrong job.
+On several GPU types it allocates on each by itself (`simsched.policy.type_pools`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,13 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent.agent import Agent
-from simsched.agent.goodput_agent import GoodputReport
-from simsched.model.application import Application
-from simsched.model.job import JobSpec
-from simsched.model.placement import from_counts
+from simsched.model.application import ApplicationFacts
+from simsched.model.job import JobRequest
+from simsched.model.placement import Allocation
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Triggers, View
-from simsched_policies.pollux.knowledge import Knowledge
-from simsched_policies.pollux.search import Round, SearchOptions, SearchResult, match_population, search, upper_bound
+from simsched.policy.signals import GOODPUT
+from simsched.policy.type_pools import TypePool, type_pools
+from simsched_policies.pollux.priors import PriorSource
+from simsched_policies.pollux.search import AllocationProblem, SearchOptions, SearchResult, match_population, search, upper_bound
 from simsched_policies.pollux.tables import GoodputTables, most_gpus_for_batch
 
 Ints = NDArray[np.integer[Any]]
@@ -51,7 +53,7 @@ class Pollux(Policy):
     """
 
     name: ClassVar[str] = "pollux"
-    needs: ClassVar[frozenset[Signal]] = frozenset({Signal.GOODPUT})
+    needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT})
     rigid: ClassVar[bool] = False
 
     fairness: float = -1.0
@@ -64,10 +66,10 @@ class Pollux(Policy):
     prior: Literal["none", "offline", "pool"] = "none"
     pool_path: Annotated[str | None, INPUT_FILE] = None
     skip_doubling: bool = True
-    _knowledge: Knowledge = field(init=False, repr=False)
+    _priors: PriorSource = field(init=False, repr=False)
     _tables: GoodputTables = field(default_factory=GoodputTables, init=False, repr=False)
-    _population: Ints | None = field(default=None, init=False, repr=False)
-    _order: list[str] = field(default_factory=list, init=False, repr=False)
+    #: The population of the last search and the jobs of its rows, by GPU type.
+    _last: dict[str, tuple[Ints, list[str]]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what the search could not work with."""
@@ -84,58 +86,69 @@ class Pollux(Policy):
         if self.pool_path is not None and self.prior != "pool":
             message = f"pool_path is of no use with 'prior: {self.prior}', only with 'prior: pool'"
             raise ValueError(message)
-        self._knowledge = Knowledge(self.prior, self.pool_path, skip_doubling=self.skip_doubling)
+        self._priors = PriorSource(self.prior, self.pool_path, skip_doubling=self.skip_doubling)
 
     @property
-    def informed_by(self) -> tuple[str, ...]:
-        """Tell what agents know before their jobs run."""
-        known = {
-            "none": (),
-            "offline": ("true step times of every application, profiled offline",),
-            "pool": ("measurements of finished jobs", *(["those of an earlier run"] if self.pool_path else [])),
-        }
-        return known[self.prior]
+    def signals(self) -> frozenset[Signal]:
+        """Return the goodput reports, and what agents know before their jobs run."""
+        return self.needs | self._priors.signals
 
     def artifacts(self) -> Mapping[str, str]:
         """Leave the pool, if there is one, for later runs."""
-        return self._knowledge.artifacts()
+        return self._priors.artifacts()
 
     @property
     def triggers(self) -> Triggers:
         """Decide every `interval_s`."""
         return Triggers(interval_s=self.interval_s)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Let every job adapt its batch to its goodput."""
-        return self._knowledge.agent(job, application)
+        return self._priors.agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Search for the best allocation of this round, starting from what is and from the last round's finds."""
+        """Search for the best allocation on each GPU type, starting from what is and from the last finds."""
+        self._take_in(view)
+        return self._allocate([pool for pool in type_pools(view) if pool.jobs], rng)
+
+    def _take_in(self, view: View) -> None:
+        """Learn from jobs that have finished, and tell those that arrived what is known."""
         for job_id in view.finished:
             self._tables.forget(job_id)
-        self._knowledge.learn(view.finished)
-        self._knowledge.inform(view.arrived)
-        jobs = sorted(view.jobs.values(), key=lambda job: (job.attained_gpu_s, job.spec.submit_time_s))
-        if not jobs:
-            return Decision({})
-        problem = self._round(jobs, view)
-        found = self._search(problem, [job.id for job in jobs], rng)
-        rows = zip(jobs, found.allocation.tolist(), strict=True)
-        allocations = {job.id: from_counts(row) for job, row in rows if any(row)}
-        return Decision(allocations, diagnostics=self._diagnose(problem, found))
+        self._priors.learn(view.finished)
+        self._priors.inform(view.arrived)
 
-    def _round(self, jobs: Sequence[JobView], view: View) -> Round:
-        node_gpus = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+    def _allocate(self, pools: Sequence[TypePool], rng: np.random.Generator) -> Decision:
+        """Search on each of some pools with jobs."""
+        allocations: dict[str, Allocation] = {}
+        diagnostics: dict[str, float] = {}
+        for pool in pools:
+            jobs = by_service(pool.jobs.values())
+            problem = self._problem(jobs, pool)
+            found = self._search(problem, pool.gpu_type, [job.id for job in jobs], rng)
+            rows = zip(jobs, found.allocation.tolist(), strict=True)
+            allocations |= {job.id: _on_nodes(row, pool.nodes) for job, row in rows if any(row)}
+            kind = "" if len(pools) == 1 else f"[{pool.gpu_type}]"
+            diagnostics |= {f"{name}{kind}": value for name, value in self._diagnose(problem, found).items()}
+        return Decision(allocations, diagnostics=diagnostics)
+
+    def _problem(self, jobs: Sequence[JobView], pool: TypePool) -> AllocationProblem:
+        """Describe the decision on one GPU type in arrays, nodes in the order of the pool."""
+        view, columns = pool.view, {node: column for column, node in enumerate(pool.nodes)}
+        node_gpus = [view.nodes[node].gpus if view.up[node] else 0 for node in pool.nodes]
         total = max(sum(node_gpus), 1)
         fair_gpus = -(-total // len(jobs))
-        caps = [min(self._cap(job), total) for job in jobs]
+        caps = [min(self._cap(job, pool.gpu_type), total) for job in jobs]
         current = np.zeros((len(jobs), len(node_gpus)), dtype=np.int64)
         for row, job in zip(current, jobs, strict=True):
             for node, gpus in job.allocation:
-                row[node] = gpus
+                row[columns[node]] = gpus
         width = max(caps) + 1
-        tables = [self._tables.speedup(job, cap, fair_gpus, width) for job, cap in zip(jobs, caps, strict=True)]
-        return Round(
+        tables = [
+            self._tables.speedup(job, pool.gpu_type, cap, fair_gpus, width)
+            for job, cap in zip(jobs, caps, strict=True)
+        ]
+        return AllocationProblem(
             speedup=np.array(tables),
             max_gpus=np.array(caps),
             node_gpus=np.array(node_gpus),
@@ -146,31 +159,33 @@ class Pollux(Policy):
             avoid_interference=self.avoid_interference,
         )
 
-    def _cap(self, job: JobView) -> int:
+    def _cap(self, job: JobView, gpu_type: str) -> int:
         """Twice the GPUs on which the job is known, within what its batch, its application and the policy allow."""
-        report, limits = job.goodput, job.limits
-        assert isinstance(report, GoodputReport)
-        assert limits is not None
-        cap = min(max(2 * report.max_profiled_gpus, 1), self.max_gpus_per_job, most_gpus_for_batch(limits))
+        limits = job.limits
+        assert limits is not None  # the agent refuses jobs without
+        known = job[GOODPUT].on(gpu_type).max_profiled_gpus
+        cap = min(max(2 * known, 1), self.max_gpus_per_job, most_gpus_for_batch(limits))
         return cap if job.max_gpus is None else min(cap, job.max_gpus)
 
-    def _search(self, problem: Round, order: list[str], rng: np.random.Generator) -> SearchResult:
+    def _search(
+        self, problem: AllocationProblem, gpu_type: str, order: list[str], rng: np.random.Generator
+    ) -> SearchResult:
         starts = None
-        if self._population is not None:
-            starts = match_population(self._population, self._order, order)
+        if gpu_type in self._last:
+            starts = match_population(*self._last[gpu_type], order)
         options = SearchOptions(effort=self.effort)
         found = search(problem, method=self.method, population=starts, seed_or_rng=rng, options=options)
-        self._population, self._order = found.population, order
+        self._last[gpu_type] = found.population, order
         return found
 
-    def _diagnose(self, problem: Round, found: SearchResult) -> dict[str, float]:
+    def _diagnose(self, problem: AllocationProblem, found: SearchResult) -> dict[str, float]:
         numbers = {
             "evaluations": float(found.evaluations),
             "fitness": found.fitness,
             "generations": float(found.generations),
         }
-        if self._knowledge.jobs_learnt_from is not None:
-            numbers["pool_jobs"] = float(self._knowledge.jobs_learnt_from)
+        if self._priors.jobs_learnt_from is not None:
+            numbers["pool_jobs"] = float(self._priors.jobs_learnt_from)
         if "gap" in self.trace:
             bound = upper_bound(problem)
             numbers["bound"] = bound
@@ -178,6 +193,16 @@ class Pollux(Policy):
         return numbers
 
 
+def by_service(jobs: Iterable[JobView]) -> list[JobView]:
+    """Order jobs by attained service, then by submission, as the published simulator does."""
+    return sorted(jobs, key=lambda job: (job.attained_gpu_s, job.request.submit_time_s))
+
+
+def _on_nodes(row: Sequence[int], nodes: Sequence[int]) -> Allocation:
+    """Make an allocation of GPUs per node of a pool."""
+    return tuple((node, gpus) for node, gpus in zip(nodes, row, strict=True) if gpus)
+
+
 def restart_factor(job: JobView, delay_s: int) -> float:
-    """Give REALLOC_FACTOR, by which a change of placement discounts a job's speedup (Pollux, section 4.2)."""
+    """Return REALLOC_FACTOR, by which a change of placement discounts a job's speedup (Pollux, section 4.2)."""
     return max(job.age_s - delay_s * job.restarts, 0) / (job.age_s + delay_s) if job.age_s or delay_s else 1.0

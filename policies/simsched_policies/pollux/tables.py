@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.agent.goodput_agent import GoodputReport
 from simsched.model.application import BatchLimits
 from simsched.model.goodput import GoodputModel
 from simsched.policy import JobView
+from simsched.policy.signals import GOODPUT
 
 Floats = NDArray[np.float64]
 
@@ -21,6 +21,7 @@ ONE_NODE, SEVERAL_NODES = 0, 1
 class _Known:
     """Goodputs worked out from one version of a job's model."""
 
+    gpu_type: str
     version: int
     goodput: Floats  # [2, GPUs + 1]
     fair: dict[int, float]
@@ -37,34 +38,35 @@ class GoodputTables:
         """Drop the table of a job that is gone."""
         self._known.pop(job_id, None)
 
-    def speedup(self, job: JobView, gpus: int, fair_gpus: int, width: int) -> Floats:
-        """Give the speedup over `fair_gpus` GPUs on one node, for up to `gpus` GPUs on one and on several nodes.
+    def speedup(self, job: JobView, gpu_type: str, gpus: int, fair_gpus: int, width: int) -> Floats:
+        """Return the speedup over `fair_gpus` GPUs on one node of a type, for up to `gpus` on one and on several nodes.
 
         The result has shape [2, `width`], first index one or several nodes, second the number of GPUs; it is padded
         with 0. Without a model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its
         artifact).
         """
         table = np.zeros((2, width))
-        report, limits = job.goodput, job.limits
-        assert isinstance(report, GoodputReport)
-        assert limits is not None
-        if report.model is None:
+        report, limits = job[GOODPUT], job.limits
+        assert limits is not None  # the agent refuses jobs without
+        model = report.on(gpu_type).model
+        if model is None:
             table[:, 1 : gpus + 1] = np.arange(1, gpus + 1) / fair_gpus
         else:
-            known = self._of(job.id, report, report.model, gpus)
+            known = self._of(job.id, gpu_type, report.version, model, gpus)
             fair_gpus = min(fair_gpus, most_gpus_for_batch(limits))
             if fair_gpus not in known.fair:
-                known.fair[fair_gpus] = _fair_goodput(known, report.model, fair_gpus)
+                known.fair[fair_gpus] = _fair_goodput(known, model, fair_gpus)
             fair = known.fair[fair_gpus]
             if fair > 0:
                 table[:, : gpus + 1] = known.goodput[:, : gpus + 1] / fair
         table[SEVERAL_NODES, 1] = 0.0  # one GPU is on one node
         return table
 
-    def _of(self, job_id: str, report: GoodputReport, model: GoodputModel, gpus: int) -> _Known:
+    def _of(self, job_id: str, gpu_type: str, version: int, model: GoodputModel, gpus: int) -> _Known:
         known = self._known.get(job_id)
-        if known is None or known.version != report.version or known.goodput.shape[1] <= gpus:
-            known = self._known[job_id] = _Known(report.version, _goodputs(model, gpus), {})
+        same = known is not None and (known.gpu_type, known.version) == (gpu_type, version)
+        if known is None or not same or known.goodput.shape[1] <= gpus:
+            known = self._known[job_id] = _Known(gpu_type, version, _goodputs(model, gpus), {})
         return known
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from simsched.errors import InputError, nearest, wrong
+from simsched.errors import InputError, input_error, nearest
 from simsched.workload.readers import alibaba, helios, itp, philly_csv, philly_json, plain
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.sheet import first_lines
@@ -54,7 +54,7 @@ def head_of(path: Path) -> Head:
     """Read as much of a file as is needed to tell its format; raises `InputError` for an empty or unreadable one."""
     lines = [line for line in first_lines(path) if line.strip()]
     if not lines:
-        raise wrong(path, "the file is empty", "give a trace with at least one job")
+        raise input_error(path, "the file is empty", "give a trace with at least one job")
     line = next((line for line in lines if not line.startswith("#")), lines[0])
     return Head(line, frozenset(name.strip().strip('"\ufeff') for name in line.split(",")))
 
@@ -64,7 +64,7 @@ def _files(place: Path) -> list[Path]:
         return [place]
     files = sorted([*place.glob("*.csv"), *place.glob("*.csv.gz")])
     if not files:
-        raise wrong(place, "the folder holds no CSV file", "name a trace file, or a folder of CSV files")
+        raise input_error(place, "the folder holds no CSV file", "name a trace file, or a folder of CSV files")
     return files
 
 
@@ -74,7 +74,7 @@ def _format_of(path: Path, name: str) -> Format:
     head = head_of(path)
     if is_workload(head):
         remedy = "use it as the source of a workload, or see it with `simsched workload describe`"
-        raise wrong(path, "this is a list of jobs (workload CSV), not a trace", remedy)
+        raise input_error(path, "this is a list of jobs (workload CSV), not a trace", remedy)
     for candidate in FORMATS:
         if candidate.matches(head):
             return candidate
@@ -84,7 +84,7 @@ def _format_of(path: Path, name: str) -> Format:
 def _named(name: str) -> Format:
     known = {candidate.name: candidate for candidate in FORMATS}
     if name not in known:
-        raise wrong("format", f"'{name}' is no trace format", nearest(name, ["auto", "workload", *known]))
+        raise input_error("format", f"'{name}' is no trace format", nearest(name, ["auto", "workload", *known]))
     return known[name]
 
 
@@ -97,7 +97,7 @@ def _unknown(path: Path, head: Head) -> InputError:
         remedy = f"nearest is '{best}', {shapes[best]}"
     else:
         remedy = f"name it with `format`, or write it as {plain.FORMAT.shape}"
-    return wrong(path, f"no trace format begins like this: {head.line[:60]!r}", remedy, line=1)
+    return input_error(path, f"no trace format begins like this: {head.line[:60]!r}", remedy, line=1)
 
 
 def _likeness(columns: frozenset[str], known: frozenset[str]) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.sheet import unreadable
 from simsched.workload.trace import EPOCH, STATUSES, raise_all
@@ -112,14 +112,14 @@ def _load(path: Path) -> list[Any]:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
             records = json.load(stream)
     except json.JSONDecodeError as error:
-        raise wrong(
+        raise input_error(
             path, f"the JSON is cut short or damaged at column {error.colno}: {error.msg}",
             "fetch the file again; a whole log ends with ]", line=error.lineno,
         ) from None  # fmt: skip
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
     if not isinstance(records, list):
-        raise wrong(path, "the JSON is no array", "give the log as one array of jobs")
+        raise input_error(path, "the JSON is no array", "give the log as one array of jobs")
     return records
 
 
@@ -137,7 +137,7 @@ def _collect(path: Path, records: list[Any]) -> _Log:
 
 def _unlike(path: Path, index: int, what: str) -> InputError:
     remedy = "a job has status, vc, jobid, attempts, submitted_time, user; an attempt start_time, end_time, detail"
-    return wrong(path, f"record {index + 1}: {what}", remedy)
+    return input_error(path, f"record {index + 1}: {what}", remedy)
 
 
 def _seconds(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.errors import InputError, Problem, nearest, wrong
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.workload.trace import EPOCH, raise_all
 
 #: How the logs write a value that was never recorded.
@@ -129,9 +129,9 @@ def open_sheet(path: Path, required: Sequence[str], names: Sequence[str] | None 
                 header=None if names else 0, names=list(names) if names else None, encoding="utf-8-sig",
             )  # fmt: skip
     except pd.errors.EmptyDataError:
-        raise wrong(path, "the file is empty", "give a header line and one line a job") from None
+        raise input_error(path, "the file is empty", "give a header line and one line a job") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        raise wrong(path, _said(error), "give every line the same number of fields as the header") from None
+        raise input_error(path, _said(error), "give every line the same number of fields as the header") from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
     cells.columns = cells.columns.astype(str).str.strip()
@@ -139,7 +139,7 @@ def open_sheet(path: Path, required: Sequence[str], names: Sequence[str] | None 
     empty = (cells == "").all(axis=1)
     cells = cells[~empty]
     if cells.empty:
-        raise wrong(path, "the file holds a header and no job", "give one line a job")
+        raise input_error(path, "the file holds a header and no job", "give one line a job")
     return Sheet(path, cells, skip + (1 if names else 2))
 
 
@@ -155,13 +155,13 @@ def first_lines(path: Path, count: int = 100, size: int = 65536) -> list[str]:
 def unreadable(path: Path, error: Exception) -> InputError:
     """Say in one line why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return wrong(path, "there is no such file", "check the path")
+        return input_error(path, "there is no such file", "check the path")
     if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
-        return wrong(path, "the compressed file is cut short or damaged", "fetch it again")
+        return input_error(path, "the compressed file is cut short or damaged", "fetch it again")
     if isinstance(error, UnicodeDecodeError):
-        return wrong(path, "the file is no UTF-8 text", "give a CSV or JSON file")
+        return input_error(path, "the file is no UTF-8 text", "give a CSV or JSON file")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return wrong(path, f"the file cannot be read: {reason}", "check the path and its permissions")
+    return input_error(path, f"the file cannot be read: {reason}", "check the path and its permissions")
 
 
 def _comment_lines(path: Path) -> int:
@@ -175,7 +175,9 @@ def _require(path: Path, cells: pd.DataFrame, required: Sequence[str], skip: int
     if missing:
         named = ", ".join(f"'{column}'" for column in missing)
         remedy = nearest(missing[0], [str(column) for column in cells.columns])
-        raise wrong(path, f"column {named} is missing", f"{remedy} (needed: {', '.join(required)})", line=skip + 1)
+        raise input_error(
+            path, f"column {named} is missing", f"{remedy} (needed: {', '.join(required)})", line=skip + 1
+        )
 
 
 def _said(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.workload.readers.sheet import first_lines
 
 VERSION = 1
@@ -23,4 +23,4 @@ def check_version(path: Path, kind: str) -> None:
             continue
         if words != [kind, str(VERSION)]:
             message = f"the first line says '{' '.join(words)}', and this reads '{kind} {VERSION}'"
-            raise wrong(path, message, f"write it as '{version_line(kind)}', or use a newer simsched", line=1)
+            raise input_error(path, message, f"write it as '{version_line(kind)}', or use a newer simsched", line=1)

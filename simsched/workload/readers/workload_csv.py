@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simsched.errors import Problem, wrong
+from simsched.errors import Problem, input_error
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.readers.format import Head
 from simsched.workload.readers.plain import blame_unknown_columns
@@ -33,7 +33,7 @@ def workload_files(folder: Path) -> list[Path]:
     """
     files = sorted(folder.glob("*.csv"), key=_by_number)
     if not files:
-        raise wrong(folder, "holds no CSV file", "name a workload CSV or a folder of them")
+        raise input_error(folder, "holds no CSV file", "name a workload CSV or a folder of them")
     return files
 
 

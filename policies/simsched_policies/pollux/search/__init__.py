@@ -1,18 +1,18 @@
 """The allocation search of Pollux as a pure function of arrays; it knows nothing of the simulator around it.
 
-``search`` takes a ``Round`` (speedups, caps, nodes, the current allocation) and returns an allocation, its fitness and
+``search`` takes a ``AllocationProblem`` (speedups, caps, nodes, the current allocation) and returns an allocation, its fitness and
 a population to start the next round from; ``upper_bound`` says how much better any allocation could be. Importing this
 package loads numpy only; numba and scipy are loaded at the first search and the first bound.
 """
 
 from .population import match_population
-from .problem import IntArray, Round, fitness, is_feasible, job_values, power_mean, violations
+from .allocation_problem import IntArray, AllocationProblem, fitness, is_feasible, job_values, power_mean, violations
 from .result import SearchOptions, SearchResult
 from .run import Method, search
 
 __all__ = [
     "Method",
-    "Round",
+    "AllocationProblem",
     "SearchOptions",
     "SearchResult",
     "fitness",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def upper_bound(problem: Round, time_limit_s: float = 10.0, allocation: IntArray | None = None) -> float:
+def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocation: IntArray | None = None) -> float:
     """Return a number that the fitness of no feasible allocation of this round exceeds; see ``bound.upper_bound``."""
     from . import bound
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from ._anneal import load, price_gpus
 from ._tables import build, empty_state, longest_row, middle, pack_rows, unpack_rows
-from .problem import IntArray, Round, job_values
+from .allocation_problem import IntArray, AllocationProblem, job_values
 
 
-def fill_idle(problem: Round, allocation: IntArray, rng: np.random.Generator) -> IntArray:
+def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.Generator) -> IntArray:
     """Return the allocation [J, N] with idle GPUs given to jobs that have none and whose restart factor is 0.
 
     Starting such a job is worth nothing in the fitness of this round, so no search would do it, but costs nothing

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from .problem import BoolArray, FloatArray, IntArray, Round
+from .allocation_problem import BoolArray, FloatArray, IntArray, AllocationProblem
 
 NOTHING, CURRENT = -2, -1
 Term = tuple[IntArray, FloatArray | IntArray | float]  # variables and their coefficients
@@ -62,7 +62,7 @@ class _Nodes:
     touched: IntArray  # nodes used by them
 
 
-def program_bound(problem: Round, columns: Columns, time_limit_s: float, *, whole: bool, split: bool) -> float:
+def program_bound(problem: AllocationProblem, columns: Columns, time_limit_s: float, *, whole: bool, split: bool) -> float:
     """Return an upper bound of the summed worth; infinite when none was found in time.
 
     Args:
@@ -90,7 +90,7 @@ def program_bound(problem: Round, columns: Columns, time_limit_s: float, *, whol
     return np.inf if found is None or not np.isfinite(found) else -float(found)
 
 
-def _node_groups(problem: Round, columns: Columns, whole: bool, split: bool) -> IntArray:
+def _node_groups(problem: AllocationProblem, columns: Columns, whole: bool, split: bool) -> IntArray:
     """[N] a label for each node; nodes of one label share their constraints. Alike are idle nodes of one size."""
     labels = np.unique(problem.node_gpus, return_inverse=True)[1]
     if whole:
@@ -100,7 +100,7 @@ def _node_groups(problem: Round, columns: Columns, whole: bool, split: bool) -> 
     return np.asarray(np.unique(labels, return_inverse=True)[1], dtype=np.int64)
 
 
-def _constraints(problem: Round, columns: Columns, labels: IntArray, split: bool) -> _Rows:
+def _constraints(problem: AllocationProblem, columns: Columns, labels: IntArray, split: bool) -> _Rows:
     rows = _Rows(columns.job.size)
     for job in np.unique(columns.job):
         rows.add([(np.flatnonzero(columns.job == job), 1.0)], 1.0, 1.0)
@@ -122,7 +122,7 @@ def _constraints(problem: Round, columns: Columns, labels: IntArray, split: bool
     return rows
 
 
-def _one_group(problem: Round, columns: Columns, rows: _Rows, mine: BoolArray, parts: int) -> _Nodes:
+def _one_group(problem: AllocationProblem, columns: Columns, rows: _Rows, mine: BoolArray, parts: int) -> _Nodes:
     """Add the variables and constraints of the nodes ``mine`` [N], all of one size."""
     size, many = int(problem.node_gpus[mine][0]), int(mine.sum())
     largest = int(columns.gpus[columns.group == 0].max(initial=0))

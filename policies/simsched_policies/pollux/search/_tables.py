@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._state import COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
-from .problem import BoolArray, Round, power_mean
+from .allocation_problem import BoolArray, AllocationProblem, power_mean
 
 STEEPEST = 600.0  # largest exponent of e in a table; beyond it all that is bad is equally bad
 GENTLE = 12.0  # exponents up to here are searched directly
@@ -21,7 +21,7 @@ def worth(values: FloatArray, exponent: float, scale: float) -> FloatArray:
     return powers if exponent > 0 else -powers
 
 
-def pack_rows(problem: Round, allocation: IntArray, longest: int) -> IntArray:
+def pack_rows(problem: AllocationProblem, allocation: IntArray, longest: int) -> IntArray:
     """Write an allocation [J, N] as rows [J, 3 + 2 * longest]; rows on more than ``longest`` nodes are emptied."""
     jobs = allocation.shape[0]
     allocation = np.where(((allocation > 0).sum(axis=1) <= longest)[:, None], allocation, 0)
@@ -46,7 +46,7 @@ def unpack_rows(rows: IntArray, nodes: int) -> IntArray:
     return allocation
 
 
-def keepable(problem: Round) -> BoolArray:
+def keepable(problem: AllocationProblem) -> BoolArray:
     """[J] jobs whose current row, looked at alone, is allowed; always true of pinned jobs."""
     total = problem.current.sum(axis=1)
     fits = (problem.current <= problem.node_gpus).all(axis=1)
@@ -54,7 +54,7 @@ def keepable(problem: Round) -> BoolArray:
     return allowed | problem.held
 
 
-def current_values(problem: Round) -> FloatArray:
+def current_values(problem: AllocationProblem) -> FloatArray:
     """[J] scaled speedup plus floor of the current rows; the floor where a row may not be kept."""
     total = np.where(keepable(problem), problem.current.sum(axis=1), 0)
     group = np.clip((problem.current > 0).sum(axis=1), 1, problem.speedup.shape[1]) - 1
@@ -62,13 +62,13 @@ def current_values(problem: Round) -> FloatArray:
     return values
 
 
-def longest_row(problem: Round) -> int:
+def longest_row(problem: AllocationProblem) -> int:
     """Return the most nodes that a row may touch."""
     now = int((problem.current > 0).sum(axis=1).max(initial=1))
     return max(1, now, min(problem.nodes, int(problem.max_gpus.max(initial=1))))
 
 
-def attainable(problem: Round) -> FloatArray:
+def attainable(problem: AllocationProblem) -> FloatArray:
     """[J] an upper bound of the scaled speedup plus floor that each job alone could reach."""
     gpus = np.arange(problem.speedup.shape[2])
     most = np.minimum(problem.max_gpus, problem.node_gpus.sum())
@@ -78,13 +78,13 @@ def attainable(problem: Round) -> FloatArray:
     return best
 
 
-def middle(problem: Round, values: FloatArray, exponent: float) -> float:
+def middle(problem: AllocationProblem, values: FloatArray, exponent: float) -> float:
     """Return the power mean of values [J] without jobs that no allocation could serve: a unit for the tables."""
     served = attainable(problem) > problem.floor * (1 + 1e-9)
     return power_mean(values[served], exponent) if served.any() else problem.floor
 
 
-def build(problem: Round, exponent: float, scale: float) -> Problem:
+def build(problem: AllocationProblem, exponent: float, scale: float) -> Problem:
     """Build the kernels' view of a round for one exponent; terms are measured in units of ``scale``.
 
     The worth of a job is counted from the best that it could reach, so that jobs that nothing can serve, whose terms

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._program import CURRENT, NOTHING, Columns, program_bound
 from ._tables import current_values, keepable, worth
-from .problem import FloatArray, IntArray, Round, fitness, is_feasible
+from .allocation_problem import FloatArray, IntArray, AllocationProblem, fitness, is_feasible
 
 SAFETY = 1e-6  # the solver's tolerances, as a share of the sum of terms
 CLOSE = 1e-5  # a relative gap at which no finer relaxation is tried
@@ -20,7 +20,7 @@ WHOLE_CELLS = 4096  # jobs x nodes up to which choices are whole and every busy 
 MOST_COLUMNS = 60_000  # configurations beyond which only the number of GPUs is relaxed
 
 
-def upper_bound(problem: Round, time_limit_s: float = 10.0, allocation: IntArray | None = None) -> float:
+def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocation: IntArray | None = None) -> float:
     """Return a number that the fitness of no feasible allocation of this round exceeds.
 
     A program that is not solved in time gives a weaker bound, never a wrong one; the solver's tolerances are added on.
@@ -58,7 +58,7 @@ def upper_bound(problem: Round, time_limit_s: float = 10.0, allocation: IntArray
     return max(reached, bound)
 
 
-def _columns(problem: Round, reached: float) -> Columns:
+def _columns(problem: AllocationProblem, reached: float) -> Columns:
     """List the configurations that some allocation at least as fit as ``reached`` could use."""
     changed = problem.scaled_after_restart
     current = current_values(problem)
@@ -86,13 +86,13 @@ def _columns(problem: Round, reached: float) -> Columns:
     return Columns(job[keep], group[keep], gpus[keep], value[keep])
 
 
-def _scale(problem: Round, reached: float) -> float:
+def _scale(problem: AllocationProblem, reached: float) -> float:
     if problem.fairness > 0:
         return max(float(problem.scaled_after_restart.max()), float(current_values(problem).max()))
     return reached
 
 
-def _as_fitness(problem: Round, total: float, reached: float) -> float:
+def _as_fitness(problem: AllocationProblem, total: float, reached: float) -> float:
     """Turn a bound of the sum of the columns' worth into one of the fitness, the solver's tolerances added on."""
     p, scale = problem.fairness, _scale(problem, reached)
     if not np.isfinite(total):
@@ -105,7 +105,7 @@ def _as_fitness(problem: Round, total: float, reached: float) -> float:
     return float(scale * np.exp(np.log(max(total, 0.0) / problem.jobs + SAFETY) / p))
 
 
-def _capacity_bound(problem: Round, columns: Columns) -> float:
+def _capacity_bound(problem: AllocationProblem, columns: Columns) -> float:
     """Bound the sum by Lagrangian relaxation of the number of GPUs alone, the price found by bisection."""
     gpus = int(problem.node_gpus.sum())
     order = np.argsort(columns.job, kind="stable")

@@ -21,14 +21,14 @@ import numpy as np
 from ._genetic import UNIT, Breeding, Genes, breed, settle, survive
 from ._state import KEPT, IntArray, Problem
 from ._tables import build, current_values, middle, stages
-from .problem import FloatArray, Round, fitness, job_values
+from .allocation_problem import FloatArray, AllocationProblem, fitness, job_values
 from .result import SearchOptions, SearchResult
 
 CROSSOVER, RESET, SHRINK = 0.9, 0.1, 0.1
 
 
 def search_genetic(
-    problem: Round, population: IntArray, rng: np.random.Generator, options: SearchOptions
+    problem: AllocationProblem, population: IntArray, rng: np.random.Generator, options: SearchOptions
 ) -> SearchResult:
     """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)
@@ -47,7 +47,7 @@ def search_genetic(
 
 
 def _evolve(
-    problem: Round, tables: Problem, random: IntArray, genes: Genes, size: int, options: SearchOptions
+    problem: AllocationProblem, tables: Problem, random: IntArray, genes: Genes, size: int, options: SearchOptions
 ) -> tuple[int, int, int]:
     """Evolve the first ``size`` individuals in place, best first; returns their number, generations, evaluations."""
     breeding = _breeding(problem, tables, random)
@@ -71,7 +71,7 @@ def _evolve(
     return size, generation, evaluations
 
 
-def _breeding(problem: Round, tables: Problem, random: IntArray) -> Breeding:
+def _breeding(problem: AllocationProblem, tables: Problem, random: IntArray) -> Breeding:
     usable = tables.keep[:, KEPT] == 1
     return Breeding(
         base=np.where(usable[:, None], problem.current, 0).astype(np.int16),

@@ -17,7 +17,7 @@ import numpy as np
 from ._anneal import Plan, anneal, load, price_gpus
 from ._state import IntArray, State
 from ._tables import build, current_values, empty_state, longest_row, middle, pack_rows, stages, unpack_rows, worth
-from .problem import Round, fitness, job_values
+from .allocation_problem import AllocationProblem, fitness, job_values
 from .result import SearchOptions, SearchResult
 
 MOVES, MOST_EXTRA, EXTRA = 150, 2500, 400  # moves a job, and in all min(2500, 400 a job) more
@@ -27,7 +27,7 @@ LOGS = np.log((np.arange(1024) + 0.5) / 1024)
 
 
 def search_hybrid(
-    problem: Round, population: IntArray, rng: np.random.Generator, options: SearchOptions
+    problem: AllocationProblem, population: IntArray, rng: np.random.Generator, options: SearchOptions
 ) -> SearchResult:
     """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)
@@ -43,7 +43,7 @@ def search_hybrid(
     return _result(problem, found, counts, len(exponents))
 
 
-def _result(problem: Round, found: list[IntArray], counts: IntArray, runs: int) -> SearchResult:
+def _result(problem: AllocationProblem, found: list[IntArray], counts: IntArray, runs: int) -> SearchResult:
     scores = [fitness(problem, allocation) for allocation in found]
     ranked = sorted(range(len(found)), key=lambda i: (-scores[i], -i))
     population: list[IntArray] = []
@@ -54,7 +54,7 @@ def _result(problem: Round, found: list[IntArray], counts: IntArray, runs: int) 
 
 
 def _search_exponent(
-    problem: Round,
+    problem: AllocationProblem,
     exponent: float,
     unit: float,
     starts: list[IntArray],
@@ -82,7 +82,7 @@ def _search_exponent(
     return unpack_rows(best, problem.nodes)
 
 
-def _typical(problem: Round, exponent: float, unit: float, state: State) -> float:
+def _typical(problem: AllocationProblem, exponent: float, unit: float, state: State) -> float:
     """Return the size of a typical term, the unit of temperature."""
     if exponent == 0:
         return 1.0

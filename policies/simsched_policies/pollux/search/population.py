@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from .problem import AnyIntArray
+from .allocation_problem import AnyIntArray
 
 
 def match_population(population: AnyIntArray, old_ids: Sequence[Hashable], new_ids: Sequence[Hashable]) -> AnyIntArray:

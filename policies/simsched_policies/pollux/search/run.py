@@ -5,14 +5,14 @@ from typing import Literal
 
 import numpy as np
 
-from .problem import AnyIntArray, Round, fitness
+from .allocation_problem import AnyIntArray, AllocationProblem, fitness
 from .result import SearchOptions, SearchResult
 
 Method = Literal["hybrid", "genetic"]
 
 
 def search(
-    problem: Round,
+    problem: AllocationProblem,
     *,
     method: Method = "hybrid",
     population: AnyIntArray | None = None,

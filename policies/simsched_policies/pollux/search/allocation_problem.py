@@ -1,0 +1,203 @@
+"""One scheduling round as plain arrays, its fitness, and what makes an allocation feasible.
+
+Source: Pollux (OSDI'21) section 4.2; the floor, the weight and the restart factor are those of the published simulator.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+AnyIntArray = NDArray[np.integer[Any]]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationProblem:
+    """The jobs, the nodes and the exponent of one scheduling round.
+
+    A job holds either no GPU or between ``min_gpus`` and ``max_gpus`` of them (a pinned job holds exactly its current
+    row).
+    Shapes: J jobs, N nodes, K node classes (class ``min(nodes, K) - 1``), W = 1 + the largest GPU count of the table.
+
+    Attributes:
+        speedup: [J, K, W] speedup over the fair share for a node class and a number of GPUs; 0 at 0 GPUs. Entries
+            beyond a job's cap are padding and never read, as are cells that no placement can have (two nodes, one GPU).
+            One class alone (nodes do not matter) is stored as two equal ones.
+        max_gpus: [J] cap on the GPUs of a job.
+        node_gpus: [N] GPUs of each node; sizes may differ, 0 is a node that is down.
+        current: [J, N] GPUs that each job holds on each node now.
+        restart_factor: [J] in [0, 1]; multiplies the scaled speedup of a row that differs at all from ``current``.
+        min_gpus: [J] fewest GPUs that a job can run on; None for no minimum.
+        pinned: [J] jobs whose row must stay as it is; None for no such job.
+        weight: scalar or [J]; the scaled speedup is ``speedup * weight`` (nodes / GPUs of the cluster in the published
+            search).
+        fairness: the exponent p of the power mean, any finite number; 0 is the geometric mean.
+        avoid_interference: at most one distributed job (a job on two or more nodes) touches any node.
+        floor: added to every scaled speedup, so that a job without GPUs has a finite term.
+
+    Raises:
+        ValueError: when shapes, ranges or pinned rows do not fit together; the message names the array.
+    """
+
+    speedup: FloatArray
+    max_gpus: IntArray
+    node_gpus: IntArray
+    current: IntArray
+    restart_factor: FloatArray
+    min_gpus: IntArray | None = None
+    pinned: BoolArray | None = None
+    weight: float | FloatArray = 1.0
+    fairness: float = -1.0
+    avoid_interference: bool = True
+    floor: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Turn the arrays into contiguous ones of one type each and check them."""
+        for name in ("speedup", "restart_factor"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
+        for name in ("max_gpus", "node_gpus", "current"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
+        if self.speedup.ndim == 3 and self.speedup.shape[1] == 1:
+            object.__setattr__(self, "speedup", np.repeat(self.speedup, 2, axis=1))
+        jobs = self.max_gpus.shape[0]
+        low = np.zeros(jobs) if self.min_gpus is None else self.min_gpus
+        held = np.zeros(jobs) if self.pinned is None else self.pinned
+        object.__setattr__(self, "min_gpus", np.ascontiguousarray(low, dtype=np.int64))
+        object.__setattr__(self, "pinned", np.ascontiguousarray(held, dtype=np.bool_))
+        _check_shapes(self)
+        _check_values(self)
+
+    @property
+    def jobs(self) -> int:
+        """The number of jobs, J."""
+        return int(self.max_gpus.shape[0])
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes, N."""
+        return int(self.node_gpus.shape[0])
+
+    @property
+    def lowest(self) -> IntArray:
+        """[J] the fewest GPUs that a job can run on, never None."""
+        assert self.min_gpus is not None
+        return self.min_gpus
+
+    @property
+    def held(self) -> BoolArray:
+        """[J] the pinned jobs, never None."""
+        assert self.pinned is not None
+        return self.pinned
+
+    @cached_property
+    def scaled(self) -> FloatArray:
+        """[J, K, W] ``speedup * weight + floor`` without the restart factor."""
+        return self.speedup * self._weights() + self.floor
+
+    @cached_property
+    def scaled_after_restart(self) -> FloatArray:
+        """[J, K, W] ``speedup * weight * restart_factor + floor``: what a changed row is worth."""
+        return self.speedup * self._weights() * self.restart_factor[:, None, None] + self.floor
+
+    def _weights(self) -> FloatArray:
+        return np.broadcast_to(np.asarray(self.weight, dtype=np.float64), (self.jobs,))[:, None, None]
+
+
+def _check_shapes(problem: AllocationProblem) -> None:
+    jobs, nodes = problem.jobs, problem.nodes
+    if problem.speedup.ndim != 3 or problem.speedup.shape[0] != jobs or 0 in problem.speedup.shape[1:]:
+        raise ValueError(f"speedup must have shape [{jobs}, classes, GPUs + 1], not {problem.speedup.shape}")
+    if problem.current.shape != (jobs, nodes):
+        raise ValueError(f"current must have shape {(jobs, nodes)}, not {problem.current.shape}")
+    for name in ("restart_factor", "min_gpus", "pinned"):
+        if getattr(problem, name).shape != (jobs,):
+            raise ValueError(f"{name} must have shape {(jobs,)}, not {getattr(problem, name).shape}")
+    if np.ndim(problem.weight) and np.shape(problem.weight) != (jobs,):
+        raise ValueError(f"weight must be a number or have shape {(jobs,)}")
+
+
+def _check_values(problem: AllocationProblem) -> None:
+    for name in ("max_gpus", "min_gpus", "node_gpus", "current"):
+        if np.any(getattr(problem, name) < 0):
+            raise ValueError(f"{name} must not be negative")
+    for name in ("speedup", "restart_factor", "weight"):
+        values = np.asarray(getattr(problem, name))
+        if not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise ValueError(f"{name} must be finite and not negative")
+    if np.any(problem.speedup[:, :, 0] != 0.0):
+        raise ValueError("speedup must be 0 at 0 GPUs")
+    if not np.isfinite(problem.fairness) or not problem.floor > 0:
+        raise ValueError("fairness must be finite and floor positive")
+    most = max(problem.max_gpus.max(initial=0), problem.current[problem.held].sum(axis=1).max(initial=0))
+    if most >= problem.speedup.shape[2]:
+        raise ValueError(f"speedup ends at {problem.speedup.shape[2] - 1} GPUs but a job may hold {most}")
+    if problem.held.any():
+        fault = violations(problem, np.where(problem.held[:, None], problem.current, 0))
+        if fault:
+            raise ValueError("pinned jobs cannot stay as they are: " + fault[0])
+
+
+def power_mean(values: FloatArray, exponent: float) -> float:
+    """Return the power mean of positive values, 0.0 for none; scaled so that no exponent overflows.
+
+    Pollux (OSDI'21) section 4.2, FITNESS_p; exponent 0 is the geometric mean.
+    """
+    if values.size == 0:
+        return 0.0
+    logs = np.log(values)
+    if exponent == 0:
+        return float(np.exp(logs.mean()))
+    powers = exponent * logs
+    largest = float(powers.max())
+    return float(np.exp((largest + np.log(np.exp(powers - largest).mean())) / exponent))
+
+
+def job_values(problem: AllocationProblem, allocation: AnyIntArray) -> FloatArray:
+    """[J] scaled speedup plus floor of every job under an allocation [J, N]; the terms of the power mean."""
+    if problem.jobs == 0:
+        return np.zeros(0)
+    allocation = np.asarray(allocation)
+    gpus = allocation.sum(axis=1)
+    group = np.clip((allocation > 0).sum(axis=1), 1, problem.speedup.shape[1]) - 1
+    factor = np.where((allocation != problem.current).any(axis=1), problem.restart_factor, 1.0)
+    speedup = problem.speedup[np.arange(problem.jobs), group, gpus]
+    return np.asarray(speedup * problem.weight * factor + problem.floor, dtype=np.float64)
+
+
+def fitness(problem: AllocationProblem, allocation: AnyIntArray) -> float:
+    """Return the fitness of an allocation [J, N], computed plainly; every search is checked against it."""
+    return power_mean(job_values(problem, allocation), problem.fairness)
+
+
+def violations(problem: AllocationProblem, allocation: AnyIntArray) -> list[str]:
+    """Say in words what makes an allocation [J, N] infeasible; an empty list for a feasible one."""
+    allocation = np.asarray(allocation)
+    if allocation.shape != problem.current.shape:
+        return [f"allocation has shape {allocation.shape}, not {problem.current.shape}"]
+    found = []
+    if np.any(allocation < 0):
+        found.append("a job holds a negative number of GPUs")
+    used = allocation.sum(axis=0)
+    full = np.flatnonzero(used > problem.node_gpus)
+    found += [f"node {n} has {problem.node_gpus[n]} GPUs, {used[n]} are given" for n in full]
+    held = allocation.sum(axis=1)
+    free = ~problem.held
+    over, under = held > problem.max_gpus, (held > 0) & (held < problem.lowest)
+    found += [f"job {j} holds {held[j]} GPUs, at most {problem.max_gpus[j]}" for j in np.flatnonzero(over & free)]
+    found += [f"job {j} holds {held[j]} GPUs, at least {problem.lowest[j]}" for j in np.flatnonzero(under & free)]
+    moved = problem.held & (allocation != problem.current).any(axis=1)
+    found += [f"job {j} is pinned and was moved" for j in np.flatnonzero(moved)]
+    if problem.avoid_interference:
+        spread = allocation[(allocation > 0).sum(axis=1) >= 2] > 0
+        found += [f"node {n} has {c} distributed jobs" for n, c in enumerate(spread.sum(axis=0)) if c > 1]
+    return found
+
+
+def is_feasible(problem: AllocationProblem, allocation: AnyIntArray) -> bool:
+    """Return whether an allocation [J, N] breaks no rule of the round."""
+    return not violations(problem, allocation)

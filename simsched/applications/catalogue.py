@@ -1,0 +1,103 @@
+"""Where an experiment's applications come from: shipped files, a folder of files, or a folder of measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from simsched.applications.file_format import read_document
+from simsched.applications.measurements import PLACEMENTS, read_folder
+from simsched.applications.tensor_models import shipped_models
+from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.model.application import Application
+from simsched.model.fixed import FixedDuration
+from simsched.model.job import FIXED_DURATION
+from simsched.model.tensors import TensorModelJob
+from simsched.paths import data_folder
+
+
+class ApplicationCatalogue:
+    """The applications that jobs may name, and fixed durations and the models of Tiresias's Table 6 besides.
+
+    `origin` says where they come from, for messages and manifests.
+    """
+
+    def __init__(self, applications: Mapping[str, Application], origin: str) -> None:
+        """Hold applications by name."""
+        self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
+        self.origin = origin
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> ApplicationCatalogue:
+        """Load the applications of a folder, by default the shipped ones.
+
+        A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
+        single file, or the folder of one application's measurements, will do as well. Raises `InputError` with all
+        that is wrong.
+        """
+        place = data_folder("workloads") / "applications" if path is None else path
+        if place.is_file():
+            return cls(_read_files([place]), str(place))
+        if not place.is_dir():
+            raise input_error(place, "there is no such folder", "name a folder of application files or of measurements")
+        if (place / PLACEMENTS).is_file():
+            measured = read_folder(place.parent, only=place.name)
+            return cls(measured, str(place))
+        files = sorted(place.glob("*.yaml"))
+        is_measured = any((folder / PLACEMENTS).is_file() for folder in place.iterdir() if folder.is_dir())
+        if is_measured and files:
+            raise input_error(
+                place, "holds both measurements and application files", "keep them in folders of their own"
+            )
+        if is_measured:
+            return cls(read_folder(place), str(place))
+        if not files:
+            raise input_error(place, f"holds neither application files (*.yaml) nor folders with a {PLACEMENTS}")
+        return cls(_read_files(files), str(place))
+
+    def names(self) -> tuple[str, ...]:
+        """List the names that jobs may give, sorted, without that of fixed durations."""
+        return tuple(self.applications)
+
+    def for_job(self, name: str, duration_s: int) -> Application:
+        """Give the application of a job; `InputError` where no application has that name."""
+        if name == FIXED_DURATION:
+            if duration_s < 1:
+                raise input_error("workload", "a job without an application needs a duration of at least 1 second")
+            return FixedDuration(duration_s)
+        found = self.applications.get(name)
+        if found is not None:
+            return found
+        model = shipped_models().get(name)
+        if model is None:
+            known = [*self.applications, *shipped_models(), FIXED_DURATION]
+            raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
+        if duration_s < 1:
+            raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
+        return TensorModelJob(model, duration_s)
+
+
+@lru_cache(maxsize=4)
+def catalogue(path: str | None) -> ApplicationCatalogue:
+    """Load the applications of a folder, or the shipped ones, once in each process."""
+    return ApplicationCatalogue.load(None if path is None else Path(path))
+
+
+def _read_files(files: list[Path]) -> dict[str, Application]:
+    """Read application files; all problems of all files at once."""
+    found: dict[str, Application] = {}
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            application = read_document(file).application()
+        except InputError as error:
+            problems.extend(error.problems)
+            continue
+        if application.name in found or application.name == FIXED_DURATION:
+            problems.append(Problem(str(file), f"the name '{application.name}' is taken", "give it another"))
+        found[application.name] = application
+    if problems:
+        raise InputError(*problems)
+    return found

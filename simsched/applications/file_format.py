@@ -1,0 +1,201 @@
+"""The file format of applications, `simsched-application/1`: reading, strict checking, writing, and a template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from simsched.applications.file_sections import BatchSection, Count, Rule, Size, SpeedSection, TrainingSection
+from simsched.applications.published import APPLICATIONS, SOURCE
+from simsched.documents import yaml_lines
+from simsched.documents.overrides import Draft
+from simsched.documents.section import Section
+from simsched.documents.validation_messages import problems_of
+from simsched.errors import InputError
+from simsched.model.application import BatchLimits
+from simsched.model.fitted import FittedApplication, NoiseCurve, Training
+from simsched.model.step_model import PlacementModel, SevenParameters
+from simsched.model.throughput import ThroughputParams
+
+FORMAT = "simsched-application/1"
+_DIGITS = 5  # significant ones of fitted numbers, which are uncertain by per cents
+
+
+class ApplicationDocument(Section):
+    """A fitted application as it stands in a file."""
+
+    format: Literal["simsched-application/1"]
+    name: str = Field(min_length=1)
+    title: str = ""
+    dataset: str = ""
+    model: str = ""
+    optimizer: str = ""
+    learning_rate_rule: Rule | None = None
+    target: str = ""
+    size: Size | None = Field(default=None, description="class of GPU-time: S < 1 h, M < 10 h, L < 100 h, XL")
+    source: str = ""
+    max_gpus: Count | None = None
+    restart_delay_s: Annotated[int, Field(ge=0)] | None = None
+    batch: BatchSection
+    training: TrainingSection
+    speed: list[SpeedSection] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ApplicationDocument:
+        ratios = self.training.iterations_ratio
+        if ratios is not None and len(ratios) != len(self.batch.validated):
+            raise ValueError("'training.iterations_ratio' needs one value for each of 'batch.validated'")
+        types = [speed.gpu_type for speed in self.speed]
+        if len(set(types)) < len(types):
+            raise ValueError("'speed' gives a GPU type twice")
+        return self
+
+    def application(self) -> FittedApplication:
+        """Make the application."""
+        batch, training, noise = self.batch, self.training, self.training.noise
+        curve = NoiseCurve(tuple(noise.epochs), tuple(noise.batch_sizes), tuple(map(tuple, noise.noise_scale)))
+        validated = tuple(batch.validated)
+        ratios = tuple(training.iterations_ratio or [1.0] * len(validated))
+        return FittedApplication(
+            self.name,
+            BatchLimits(batch.initial, batch.max, batch.min_per_gpu, batch.max_per_gpu),
+            Training(training.epochs, training.iterations_per_epoch, curve, validated, ratios),
+            {speed.gpu_type: speed.model() for speed in self.speed},
+            tuned=tuple((request.gpus, request.batch) for request in batch.tuned),
+            fixed_batch_size=batch.fixed,
+            max_gpus=self.max_gpus,
+            restart_delay_s=self.restart_delay_s,
+        )
+
+    def text(self) -> str:
+        """Write the document as YAML."""
+        data = self.model_dump(exclude_none=True, exclude_defaults=True)
+        return yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
+
+
+def read_document(path: Path) -> ApplicationDocument:
+    """Read an application's file.
+
+    Raises `InputError` with everything that is wrong in it, each with line, key and the nearest valid name.
+    """
+    document = yaml_lines.load(path)
+    try:
+        return ApplicationDocument.model_validate(document.data)
+    except ValidationError as error:
+        raise InputError(*problems_of(error, Draft(document, document.data), ApplicationDocument)) from None
+
+
+def document_of(application: FittedApplication, seven: Mapping[str, ThroughputParams]) -> ApplicationDocument:
+    """Describe a fitted application, with the seven parameters by GPU type beside its own physics.
+
+    Numbers are rounded to five digits. What Pollux's Table 1 says of an application of that name is filled in.
+    """
+    limits, training, noise = application.limits, application.training, application.training.noise
+    published = APPLICATIONS.get(application.name)
+    data = {
+        "format": FORMAT,
+        "name": application.name,
+        **(asdict(published) | {"source": SOURCE} if published else {}),
+        "max_gpus": application.max_gpus,
+        "restart_delay_s": application.restart_delay_s,
+        "batch": {
+            "initial": limits.init_batch_size,
+            "max": limits.max_batch_size,
+            "min_per_gpu": limits.min_local_bsz,
+            "max_per_gpu": limits.max_local_bsz,
+            "validated": list(training.batch_sizes),
+            "fixed": application.fixed_batch_size,
+            "tuned": [{"gpus": gpus, "batch": batch} for gpus, batch in application.tuned],
+        },
+        "training": {
+            "epochs": training.epochs,
+            "iterations_per_epoch": training.iterations_per_epoch,
+            "iterations_ratio": list(training.iterations_ratio),
+            "noise": {
+                "epochs": list(noise.epochs),
+                "batch_sizes": list(noise.batch_sizes),
+                "noise_scale": [list(row) for row in noise.noise],
+            },
+        },
+        "speed": [_speed_of(gpu_type, application, seven) for gpu_type in application.gpu_types],
+    }
+    return ApplicationDocument.model_validate(_rounded(data))
+
+
+def _speed_of(
+    gpu_type: str, application: FittedApplication, seven: Mapping[str, ThroughputParams]
+) -> dict[str, object]:
+    model = application.step_models[gpu_type]
+    params = model.params if isinstance(model, SevenParameters) else seven.get(gpu_type)
+    return {
+        "gpu_type": gpu_type,
+        "seven_parameters": None if params is None else asdict(params),
+        "step_times": asdict(model) if isinstance(model, PlacementModel) else None,
+    }
+
+
+def _rounded(value: object) -> object:
+    """Round all floats in plain data, and turn tuples into lists."""
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return value
+
+
+def template(name: str) -> str:
+    """Give the text of a small, complete application file to start from."""
+    return _TEMPLATE.replace("NAME", name).replace("RULES", ", ".join(get_args(Rule)))
+
+
+_TEMPLATE = """\
+# An application for simsched. Times are in seconds, batch sizes in examples. Change every number to yours.
+format: simsched-application/1
+name: NAME
+title: ''                     # what it does, for tables and figures
+dataset: ''
+model: ''
+optimizer: SGD
+learning_rate_rule: adascale  # one of RULES
+size: S                       # class of GPU-time: S < 1 h, M < 10 h, L < 100 h, XL
+# max_gpus: 64                # if it cannot use more
+# restart_delay_s: 30         # if a change of placement costs other than the engine's default
+
+batch:
+  initial: 128                # the total batch size that training was tuned for
+  max: 4096                   # the largest total batch size that still reaches the target
+  min_per_gpu: 32             # of one micro-batch on one GPU
+  max_per_gpu: 1024
+  validated: [128, 256, 512, 1024, 2048, 4096]
+  # fixed: 128                # if it may not be changed
+  # tuned: [{gpus: 8, batch: 2048}]   # what users who tuned their jobs ask for, if it is not to be worked out
+
+training:
+  epochs: 100
+  iterations_per_epoch: 391   # at the initial batch size
+  noise:                      # gradient noise scale: how large a batch still pays, growing as training goes on
+    epochs: [0, 10, 99]       # 0-based; straight lines (of the logarithm) between
+    batch_sizes: [128, 4096]  # one column for each
+    noise_scale:
+      - [100, 100]
+      - [1500, 3500]
+      - [40000, 160000]
+
+speed:
+  - gpu_type: t4
+    seven_parameters:         # Pollux (OSDI'21), equations 8 to 11
+      alpha_c: 0.025          # computing a micro-batch: alpha_c + beta_c x examples
+      beta_c: 0.0006
+      alpha_n: 0.1            # synchronising across nodes: alpha_n + beta_n x (GPUs - 2)
+      beta_n: 0.005
+      alpha_r: 0.01           # synchronising within one node
+      beta_r: 0.001
+      gamma: 1.5              # overlap of the two, from 1 (none) to 10
+"""

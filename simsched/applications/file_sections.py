@@ -1,0 +1,181 @@
+"""The parts of an application's file (`simsched.applications.file_format`), each checked by itself."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from simsched.documents.section import Section
+from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel
+from simsched.model.throughput import TINY, ThroughputParams
+
+_NO_FORM = "needs 'seven_parameters' or 'step_times'"
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Overlap = Annotated[float, Field(ge=1, le=10)]
+Size = Literal["S", "M", "L", "XL"]
+Rule = Literal["adascale", "square-root", "linear"]
+
+
+class TunedSection(Section):
+    """A number of GPUs and a total batch size to go with it."""
+
+    gpus: Count
+    batch: Count
+
+
+class BatchSection(Section):
+    """Batch sizes in examples: in total, and on one GPU in one micro-batch."""
+
+    initial: Count
+    max: Count
+    min_per_gpu: Count
+    max_per_gpu: Count
+    validated: list[Count] = Field(min_length=1, description="total batch sizes known to reach the target")
+    fixed: Count | None = Field(default=None, description="the only total batch size, where it may not be chosen")
+    tuned: list[TunedSection] = Field(
+        default=[], description="what users who tuned their jobs ask for; worked out from the model where absent"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> BatchSection:
+        if self.initial > self.max:
+            raise ValueError(f"'initial' {self.initial} exceeds 'max' {self.max}")
+        if self.min_per_gpu > min(self.max_per_gpu, self.initial):
+            raise ValueError(f"'min_per_gpu' {self.min_per_gpu} exceeds 'max_per_gpu' or 'initial'")
+        ascending("validated", self.validated)
+        if not self.initial <= self.validated[0] <= self.validated[-1] <= self.max:
+            raise ValueError("'validated' must lie between 'initial' and 'max'")
+        if self.fixed is not None and not self.initial <= self.fixed <= self.max:
+            raise ValueError(f"'fixed' {self.fixed} must lie between 'initial' and 'max'")
+        for request in self.tuned:
+            if not self.initial <= request.batch <= self.max:
+                raise ValueError(f"'tuned' batch {request.batch} must lie between 'initial' and 'max'")
+        return self
+
+
+class NoiseSection(Section):
+    """The gradient noise scale in examples, a row for each of `epochs`, in it a value for each of `batch_sizes`."""
+
+    epochs: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    batch_sizes: list[Count] = Field(min_length=1)
+    noise_scale: list[list[Positive]]
+
+    @model_validator(mode="after")
+    def _table(self) -> NoiseSection:
+        ascending("epochs", self.epochs)
+        ascending("batch_sizes", self.batch_sizes)
+        if len(self.noise_scale) != len(self.epochs):
+            raise ValueError(f"'noise_scale' has {len(self.noise_scale)} rows, 'epochs' has {len(self.epochs)}")
+        for number, row in enumerate(self.noise_scale, start=1):
+            if len(row) != len(self.batch_sizes):
+                raise ValueError(f"row {number} of 'noise_scale' has {len(row)} values, not {len(self.batch_sizes)}")
+        return self
+
+
+class TrainingSection(Section):
+    """What it takes to reach the target."""
+
+    epochs: Count
+    iterations_per_epoch: Positive = Field(description="at the initial batch size")
+    iterations_ratio: list[Positive] | None = Field(
+        default=None,
+        description="for each validated batch size, iterations of real runs by those that the gain implies",
+    )
+    noise: NoiseSection
+
+
+class SevenSection(Section):
+    """The seven parameters of Pollux's throughput model."""
+
+    alpha_c: NotNegative
+    beta_c: Positive
+    alpha_n: NotNegative
+    beta_n: NotNegative
+    alpha_r: NotNegative
+    beta_r: NotNegative
+    gamma: Overlap
+
+    def build(self) -> SevenParameters:
+        """Make the model, zeros raised to the smallest that it bears."""
+        values = {name: max(value, TINY) for name, value in self.model_dump().items()}
+        return SevenParameters(ThroughputParams(**values))
+
+
+class ClassSection(Section):
+    """A class of placements; see `simsched.model.step_model.PlacementClass`."""
+
+    sync_s: list[NotNegative] = Field(min_length=1)
+    overlap: Overlap
+    contention: list[Annotated[float, Field(gt=-1)]] = Field(default=[])
+    contention_s: list[float] = Field(default=[])
+    fill_exponent: float = 0.0
+    nodes_exponent: float = 0.0
+
+    def build(self) -> PlacementClass:
+        """Make the class."""
+        lists = {"sync_s": tuple(self.sync_s), "contention": tuple(self.contention)}
+        lists["contention_s"] = tuple(self.contention_s)
+        return PlacementClass(**(self.model_dump() | lists))
+
+    @model_validator(mode="after")
+    def _same_counts(self) -> ClassSection:
+        for name in ("contention", "contention_s"):
+            count = len(getattr(self, name))
+            if count not in (0, len(self.sync_s)):
+                raise ValueError(f"'{name}' has {count} values, 'sync_s' has {len(self.sync_s)}")
+        return self
+
+
+class StepTimesSection(Section):
+    """Step times by class of placement; see `simsched.model.step_model.PlacementModel`."""
+
+    local_bsz: list[Count] = Field(min_length=2)
+    grad_s: list[Positive]
+    one_node: ClassSection
+    two_nodes: ClassSection
+    more_nodes: ClassSection
+
+    @model_validator(mode="after")
+    def _table(self) -> StepTimesSection:
+        ascending("local_bsz", self.local_bsz)
+        if len(self.grad_s) != len(self.local_bsz):
+            raise ValueError(f"'grad_s' has {len(self.grad_s)} values, 'local_bsz' has {len(self.local_bsz)}")
+        return self
+
+    def build(self) -> PlacementModel:
+        """Make the model."""
+        kinds = (kind.build() for kind in (self.one_node, self.two_nodes, self.more_nodes))
+        return PlacementModel(tuple(self.local_bsz), tuple(self.grad_s), *kinds)
+
+
+class SpeedSection(Section):
+    """How fast the application runs on GPUs of one type: `step_times` where given, else the seven parameters."""
+
+    gpu_type: str = Field(min_length=1)
+    seven_parameters: SevenSection | None = None
+    step_times: StepTimesSection | None = None
+
+    @model_validator(mode="after")
+    def _some_form(self) -> SpeedSection:
+        if self.seven_parameters is None and self.step_times is None:
+            raise ValueError(_NO_FORM)
+        return self
+
+    def model(self) -> StepModel:
+        """Make the model of step times."""
+        if self.step_times is not None:
+            return self.step_times.build()
+        if self.seven_parameters is not None:
+            return self.seven_parameters.build()
+        raise ValueError(_NO_FORM)
+
+
+def ascending(name: str, values: list[int]) -> None:
+    """Refuse values that do not ascend strictly."""
+    if any(after <= before for before, after in pairwise(values)):
+        raise ValueError(f"'{name}' must ascend")

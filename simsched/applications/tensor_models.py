@@ -1,0 +1,62 @@
+"""The table of models known by their tensors, `workloads/models/tiresias-models.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from simsched.applications.file_sections import Count, NotNegative, Positive
+from simsched.documents import yaml_lines
+from simsched.documents.overrides import Draft
+from simsched.documents.section import Section
+from simsched.documents.validation_messages import problems_of
+from simsched.errors import InputError
+from simsched.model.tensors import TensorModel
+from simsched.paths import data_folder
+
+
+class ModelSection(Section):
+    """A model: megabytes of all its tensors and of the largest, seconds of its costs, and its slow-down when spread."""
+
+    name: str = Field(min_length=1)
+    size_mb: Positive
+    largest_mb: Positive
+    checkpoint_s: NotNegative
+    resume_s: NotNegative
+    spread_penalty: NotNegative
+
+
+class ModelsDocument(Section):
+    """The table as it stands in a file."""
+
+    source: str = ""
+    gpus_per_node: Count = Field(description="GPUs of the nodes with which the durations were measured")
+    models: Annotated[list[ModelSection], Field(min_length=1)]
+
+
+def models_file() -> Path:
+    """Give the place of the shipped table."""
+    return data_folder("workloads") / "models" / "tiresias-models.yaml"
+
+
+@lru_cache(maxsize=1)
+def shipped_models() -> Mapping[str, TensorModel]:
+    """Read the shipped table, by name of the model."""
+    return read_models(models_file())
+
+
+def read_models(path: Path) -> Mapping[str, TensorModel]:
+    """Read a table of models; raises `InputError` with all that is wrong, by line."""
+    document = yaml_lines.load(path)
+    try:
+        table = ModelsDocument.model_validate(document.data)
+    except ValidationError as error:
+        raise InputError(*problems_of(error, Draft(document, document.data), ModelsDocument)) from None
+    return MappingProxyType(
+        {one.name: TensorModel(**one.model_dump(), gpus_per_node=table.gpus_per_node) for one in table.models}
+    )

@@ -1,0 +1,1 @@
+"""YAML with line numbers, dotted keys and strict checking; what keys mean belongs to the rooms that use it."""

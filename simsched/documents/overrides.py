@@ -1,0 +1,179 @@
+"""An experiment's file before it is checked: its plain data, changed by dotted keys, and where each value came from."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simsched.documents.yaml_lines import Document, KeyPath, parse_value
+from simsched.errors import InputError, Problem, input_error, nearest
+
+#: Keys whose values are paths: relative to the file in which they stand, or to the current folder on the command line.
+_PATH_KEYS = (("workload", "path"), ("applications", "path"), ("report", "curves"))
+
+
+@dataclass
+class Draft:
+    """The data of an experiment and the origin of its values.
+
+    `origins` holds what was set from outside the file: `-o key=value` options and points of a sweep.
+    """
+
+    document: Document
+    data: dict[str, Any]
+    origins: dict[KeyPath, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Document) -> Draft:
+        """Begin with what stands in the file; relative paths in it are resolved against its folder."""
+        draft = cls(document, copy.deepcopy(document.data))
+        for path in _PATH_KEYS:
+            draft._resolve_path(path, Path(document.file).parent)
+        return draft
+
+    def copy(self) -> Draft:
+        """Make a draft that can be changed without changing this one."""
+        return Draft(self.document, copy.deepcopy(self.data), dict(self.origins))
+
+    def problem(self, path: KeyPath, message: str, remedy: str = "") -> Problem:
+        """Say that something is wrong at a key, naming the option or the line that set it."""
+        said = f"{self.name(path)}: {message}" if path else message
+        origin = self._origin(path)
+        if origin:
+            return Problem(origin, said, remedy)
+        return Problem(self.document.file, said, remedy, self.document.line(path))
+
+    def _origin(self, path: KeyPath) -> str:
+        """Find what set a key from outside, be it the key itself, one around it, or one in it that is new."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.origins:
+                return self.origins[path[:length]]
+        if not path or path in self.document.lines:
+            return ""
+        return next((origin for known, origin in self.origins.items() if known[: len(path)] == path), "")
+
+    def name(self, path: KeyPath) -> str:
+        """Write a key as the user would, policies by their label or name."""
+        parts = [str(part) for part in path]
+        if len(path) > 1 and path[0] == "policies" and isinstance(path[1], int):
+            parts[1] = self._policy_name(path[1])
+        return ".".join(parts)
+
+    def _policy_name(self, index: int) -> str:
+        policies = self.data.get("policies")
+        entry = policies[index] if isinstance(policies, list) and index < len(policies) else None
+        if not isinstance(entry, dict):
+            return str(index)
+        return str(entry.get("label") or entry.get("name") or index)
+
+    def set(self, dotted: str, value: Any, origin: str) -> None:
+        """Set the value of a dotted key, `policies.NAME` meaning all policies of that label or name.
+
+        Raises `InputError` where the way to the key does not exist.
+        """
+        for path in self._find(dotted, origin):
+            self._set_one(path, value, origin)
+
+    def override(self, option: str) -> None:
+        """Apply `key=value`, the value in YAML; raises `InputError` naming the option."""
+        origin = f"-o {option}"
+        label = next((one for one in self._policy_prefixes() if option.startswith(one)), "")  # may hold a '=' itself
+        key, equals, text = option[len(label) :].partition("=")
+        key = (label + key).strip()
+        if not equals or not key:
+            raise input_error(origin, "an override is written key=value, for instance 'workload.jobs=20'")
+        self.set(key, parse_value(text, origin), origin)
+        for path in _PATH_KEYS:
+            if ".".join(path).startswith(key):
+                self._resolve_path(path, Path.cwd())
+
+    def _policy_prefixes(self) -> list[str]:
+        policies = self.data.get("policies")
+        entries = [entry for entry in policies if isinstance(entry, dict)] if isinstance(policies, list) else []
+        return [f"policies.{entry['label']}." for entry in entries if isinstance(entry.get("label"), str)]
+
+    def _resolve_path(self, path: KeyPath, folder: Path) -> None:
+        section = self.data.get(str(path[0]))
+        if isinstance(section, dict) and isinstance(section.get(path[1]), str) and section[path[1]]:
+            section[path[1]] = str((folder / Path(section[path[1]]).expanduser()).resolve())
+
+    def resolve_file(self, path: KeyPath) -> None:
+        """Make the path of a file that stands at a key absolute, as `workload.path` is."""
+        section: Any = self.data
+        for part in path[:-1]:
+            section = section[part]
+        given = any(path[: len(known)] == known and text.startswith("-o ") for known, text in self.origins.items())
+        folder = Path.cwd() if given else Path(self.document.file).parent
+        section[path[-1]] = str((folder / Path(section[path[-1]]).expanduser()).resolve())
+
+    def _set_one(self, path: KeyPath, value: Any, origin: str) -> None:
+        target: Any = self.data
+        for here, part in enumerate(path[:-1]):
+            target = target.setdefault(part, {}) if isinstance(target, dict) else target[part]
+            if target is None or not isinstance(target, dict | list):
+                message = f"'{self.name(path[: here + 1])}' has no keys of its own"
+                raise input_error(origin, message)
+        target[path[-1]] = copy.deepcopy(value)
+        self.origins = {known: text for known, text in self.origins.items() if known[: len(path)] != path}
+        self.origins[path] = origin
+
+    def _find(self, dotted: str, origin: str) -> list[KeyPath]:
+        head, _, rest = dotted.partition(".")
+        if head == "sweep" and rest:
+            return [("sweep", rest)]
+        if head == "policies" and rest:
+            return self._find_policies(rest, origin)
+        path = tuple(dotted.split("."))
+        if not all(path):
+            raise input_error(origin, f"'{dotted}' is no key", "write the keys with single dots between them")
+        return [self._with_indices(path, origin)]
+
+    def _with_indices(self, path: Sequence[str], origin: str) -> KeyPath:
+        """Turn the parts that lead into lists into indices."""
+        target: Any = self.data
+        found: list[str | int] = []
+        for part in path:
+            if isinstance(target, list):
+                if not part.isdigit() or int(part) >= len(target):
+                    name = ".".join(str(step) for step in found)
+                    raise input_error(origin, f"'{name}' has no item '{part}'", f"it has {len(target)}, counted from 0")
+                found.append(int(part))
+                target = target[int(part)]
+            else:
+                found.append(part)
+                target = target.get(part) if isinstance(target, dict) else None
+        return tuple(found)
+
+    def _find_policies(self, rest: str, origin: str) -> list[KeyPath]:
+        policies = self.data.get("policies")
+        entries = policies if isinstance(policies, list) else []
+        known: dict[str, list[int]] = {"*": list(range(len(entries)))} if entries else {}
+        for index, entry in enumerate(entries):
+            names = [entry.get("label"), entry.get("name")] if isinstance(entry, dict) else []
+            for name in dict.fromkeys([*names, str(index)]):
+                if isinstance(name, str):
+                    known.setdefault(name, []).append(index)
+        for name in sorted(known, key=len, reverse=True):
+            if rest.startswith(name + "."):
+                tail = rest[len(name) + 1 :]
+                return [self._with_indices(("policies", str(index), *tail.split(".")), origin) for index in known[name]]
+        wanted = rest.split(".")[0]
+        real = [name for name in known if name != "*" and not name.isdigit()]
+        raise input_error(origin, f"no policy of this experiment is called '{wanted}'", nearest(wanted, real))
+
+
+def draft_of(document: Document, overrides: Sequence[str] = ()) -> Draft:
+    """Begin an experiment with a file and `key=value` overrides; raises `InputError` with all bad overrides."""
+    draft = Draft.of(document)
+    problems: list[Problem] = []
+    for option in overrides:
+        try:
+            draft.override(option)
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(*problems)
+    return draft

@@ -1,0 +1,177 @@
+"""Reading YAML so that every later complaint can name the line.
+
+The scalars are those of YAML 1.2's core schema: `on` and `1:30` stay text, `1e-3` is a number, and a date is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from simsched.errors import InputError, Problem, input_error
+
+#: The way from the top of a document to a value: keys of mappings and indices of lists.
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed YAML file: plain dicts, lists and scalars, and the line of each key and list item."""
+
+    file: str
+    data: dict[str, Any]
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+
+    def line(self, path: KeyPath) -> int:
+        """Give the line of a key, or of the nearest thing around it that stands in the file; 0 where nothing does."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return 0
+
+
+def load(path: Path) -> Document:
+    """Read a YAML file whose top is a mapping.
+
+    Raises `InputError` with file and line where the file cannot be read, is no YAML, gives a key twice (all such keys
+    at once), has a key that is not text, or is not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise input_error(path, "there is no such file") from error
+    except UnicodeDecodeError as error:
+        raise input_error(path, f"is not a UTF-8 text file (byte {error.start})") from error
+    except OSError as error:
+        raise input_error(path, f"cannot be read: {error.strerror}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, file: str) -> Document:
+    """Read YAML from a text; `file` is the name used in messages. Raises as `load` does."""
+    reader = _Reader(file)
+    data = reader.read(text)
+    if reader.problems:
+        raise InputError(*reader.problems)
+    if data is None:
+        raise input_error(file, "is empty", "a mapping of keys to values is expected, as in 'name: quickstart'")
+    if not isinstance(data, dict):
+        raise input_error(file, f"holds {_kind(data)}, not a mapping of keys to values", line=1)
+    return Document(file, data, reader.lines)
+
+
+def parse_value(text: str, where: str) -> Any:
+    """Read one YAML value, such as the right-hand side of `-o key=value`; raises `InputError` without a line."""
+    reader = _Reader(where)
+    try:
+        data = reader.read(text)
+    except InputError as error:
+        raise InputError(*(replace(problem, line=0) for problem in error.problems)) from error
+    if reader.problems:
+        raise InputError(*(replace(problem, line=0) for problem in reader.problems))
+    return data
+
+
+def _kind(value: object) -> str:
+    return "a list" if isinstance(value, list) else f"the single value '{value}'"
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader with the scalars of YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (as in the base class)
+
+
+_SCALARS = (
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("tag:yaml.org,2002:int", r"[-+]?[0-9][0-9_]*", "-+0123456789"),
+    ("tag:yaml.org,2002:float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("tag:yaml.org,2002:float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
+    ("tag:yaml.org,2002:merge", r"<<", "<"),
+)
+for _tag, _pattern, _first in _SCALARS:
+    _Loader.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), ["" if c == "\0" else c for c in _first])
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value.replace("_", "")))  # 010 is ten
+
+
+class _Reader:
+    """Turns the nodes of one document into data and remembers where they stood."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[KeyPath, int] = {}
+        self.problems: list[Problem] = []
+        self._flattened: set[int] = set()
+        self._open: list[int] = []
+
+    def read(self, text: str) -> Any:
+        try:
+            self._loader = _Loader(text)
+            node = self._loader.get_single_node()
+            return None if node is None else self._value(node, ())
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 0
+            said = ", ".join(part for part in (error.context, error.problem) if part)
+            raise input_error(self.file, f"is not valid YAML: {said}", line=line) from error
+        except yaml.reader.ReaderError as error:
+            message = f"is not valid YAML: character {error.position} may not stand in a text file"
+            raise input_error(self.file, message) from error
+
+    def _value(self, node: yaml.Node, path: KeyPath) -> Any:
+        if id(node) in self._open:
+            raise input_error(self.file, "an alias stands inside the very thing it names", line=_line(node))
+        self._open.append(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return {key: self._value(value, (*path, key)) for key, value in self._items(node, path)}
+            if isinstance(node, yaml.SequenceNode):
+                return [self._item(child, (*path, i)) for i, child in enumerate(node.value)]
+            return self._loader.construct_object(node)
+        except ValueError as error:
+            raise input_error(self.file, f"is not a value: {error}", line=_line(node)) from error
+        finally:
+            self._open.pop()
+
+    def _item(self, node: yaml.Node, path: KeyPath) -> Any:
+        self.lines[path] = _line(node)
+        return self._value(node, path)
+
+    def _items(self, node: yaml.MappingNode, path: KeyPath) -> Iterator[tuple[str, yaml.Node]]:
+        if id(node) not in self._flattened:
+            self._flattened.add(id(node))
+            self._report_twice(node, path)
+            self._loader.flatten_mapping(node)
+        for key_node, value in node.value:
+            key = self._key(key_node)
+            if key is not None:
+                self.lines[*path, key] = _line(key_node)
+                yield key, value
+
+    def _key(self, node: yaml.Node) -> str | None:
+        if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
+            return str(node.value)
+        text = f"'{node.value}'" if isinstance(node, yaml.ScalarNode) else "a list or a mapping"
+        self.problems.append(Problem(self.file, f"{text} is a key but not text", "put it in quotes", _line(node)))
+        return None
+
+    def _report_twice(self, node: yaml.MappingNode, path: KeyPath) -> None:
+        first: dict[str, int] = {}
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                continue
+            key, line = key_node.value, _line(key_node)
+            if key in first:
+                name = ".".join(str(part) for part in (*path, key))
+                message = f"the key '{name}' is given twice, first in line {first[key]}"
+                self.problems.append(Problem(self.file, message, "keep one of them", line))
+            first.setdefault(key, line)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1

@@ -1,0 +1,87 @@
+"""Where the signals come from: for each of `simsched.policy.signals` one function of the engine's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from simsched.agent.goodput_agent import Prior
+from simsched.agent.offline import offline_priors
+from simsched.agent.report import GoodputReport
+from simsched.engine.remaining import TrueRemainingWork
+from simsched.engine.state import JobState
+from simsched.errors import input_error
+from simsched.model.application import StepTime
+from simsched.model.cluster import Cluster
+from simsched.model.placement import Site
+from simsched.policy import signals
+from simsched.policy.signals import FileSignal, JobSignal, Signal, Speed, ViewSignal
+
+
+class OfflineProfiles:
+    """Profiles each application once, on every GPU type of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Start with nothing profiled."""
+        self._cluster = cluster
+        self._known: dict[str, Mapping[str, Prior]] = {}
+
+    def of(self, job: JobState) -> Mapping[str, Prior]:
+        """Return the profiles of a job's application, by GPU type."""
+        name = job.app.name
+        if name not in self._known:
+            self._known[name] = MappingProxyType(offline_priors(job.app, self._cluster))
+        return self._known[name]
+
+
+def goodput(job: JobState) -> GoodputReport:
+    """Return the model of a job's agent; raises `InputError` where its agent fits none."""
+    report = job.agent.goodput
+    if report is None:
+        message = f"the agent of job '{job.request.id}' fits no goodput model, which the policy reads"
+        raise input_error("agent", message, "choose an agent that fits one, such as 'goodput'")
+    return report
+
+
+def measured_speeds(job: JobState) -> Mapping[Site, Speed]:
+    """Return what a job has measured of itself, by site."""
+    return MappingProxyType(job.speeds if job.speeds is not None else {})
+
+
+def step_times(job: JobState) -> Callable[[Site, int], StepTime]:
+    """Return the physics of a job's steps."""
+    return job.app.step_time
+
+
+def remaining_work(job: JobState) -> TrueRemainingWork:
+    """Return the oracle of a job's work."""
+    return TrueRemainingWork(job, job.live_progress)
+
+
+#: Providers that need the job alone.
+JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
+    {
+        signals.GOODPUT: goodput,
+        signals.MEASURED_SPEEDS: measured_speeds,
+        signals.STEP_TIMES: step_times,
+        signals.REMAINING_WORK: remaining_work,
+    }
+)
+
+
+class Granted:
+    """The signals that one policy may read, with what provides each."""
+
+    def __init__(self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[int]) -> None:
+        """Grant `wanted`; raises `KeyError` for a signal that nothing provides."""
+        job_providers = {**JOB_PROVIDERS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
+        view_values: dict[ViewSignal[Any], object] = {signals.SERVICE_HISTORY: service_history}
+        self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
+        self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}
+        self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
+
+    @property
+    def measures_speed(self) -> bool:
+        """Return whether jobs have to keep what they measure."""
+        return signals.MEASURED_SPEEDS in self.job

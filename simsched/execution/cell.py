@@ -1,0 +1,106 @@
+"""Runs one cell from its task to its folder, in this process or another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from simsched.applications.catalogue import catalogue
+from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
+from simsched.engine.errors import EngineError
+from simsched.engine.simulation import simulate
+from simsched.errors import InputError
+from simsched.execution.manifest import agents_of, cell_manifest
+from simsched.execution.store import MANIFEST_FILE, SUMMARY_FILE, Store
+from simsched.experiment.grid import Task
+from simsched.experiment.policy_params import make_policy
+from simsched.model.application import ApplicationSource
+from simsched.policy import Policy, registry
+from simsched.results.schema import TABLES
+from simsched.results.summary import summarise_folder
+from simsched.results.trials import TRIALS_FILE, write_trials
+from simsched.results.writer import TableWriter, write_json
+
+#: Called now and then with the simulated second and the number of finished jobs.
+Progress = Callable[[int, int], None]
+
+
+class CellError(Exception):
+    """A cell could not be run to its end; `kind` is the class of what happened, the message says the rest."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        """Keep kind and message, both plain text, so that the error can cross from one process to another."""
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+
+def run_cell(task: Task, folder: Path, around: Mapping[str, Any], progress: Progress | None = None) -> float:
+    """Simulate a cell and put its results below `folder`; returns the seconds that it took.
+
+    The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, and
+    `InputError` where results cannot be written.
+    """
+    store = Store(folder)
+    aside = store.begin(task.key)
+    try:
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        agents = _simulate(task, aside.path, progress)
+        gpus, price = task.cluster.total_gpus, task.node_price_per_h
+        write_json(aside.path / SUMMARY_FILE, summarise_folder(aside.path, gpus, node_price_per_h=price))
+        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+        write_json(aside.path / MANIFEST_FILE, cell_manifest(task, agents, around, wall_s, cpu_s))
+    except BaseException:
+        store.discard(aside)
+        raise
+    store.publish(aside, task.key)
+    return wall_s
+
+
+def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[str, str]:
+    applications: ApplicationSource = catalogue(task.applications_path)
+    kind = registry.load(task.policy, folder=task.policy_folder)
+    try:
+        policy = make_policy(kind, task.params, task.trace)
+        agents = agents_of(task, policy, applications)
+        _run(task, policy, applications, temporary, progress)
+        write_artifacts(policy, temporary)
+    except (InputError, Cancelled):
+        raise
+    except EngineError as error:
+        raise CellError(type(error).__name__, str(error)) from error
+    except OSError as error:
+        raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
+    except Exception as error:  # a stranger's policy may raise anything; its own traceback is shown with --debug
+        raise CellError(type(error).__name__, f"{type(error).__name__} in policy '{task.policy}': {error}") from error
+    return agents
+
+
+def _run(
+    task: Task, policy: Policy, applications: ApplicationSource, temporary: Path, progress: Progress | None
+) -> None:
+    """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
+    tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
+    source = applications if tuner is None else TrialApplications(applications)
+    jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
+    with TableWriter(temporary) as writer:
+        simulate(task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, on_finish=reply)
+    if tuner is not None:
+        write_trials(temporary, tuner.trials())
+
+
+def write_artifacts(policy: Policy, folder: Path) -> None:
+    """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
+    leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
+    for name, text in sorted(leave().items()):
+        taken = {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, *(table.file for table in TABLES.values())}
+        if not name or name in taken or name.startswith(".") or Path(name).name != name:
+            message = f"an artifact cannot be called '{name}'"
+            raise ValueError(message)
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)
+    """The run is being stopped; the cell ends as soon as it notices."""

@@ -1,0 +1,104 @@
+"""What a cell's manifest and a run's index say."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import simsched
+from simsched.agent.agent import Agent
+from simsched.experiment.grid import Grid, GridCell, Task
+from simsched.model.application import ApplicationSource
+from simsched.policy import Policy
+from simsched.results.curves import read_curves
+
+_PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
+
+
+def environment() -> dict[str, Any]:
+    """Say what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
+    return {
+        "simsched": simsched.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "git_commit": _git_commit(Path(simsched.__file__).resolve().parent.parent),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _git_commit(checkout: Path) -> str:
+    """Name the commit, `+` appended where files differ from it; empty outside a checkout or before its first commit."""
+    if not (checkout / ".git").exists():
+        return ""
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no") if commit else ""
+    return f"{commit}+" if changed else commit
+
+
+def _git(checkout: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(checkout), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def agents_of(task: Task, policy: Policy, applications: ApplicationSource) -> dict[str, str]:
+    """Say which agent ran beside the jobs of each application."""
+    first = {job.application: job for job in reversed(task.jobs)}
+    made: dict[str, Agent] = {
+        name: policy.agent(job, applications.for_job(name, job.duration_s)) for name, job in sorted(first.items())
+    }
+    return {name: type(agent).__name__ for name, agent in made.items()}
+
+
+def cell_manifest(
+    task: Task, agents: Mapping[str, str], around: Mapping[str, Any], wall_s: float, cpu_s: float
+) -> dict[str, Any]:
+    """Describe a finished cell; times of the clock on the wall stand here and in no table."""
+    return {
+        **task.about,
+        "cell": task.key,
+        "agents": dict(agents),
+        "environment": dict(around),
+        "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
+    }
+
+
+def run_index(grid: Grid, cells: Sequence[GridCell]) -> dict[str, Any]:
+    """Write down what a run consists of: its cells in order, and the experiment."""
+    spec = grid.experiment.spec
+    curves = read_curves(Path(spec.report.curves)) if spec.report.curves else ()
+    entries = [
+        {
+            "cell": cell.task.key,
+            "folder": f"cells/{cell.task.key}",
+            "policy": cell.label,
+            "policy_name": cell.policy,
+            "seed": cell.seed,
+            "point": dict(cell.point),
+        }
+        for cell in cells
+    ]
+    return {
+        "name": spec.name,
+        "cells": entries,
+        "missing": [cell.name for cell in grid.cells if cell not in cells],
+        "published": spec.published,
+        "published_source": spec.published_source,
+        "published_curves": [list(point) for point in curves],
+        "fairness": {},
+        "experiment": spec.model_dump(mode="json"),
+    }

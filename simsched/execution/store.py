@@ -1,0 +1,175 @@
+"""The folder of a run: one folder per cell, named by the hash of everything that determines it.
+
+A cell is written under a temporary name and renamed when whole, so that whatever carries a cell's name is complete: the
+folder is cache, ledger of what is done, and result at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from simsched.errors import InputError, input_error
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+MANIFEST_FILE = "manifest.json"
+SUMMARY_FILE = "summary.json"
+RUN_FILE = "run.json"
+_TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A folder in which a cell is being written, locked for as long as its writer lives."""
+
+    path: Path
+    lock: int | None
+
+
+class Store:
+    """The cells of one experiment below `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Look at `folder`; nothing is made until `open`."""
+        self.folder = folder
+        self.cells = folder / "cells"
+
+    def open(self) -> None:
+        """Make the folder, and remove what killed runs left half-written.
+
+        Raises `InputError` where it cannot be written.
+        """
+        try:
+            self.cells.mkdir(parents=True, exist_ok=True)
+            probe = self.cells / f"{_TEMPORARY}probe{_owner()}"
+            probe.mkdir(exist_ok=True)
+            probe.rmdir()
+        except OSError as error:
+            raise self._unwritable(error) from error
+        for leftover in sorted(self.cells.glob(f"{_TEMPORARY}*")):
+            _remove_if_abandoned(leftover)
+
+    def cell(self, key: str) -> Path:
+        """Give the folder of a cell."""
+        return self.cells / key
+
+    def has(self, key: str) -> bool:
+        """Tell whether a cell is complete."""
+        folder = self.cell(key)
+        return (folder / MANIFEST_FILE).is_file() and (folder / SUMMARY_FILE).is_file()
+
+    def elsewhere(self, key: str) -> Path | None:
+        """Find a complete cell of that name in the results of another experiment beside this one's."""
+        beside = sorted(self.folder.parent.glob(f"*/{self.cells.name}/{key}"))
+        return next((cell for cell in beside if Store(cell.parent.parent).has(key)), None)
+
+    def adopt(self, key: str) -> bool:
+        """Take over the cell of another experiment beside this one's, if there is one; its files are shared."""
+        found = None if self.has(key) else self.elsewhere(key)
+        if found is None:
+            return False
+        aside = self.begin(key)
+        try:
+            for file in sorted(found.iterdir()):
+                _link(file, aside.path / file.name)
+        except OSError:  # it went away, or cannot be read: then it is simply run again
+            self.discard(aside)
+            return False
+        self.publish(aside, key)
+        return True
+
+    def begin(self, key: str) -> Aside:
+        """Make an empty folder in which a cell can be written aside."""
+        path = self.cells / f"{_TEMPORARY}{key}{_owner()}"
+        shutil.rmtree(path, ignore_errors=True)
+        try:
+            while True:
+                path.mkdir(parents=True)
+                lock = _lock(path, wait=True)
+                if path.is_dir():  # nobody took it for abandoned before it was locked
+                    return Aside(path, lock)
+                _unlock(lock)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def publish(self, aside: Aside, key: str) -> None:
+        """Give a finished cell its name; if another process was faster, its cell stays (the two are the same)."""
+        target = self.cell(key)
+        try:
+            if target.exists() and not self.has(key):  # somebody took files away
+                shutil.rmtree(target)
+            aside.path.replace(target)
+        except OSError as error:
+            if not self.has(key):
+                raise self._unwritable(error) from error
+            shutil.rmtree(aside.path, ignore_errors=True)
+        finally:
+            _unlock(aside.lock)
+
+    def discard(self, aside: Aside) -> None:
+        """Remove what a failed or cancelled cell has written."""
+        shutil.rmtree(aside.path, ignore_errors=True)
+        _unlock(aside.lock)
+
+    def _unwritable(self, error: OSError) -> InputError:
+        remedy = "name a folder that can be written, with --out"
+        return input_error(self.folder, f"results cannot be written there: {error.strerror or error}", remedy)
+
+
+def _link(file: Path, name: Path) -> None:
+    """Give a finished file a second name, or copy it where the file system has no such names."""
+    try:
+        name.hardlink_to(file)
+    except OSError:
+        shutil.copyfile(file, name)
+
+
+def _owner() -> str:
+    return f"@{socket.gethostname()}@{os.getpid()}"
+
+
+def _lock(folder: Path, *, wait: bool) -> int | None:
+    """Lock a folder until its descriptor is closed or its holder dies; None where the system cannot.
+
+    Raises `BlockingIOError` if it is locked and `wait` is false.
+    """
+    if fcntl is None:
+        return None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _unlock(descriptor: int | None) -> None:
+    if descriptor is not None:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    """Remove a temporary folder whose writer is gone; where that cannot be known, it stays."""
+    try:
+        lock = _lock(folder, wait=False)
+    except BlockingIOError:
+        return
+    if lock is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        _unlock(lock)

@@ -1,0 +1,137 @@
+"""Gathers what a cell is made of, applications and jobs, and the hashes by which a change of them is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import fields
+from operator import attrgetter
+from pathlib import Path
+
+from simsched.applications.catalogue import ApplicationCatalogue, catalogue
+from simsched.applications.tensor_models import models_file
+from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
+from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
+from simsched.errors import input_error
+from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
+from simsched.model.job import JobSpec
+from simsched.paths import data_folder
+from simsched.workload.readers import head_of
+from simsched.workload.readers.workload_csv import is_workload, workload_files
+from simsched.workload.recipes.recipe import Configurations
+from simsched.workload.source import WorkloadOptions, make_workload
+
+# `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
+_VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
+
+
+class Supply:
+    """Applications, job lists and hashes, each made once however many cells use it."""
+
+    def __init__(self) -> None:
+        """Start with nothing made."""
+        self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str]] = {}
+        self._configurations: dict[tuple[str | None, int, str], Configurations] = {}
+        self._hashes: dict[str | None, str] = {}
+        self._trials: dict[TuningOptions, tuple[JobSpec, ...]] = {}
+
+    def applications(self, path: str | None) -> ApplicationCatalogue:
+        """Give the applications of a folder, or the shipped ones."""
+        return catalogue(path)
+
+    def applications_hash(self, path: str | None) -> str:
+        """Hash all files from which the applications are read."""
+        if path not in self._hashes:
+            folder = data_folder("workloads") / "applications" if path is None else Path(path)
+            both = _hash_of_folder(folder) + _hash_of_folder(models_file().parent)
+            self._hashes[path] = hashlib.sha256(both.encode()).hexdigest()
+        return self._hashes[path]
+
+    def file_hash(self, path: str) -> str:
+        """Hash an input file of a policy."""
+        digest = hashlib.sha256()
+        for file in _files(Path(path)):
+            digest.update(file.read_bytes())
+        return digest.hexdigest()
+
+    def workload_files(self, workload: WorkloadSpec) -> tuple[str, ...]:
+        """List the job lists in a folder, one replication each; ("",) where the workload is not such a folder."""
+        if workload.file is None or not Path(workload.file).is_dir():
+            return ("",)
+        files = workload_files(Path(workload.file))
+        if not is_workload(head_of(files[0])):
+            return ("",)  # a trace in several files
+        return tuple(str(file) for file in files)
+
+    def workload_name(self, workload: WorkloadSpec) -> str:
+        """Name a workload that is not one of a folder's files."""
+        return workload.source if workload.file is None else Path(workload.file).stem
+
+    def trials(self, tuning: TuningOptions) -> tuple[JobSpec, ...]:
+        """Give the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""
+        require_optuna()
+        if tuning not in self._trials:
+            self._trials[tuning] = template_jobs(tuning)
+        return self._trials[tuning]
+
+    def jobs(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> tuple[JobSpec, ...]:
+        """Give the job list of a workload under a seed; `file` picks one of a folder of job lists."""
+        return self._drawn(workload, file, seed, spec)[0]
+
+    def jobs_hash(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> str:
+        """Hash that job list."""
+        return self._drawn(workload, file, seed, spec)[1]
+
+    def _drawn(
+        self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec
+    ) -> tuple[tuple[JobSpec, ...], str]:
+        seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
+        what = (workload, file, seed, spec.cluster, spec.applications.path)
+        if what not in self._jobs:
+            jobs = tuple(self._draw(workload, file, seed, spec))
+            text = "\n".join(map(repr, map(_VALUES_OF_JOB, jobs)))
+            self._jobs[what] = (jobs, hashlib.sha256(text.encode()).hexdigest())
+        return self._jobs[what]
+
+    def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
+        known = self.applications(spec.applications.path).applications
+        source = file or workload.path or workload.source
+        options = WorkloadOptions(**{**workload.model_dump(exclude={"path"}), "source": source})
+        if workload.path is not None and not Path(workload.path).exists():
+            remedy = "name it with -o workload.path=..."
+            raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)
+        tuned: Configurations = {}
+        if options.recipe in (None, "pollux") and not _is_job_list(Path(source)):
+            node = spec.cluster.build().nodes[0]
+            tuned = self._tuned(spec.applications.path, node.gpus, node.gpu_type)
+        return make_workload(options, seed, tuned, initial_batch_sizes(known))
+
+    def _tuned(self, path: str | None, gpus_per_node: int, gpu_type: str) -> Configurations:
+        """Give the configurations of tuned jobs on nodes like the first of the cluster."""
+        what = (path, gpus_per_node, gpu_type)
+        if what not in self._configurations:
+            try:
+                made = tuned_configurations(self.applications(path).applications, gpus_per_node, gpu_type)
+            except ValueError as error:
+                raise input_error("cluster.gpu_type", str(error)) from error
+            self._configurations[what] = made
+        return self._configurations[what]
+
+
+def _is_job_list(path: Path) -> bool:
+    return path.is_file() and is_workload(head_of(path))
+
+
+def _hash_of_folder(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in _files(folder):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        yield from [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
+    except OSError as error:
+        raise input_error(folder, f"cannot be read: {error.strerror}") from error

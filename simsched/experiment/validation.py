@@ -1,0 +1,252 @@
+"""Reads an experiment and finds everything that is wrong with it before anything runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from simsched.documents import yaml_lines
+from simsched.documents.overrides import Draft, draft_of
+from simsched.documents.validation_messages import problems_of
+from simsched.errors import InputError, Problem, nearest
+from simsched.experiment.policy_params import complaints, input_files, takes_trace
+from simsched.experiment.spec import ExperimentSpec
+from simsched.policy import Policy, registry
+from simsched.results.metrics import find_metric
+
+_NOT_SWEPT = (
+    "name",
+    "description",
+    "seeds",
+    "sweep",
+    "trace",
+    "published",
+    "published_source",
+    "report",
+    "finish_time_fairness",
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of swept values, and the experiment that they make."""
+
+    values: Mapping[str, Any]
+    spec: ExperimentSpec
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment that has been checked: what stands in the file, and one resolved specification for each point.
+
+    `policies` maps the policies' names, as written, to their classes.
+    """
+
+    file: Path
+    spec: ExperimentSpec
+    points: tuple[Point, ...]
+    policies: Mapping[str, type[Policy]]
+
+
+def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment file with `key=value` overrides.
+
+    Raises `InputError` with all that is wrong: YAML, keys, types, ranges, policies and their parameters, each with file
+    and line, or the override that brought it in.
+    """
+    draft = draft_of(yaml_lines.load(path), overrides)
+    found = _Policies(path.parent)
+    problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
+    if problems:
+        raise InputError(*_in_order(problems))
+    spec = _validated(draft)
+    problems = [*_cross_problems(draft, spec), *found.trace_problems(draft, spec)]
+    points, more = _points(draft, found)
+    if problems or more:
+        raise InputError(*_in_order([*problems, *more]))
+    return Experiment(path, spec, tuple(points), MappingProxyType(found.classes))
+
+
+def _in_order(problems: Sequence[Problem]) -> list[Problem]:
+    return sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
+
+
+def _validated(draft: Draft) -> ExperimentSpec:
+    return ExperimentSpec.model_validate_json(json.dumps(draft.data), strict=True)
+
+
+def _structural(draft: Draft) -> list[Problem]:
+    try:
+        _validated(draft)
+    except ValidationError as error:
+        return problems_of(error, draft, ExperimentSpec)
+    return []
+
+
+class _Policies:
+    """The classes of the policies that an experiment names, each loaded once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.classes: dict[str, type[Policy]] = {}
+        self._folder = folder
+        self._failed: dict[str, InputError] = {}
+
+    def problems(self, draft: Draft) -> Iterator[Problem]:
+        """Find policies that do not exist and parameters that they do not take."""
+        for index, entry in _policy_entries(draft):
+            name = entry.get("name")
+            if not isinstance(name, str) or not name:
+                continue
+            policy = self._load(name)
+            if policy is None:
+                for problem in self._failed[name].problems:
+                    yield draft.problem(("policies", index, "name"), f"'{name}': {problem.message}", problem.remedy)
+                continue
+            params = entry.get("params", {})
+            if isinstance(params, dict):
+                for parameter in input_files(policy, params):
+                    draft.resolve_file(("policies", index, "params", parameter))
+                for key, message, remedy in complaints(policy, name, params, _trace_of(draft)):
+                    place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
+                    yield draft.problem((*place, *key), message, remedy)
+
+    def trace_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+        """Refuse a request for diagnostics that no policy of the experiment can give."""
+        if spec.trace and not any(takes_trace(policy) for policy in self.classes.values()):
+            names = ", ".join(sorted(self.classes))
+            yield draft.problem(("trace",), f"none of these policies records extra diagnostics: {names}")
+
+    def _load(self, name: str) -> type[Policy] | None:
+        if name not in self.classes and name not in self._failed:
+            try:
+                self.classes[name] = registry.load(name, folder=self._folder)
+            except InputError as error:
+                self._failed[name] = error
+        return self.classes.get(name)
+
+
+def _policy_entries(draft: Draft) -> Iterator[tuple[int, dict[str, Any]]]:
+    policies = draft.data.get("policies")
+    if isinstance(policies, list):
+        yield from ((index, entry) for index, entry in enumerate(policies) if isinstance(entry, dict))
+
+
+def _trace_of(draft: Draft) -> list[str]:
+    trace = draft.data.get("trace", [])
+    return [name for name in trace if isinstance(name, str)] if isinstance(trace, list) else []
+
+
+def _label_problems(draft: Draft) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, entry in _policy_entries(draft):
+        label = entry.get("label") or entry.get("name")
+        if not isinstance(label, str):
+            continue
+        if label in first:
+            key = "label" if entry.get("label") else "name"
+            message = f"another policy is called '{label}' too"
+            yield draft.problem(("policies", index, key), message, "give each a 'label' of its own")
+        first.setdefault(label, index)
+
+
+def _cross_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    labels = [policy.shown_as for policy in spec.policies]
+    yield from _published_problems(draft, spec, labels)
+    reference = spec.report.reference
+    if reference is not None and reference not in labels:
+        message = f"no policy of this experiment is called '{reference}'"
+        yield draft.problem(("report", "reference"), message, nearest(reference, labels))
+    yield from _node_problems(draft, spec)
+    for index, policy in enumerate(spec.policies):
+        for section, merge in (("workload", spec.workload_of), ("engine", spec.engine_of)):
+            try:
+                merge(policy)
+            except ValidationError as error:
+                yield draft.problem(("policies", index, section), error.errors()[0]["msg"])
+
+
+def _node_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    nodes = len(spec.cluster.build().nodes)
+    keys: list[tuple[str | int, ...]] = [("engine",), *(("policies", i, "engine") for i in range(len(spec.policies)))]
+    for key, engine in zip(keys, [spec.engine, *(policy.engine for policy in spec.policies)], strict=True):
+        if engine is not None and engine.initial_nodes is not None and engine.initial_nodes > nodes:
+            message = f"{engine.initial_nodes} nodes cannot be rented, the cluster has {nodes}"
+            yield draft.problem((*key, "initial_nodes"), message)
+
+
+def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str]) -> Iterator[Problem]:
+    replaced = any(path[0] == "policies" for path in draft.origins)  # then published values may well be left over
+    for name, values in spec.published.items():
+        label = name.partition(" [")[0]  # 'pollux [load=2.0]' names one point of a sweep
+        if name not in labels and label not in labels and not replaced:
+            yield draft.problem(
+                ("published", name), "no policy of this experiment has this label", nearest(label, labels)
+            )
+        for metric in values:
+            try:
+                find_metric(metric)
+            except InputError as error:
+                for problem in error.problems:
+                    yield draft.problem(("published", name, metric), problem.message, problem.remedy)
+
+
+def _points(draft: Draft, found: _Policies) -> tuple[list[Point], list[Problem]]:
+    """Make the points of the sweep; values that do not fit are reported one by one."""
+    sweep: dict[str, list[Any]] = draft.data.get("sweep") or {}
+    problems = [problem for key in sweep for problem in _sweep_problems(draft, found, key, sweep[key])]
+    if problems:
+        return [], problems
+    points = []
+    for values in itertools.product(*sweep.values()):
+        chosen = dict(zip(sweep, values, strict=True))
+        one = draft.copy()
+        for key, value in chosen.items():
+            one.set(key, value, f"sweep of {key}")
+        problems += [*_structural(one), *found.problems(one)]
+        if not problems:
+            spec = _validated(one)
+            problems += _cross_problems(one, spec)
+            points.append(Point(MappingProxyType(chosen), spec))
+    return points, problems
+
+
+def _sweep_problems(draft: Draft, found: _Policies, key: str, values: Sequence[Any]) -> Iterator[Problem]:
+    if key.split(".")[0] in _NOT_SWEPT:
+        yield draft.problem(("sweep", key), "this key cannot be swept", f"not swept are: {', '.join(_NOT_SWEPT)}")
+        return
+    seen: list[Any] = []
+    for index, value in enumerate(values):
+        if any(value == known and type(value) is type(known) for known in seen):
+            yield draft.problem(("sweep", key, index), f"the value {value} is given twice")
+            continue
+        seen.append(value)
+        one = draft.copy()
+        try:
+            one.set(key, value, "")
+        except InputError as error:
+            for problem in error.problems:
+                yield draft.problem(("sweep", key), problem.message, problem.remedy)
+            return
+        for problem in (*_structural(one), *found.problems(one)):
+            yield draft.problem(("sweep", key, index), problem.message, problem.remedy)
+
+
+def check_workload(options: Sequence[str]) -> ExperimentSpec:
+    """Read `key=value` options of a workload alone, as `simsched workload make` takes them.
+
+    A key without a dot is one of the section `workload`. Returns an experiment of this workload and nothing else of
+    interest; raises `InputError` as `read_experiment` does.
+    """
+    full = [option if "." in option.partition("=")[0] else f"workload.{option}" for option in options]
+    draft = draft_of(yaml_lines.parse("{name: workload, policies: [{name: fifo}]}", "workload"), full)
+    problems = _structural(draft)
+    if problems:
+        raise InputError(*problems)
+    return _validated(draft)

@@ -1,0 +1,155 @@
+"""Sets every finished job of a run beside an isolated run of it (see `simsched.results.fairness`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from simsched.agent.goodput_agent import GoodputAgent
+from simsched.applications.catalogue import catalogue
+from simsched.engine import SEMANTICS
+from simsched.execution.runner import Listener, RunResult, run_grid
+from simsched.execution.store import RUN_FILE, Store
+from simsched.experiment.grid import Grid, GridCell, Task, make_grid
+from simsched.experiment.policy_params import make_policy
+from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
+from simsched.fairness import solo_runs as isolated
+from simsched.fairness.solo_runs import Batch, IsolatedRuns
+from simsched.policy import Policy, registry
+from simsched.results import fairness
+from simsched.results.fairness import (
+    Floats,
+    exclusive_slowdown,
+    fairness_table,
+    mean_contention,
+    time_on_share,
+    write_fairness,
+)
+from simsched.results.reader import read_table
+from simsched.results.writer import write_json
+
+_ISOLATED = "simsched_policies.isolated:Isolated"
+_COLUMNS = ("job_id", "submit_time_s", "end_time_s", "jct_s")
+
+
+def run_with_fairness(
+    grid: Grid, out: Path, workers: int = 1, listener: Listener | None = None, *, dask: str | None = None
+) -> RunResult:
+    """Run an experiment as `run_grid` does, and set its finished jobs beside solo runs where it asks for that."""
+    beside = tuple(reference_cells(grid).values())
+    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside)
+    store = Store(result.folder)
+    told = record_fairness(grid, [cell for cell in grid.cells if store.has(cell.task.key)], store)
+    index = result.folder / RUN_FILE
+    if told and index.is_file():
+        write_json(index, {**json.loads(index.read_text(encoding="utf-8")), "fairness": told})
+    return result
+
+
+def reference_cells(grid: Grid) -> dict[str, GridCell]:
+    """Give, by the keys of the wanted cells, the cells under the policy `isolated` that Gavel's rho compares them with.
+
+    There are none for the other definitions.
+    """
+    rule = grid.experiment.spec.finish_time_fairness
+    if rule is None or rule.definition != "gavel":
+        return {}
+    kind = registry.load(_ISOLATED)
+    experiment = grid.experiment
+    points = tuple(replace(point, spec=_isolated(point.spec)) for point in experiment.points)
+    policies = {_ISOLATED: kind}
+    other = make_grid(replace(experiment, spec=_isolated(experiment.spec), points=points, policies=policies))
+    pairs = zip(grid.cells, other.cells, strict=True)
+    return {cell.task.key: reference for cell, reference in pairs if not grid.labels or cell.label in grid.labels}
+
+
+def _isolated(spec: ExperimentSpec) -> ExperimentSpec:
+    """Put `isolated` in the place of every policy, with the workload and the engine that the policy has."""
+    policies = tuple(
+        PolicySpec(name=_ISOLATED, label=one.shown_as, workload=one.workload, engine=one.engine)
+        for one in spec.policies
+    )
+    return spec.model_copy(update={"policies": policies})
+
+
+def record_fairness(grid: Grid, cells: Sequence[GridCell], store: Store) -> dict[str, Any]:
+    """Compute the ratios of complete cells where they are not there yet; returns what the run's index says of them.
+
+    Returns nothing where the experiment does not ask for them.
+    """
+    rule = grid.experiment.spec.finish_time_fairness
+    if rule is None:
+        return {}
+    references = reference_cells(grid)
+    folder = Path("fairness") / _version(rule)
+    runs: dict[tuple[object, ...], IsolatedRuns] = {}
+    for task in {cell.task.key: cell.task for cell in cells}.values():
+        path = store.folder / folder / f"{task.key}.csv"
+        if path.is_file():
+            continue
+        jobs = read_table(store.cell(task.key), "jobs", _COLUMNS)
+        contention = mean_contention(jobs["submit_time_s"], jobs["end_time_s"])
+        if rule.definition == "gavel":
+            reference = references.get(task.key)
+            if reference is None or not store.has(reference.task.key):
+                continue
+            alone = _times(store.cell(reference.task.key), jobs)
+        else:
+            room = (task.cluster, task.applications_path, task.engine)
+            if room not in runs:
+                runs[room] = IsolatedRuns(task.cluster, catalogue(task.applications_path), task.engine)
+            alone = _alone(task, rule, runs[room], jobs, contention)
+        write_fairness(path, fairness_table(jobs, contention, alone))
+    return {**rule.model_dump(), "folder": folder.as_posix()}
+
+
+def _times(folder: Path, jobs: pd.DataFrame) -> Floats:
+    """Read the completion times of the same jobs in another cell."""
+    table = read_table(folder, "jobs", ("job_id", "jct_s")).set_index("job_id")["jct_s"]
+    return table.loc[jobs["job_id"]].to_numpy(dtype=np.float64)
+
+
+def _alone(task: Task, rule: FairnessSpec, runs: IsolatedRuns, jobs: pd.DataFrame, contention: Floats) -> Floats:
+    specs = {job.id: job for job in task.jobs}
+    policy = make_policy(registry.load(task.policy, folder=task.policy_folder), task.params, task.trace)
+    interval_s = policy.triggers.interval_s
+    batch = rule.batch if rule.batch == "best" else _batch_of(task, policy)
+    total = task.cluster.total_gpus
+    found = []
+    for job_id, others in zip(jobs["job_id"], contention, strict=True):
+        job = specs[job_id]
+
+        def seconds(gpus: int, job: Any = job) -> float:
+            return runs.seconds(job, gpus, batch, interval_s)
+
+        if rule.definition == "pollux":
+            found.append(time_on_share(min(total / others, total), seconds, rule.rounding))
+        else:
+            many = len(task.jobs) if rule.definition == "shockwave-static" else others
+            found.append(seconds(job.num_gpus) * exclusive_slowdown(many, total))
+    return np.array(found, dtype=np.float64)
+
+
+def _batch_of(task: Task, policy: Policy) -> Batch:
+    """Tell which batch a policy's jobs have: under one that adapts it, the submitted one means nothing."""
+    applications = catalogue(task.applications_path)
+    agents = (policy.agent(job, applications.for_job(job.application, job.duration_s)) for job in task.jobs[:1])
+    return "best" if any(isinstance(agent, GoodputAgent) for agent in agents) else "submitted"
+
+
+def _version(rule: FairnessSpec) -> str:
+    """Name a folder by all that determines the ratios of a cell, besides the cell."""
+    sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (isolated, fairness)]
+    known: Mapping[str, object] = {**rule.model_dump(), "semantics": SEMANTICS, "sources": [*sources, _own_source()]}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _own_source() -> str:
+    return Path(__file__).read_text(encoding="utf-8")

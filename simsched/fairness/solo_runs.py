@@ -1,0 +1,122 @@
+"""How long a job takes alone, on GPUs that nobody else wants: the run that finish-time fairness compares with.
+
+The run is simulated by the engine itself, so it starts as any job does: it waits for the policy's next decision and
+pays the restart delay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from simsched.agent.agent import Agent
+from simsched.agent.fixed_agent import fixed_agent
+from simsched.agent.goodput_agent import Prior, Shared, goodput_agent
+from simsched.agent.offline import offline_prior
+from simsched.engine.options import EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
+from simsched.errors import input_error
+from simsched.model.application import Application, ApplicationSource
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.placement import Allocation, consolidated_shape
+from simsched.policy import Decision, Policy, Triggers, View
+
+#: `best`: the batch follows the goodput, which is known beforehand; `submitted`: it stays as submitted.
+Batch = Literal["best", "submitted"]
+
+
+@dataclass
+class _Alone(Policy):
+    """Gives the only job all the GPUs there are, once, as few nodes as possible."""
+
+    name: ClassVar[str] = "alone"
+    rigid: ClassVar[bool] = False
+
+    allocation: Allocation = ()
+    interval_s: int | None = None
+    batch: Batch = "best"
+    shared: Shared = field(default_factory=Shared)
+    prior: Prior | None = None
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide when the policy under study would."""
+        return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
+
+    def agent(self, job: JobSpec, application: Application) -> Agent:
+        """Adapt the batch to a goodput that is known, or keep it."""
+        if self.batch == "submitted" or application.limits is None:
+            return fixed_agent(job, application)
+        return goodput_agent(job, application, shared=self.shared, prior=self.prior)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Start the job, then leave it alone."""
+        waiting = [job.id for job in view.jobs.values() if not job.running]
+        return Decision.change(dict.fromkeys(waiting, self.allocation))
+
+
+class IsolatedRuns:
+    """Completion times of jobs alone on GPUs of the cluster's first node's make; equal runs are simulated once."""
+
+    def __init__(self, cluster: Cluster, applications: ApplicationSource, options: EngineOptions) -> None:
+        """Look at a cluster; raises `InputError` where it has GPUs of several types."""
+        if len(cluster.gpu_types) > 1:
+            types = ", ".join(cluster.gpu_types)
+            message = f"an equal share of GPUs of several types ({types}) is not defined"
+            raise input_error("finish_time_fairness", message, "leave it out, or take the definition 'gavel'")
+        self._node = cluster.nodes[0]
+        self._total_gpus = cluster.total_gpus
+        self._applications = applications
+        self._options = replace(options, interference=0.0, initial_nodes=None)
+        self._known: dict[tuple[object, ...], int] = {}
+        self._priors: dict[str, Prior | None] = {}
+        self._shared = Shared()
+
+    def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: int | None) -> int:
+        """Give a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
+
+        `interval_s` is the policy's (None: it decides whenever something happens). A job that has no batch size runs on
+        what it asked for, and on fewer GPUs for longer in proportion.
+        """
+        app = self._applications.for_job(job.application, job.duration_s)
+        wait_s = 0 if interval_s is None else max(-(-job.submit_time_s // interval_s), 1) * interval_s
+        wait_s -= 0 if interval_s is None else job.submit_time_s
+        if app.limits is None:
+            alone_s = self._run(job, app, min(job.num_gpus, self._total_gpus), batch, interval_s)
+            return wait_s + round(alone_s * max(1.0, job.num_gpus / gpus))
+        return wait_s + self._run(job, app, min(gpus, self._most(job, app, batch)), batch, interval_s)
+
+    def _most(self, job: JobSpec, app: Application, batch: Batch) -> int:
+        assert app.limits is not None
+        submitted = job.batch_size or app.limits.init_batch_size
+        examples = app.fixed_batch_size or (app.limits.max_batch_size if batch == "best" else submitted)
+        most = max(min(examples // app.limits.min_local_bsz, self._total_gpus), 1)
+        return most if app.max_gpus is None else min(most, app.max_gpus)
+
+    def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: int | None) -> int:
+        """Simulate the job, submitted at the very second of a decision, so that all its kind are alike."""
+        if app.limits is None:
+            kind: object = job.duration_s
+        else:
+            kind = batch if batch == "best" else job.batch_size
+        what = job.application, kind, gpus, interval_s
+        if what not in self._known:
+            shape = consolidated_shape(gpus, self._node.gpus)
+            policy = _Alone(tuple(enumerate(shape)), interval_s, batch, self._shared, self._prior(app, batch))
+            alone = replace(job, submit_time_s=interval_s or 0)
+            room = Cluster.uniform(len(shape), self._node.gpus, self._node.gpu_type)
+            found = MemoryRecorder()
+            simulate(room, [alone], self._applications, policy, self._options, 0, found)
+            self._known[what] = found.jobs[0].jct_s
+        return self._known[what]
+
+    def _prior(self, app: Application, batch: Batch) -> Prior | None:
+        if batch != "best" or app.limits is None:
+            return None
+        if app.name not in self._priors:
+            self._priors[app.name] = offline_prior(app, self._node.gpus)
+        return self._priors[app.name]

@@ -1,0 +1,62 @@
+"""How a key of an experiment is declared, once: its default, its range and its meaning, on a field of a dataclass.
+
+The file's reader makes its checks and its JSON Schema from these, and `problems_with` checks options made in Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, get_args, get_type_hints
+
+from simsched.errors import Problem, nearest
+
+_BOUNDS = MappingProxyType(
+    {
+        "ge": (operator.ge, "at least"),
+        "gt": (operator.gt, "more than"),
+        "le": (operator.le, "at most"),
+        "lt": (operator.lt, "less than"),
+    }
+)
+
+
+def key(default: Any, description: str, **bounds: float) -> Any:
+    """Declare a field with its default, what it means, and its range: `ge`, `gt`, `le` or `lt` of a number."""
+    return dataclasses.field(default=default, metadata={"description": description, **bounds})
+
+
+def problems_with(options: Any, section: str) -> Iterator[Problem]:
+    """Find the fields of a dataclass of keys whose values are out of range or not among the known names.
+
+    `section` is where the keys stand in an experiment, for the messages.
+    """
+    hints = get_type_hints(type(options))
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        where = f"{section}.{field.name}"
+        if value is None:
+            continue
+        names = _names(hints[field.name])
+        if names and value not in names:
+            yield Problem(where, f"'{value}' is unknown", nearest(str(value), names))
+        expected = _expected(field.metadata)
+        if expected and not all(test(value, field.metadata[bound]) for bound, (test, _) in _found(field.metadata)):
+            yield Problem(where, f"{value!r} is out of range", f"give {expected}")
+
+
+def _names(hint: Any) -> tuple[str, ...]:
+    """List the texts that a type allows: those of a `Literal`, or of a union with one."""
+    found = [name for part in get_args(hint) for name in (_names(part) or (part,)) if isinstance(name, str)]
+    return tuple(found)
+
+
+def _found(metadata: Mapping[Any, Any]) -> list[tuple[str, tuple[Any, str]]]:
+    return [(bound, meaning) for bound, meaning in _BOUNDS.items() if bound in metadata]
+
+
+def _expected(metadata: Mapping[Any, Any]) -> str:
+    said = [f"{words} {metadata[bound]:g}" for bound, (_, words) in _found(metadata)]
+    return " and ".join(said)

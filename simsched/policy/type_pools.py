@@ -1,0 +1,71 @@
+"""A cluster of several GPU types as one pool a type, for policies that are made for equal GPUs.
+
+No job ever holds GPUs of two types. A job that runs belongs to the pool of its GPUs; one that waits is counted to the
+pool, of those whose type it can run on, that is least in demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from simsched.model.cluster import Node
+from simsched.policy.narrowed import NarrowedView
+from simsched.policy.view import JobView, View
+
+
+@dataclass(frozen=True)
+class TypePool:
+    """The part of a view that belongs to one GPU type."""
+
+    gpu_type: str
+    nodes: tuple[int, ...]
+    jobs: Mapping[str, JobView]
+    view: View
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Return the GPUs of the first node of the type."""
+        return self.view.nodes[self.nodes[0]].gpus
+
+
+def gpu_types(nodes: Sequence[Node]) -> list[str]:
+    """List the GPU types in the order in which nodes have them."""
+    return list(dict.fromkeys(node.gpu_type for node in nodes))
+
+
+def type_pools(view: View) -> list[TypePool]:
+    """Divide a view by GPU type, in the order of the nodes; with one type the only pool shows the view itself.
+
+    A waiting job joins the pool with the fewest GPUs asked for by its jobs, relative to the GPUs that are up (a pool
+    with none up comes last; ties by the order of the types). Jobs that can run on no type of the cluster are in none.
+    """
+    types = gpu_types(view.nodes)
+    nodes = {kind: tuple(node.index for node in view.nodes if node.gpu_type == kind) for kind in types}
+    if len(types) == 1:
+        return [TypePool(types[0], nodes[types[0]], view.jobs, view)]
+    capacity = {kind: sum(view.nodes[node].gpus for node in nodes[kind] if view.up[node]) for kind in types}
+    demand = dict.fromkeys(types, 0)
+    pool_of: dict[str, str] = {}
+    for job in view.jobs.values():
+        if job.running:
+            pool_of[job.id] = view.nodes[job.allocation[0][0]].gpu_type
+            demand[pool_of[job.id]] += job.num_gpus
+    for job in view.jobs.values():
+        fitting = [kind for kind in types if job.facts.runs_on(kind)]
+        if job.id not in pool_of and fitting:
+            best = min(fitting, key=lambda kind: (not capacity[kind], demand[kind] / max(capacity[kind], 1)))
+            pool_of[job.id] = best
+            demand[best] += job.num_gpus
+    members: dict[str, dict[str, JobView]] = {kind: {} for kind in types}
+    for job in view.jobs.values():
+        if job.id in pool_of:
+            members[pool_of[job.id]][job.id] = job
+    return [
+        TypePool(kind, nodes[kind], members[kind], NarrowedView(view, _up(view, nodes[kind]), members[kind]))
+        for kind in types
+    ]
+
+
+def _up(view: View, nodes: Sequence[int]) -> list[int]:
+    return [node for node in nodes if view.up[node]]

@@ -1,0 +1,162 @@
+"""Picks and draws the figures that fit a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from simsched.report.figures.bars import bar_data, metric_bars
+from simsched.report.figures.distribution import jct_cdf
+from simsched.report.figures.evaluation import curves_of, evaluation_figures
+from simsched.report.figures.history import history_figures
+from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
+from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
+from simsched.report.figures.style import FORMATS, Drawn, Look, looks, save
+from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
+from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
+from simsched.report.figures.trials import trials_data, trials_over_time
+from simsched.results.compare import Row, comparison, short_keys
+from simsched.results.reader import Cell, Run
+from simsched.results.trials import read_trials
+
+#: More rows than this (policies times sweep points) are not told apart in one figure.
+MOST_ROWS = 8
+_MOST_LIVES = 4
+_BARS = ("jct_mean_s", "makespan_s")
+_SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
+
+
+def draw_run(
+    run: Run, folder: Path, replicate_over: Collection[str] = (), formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Draw a run into `folder` and return what was written.
+
+    Up to eight rows are compared as bars, distributions and over time, with the nodes rented where they come and go and
+    hyper-parameter tuning as it proceeds. A job's timeline is drawn where nothing is swept, a figure of lines
+    for each swept key with two values or more. Swept keys in `replicate_over` count as replications beside the seed, as
+    in `simsched.results.compare.comparison`.
+    """
+    paths: list[Path] = []
+    for name, drawn in run_figures(run, replicate_over):
+        paths += save(*drawn, folder, name, formats)
+    return paths
+
+
+def run_figures(run: Run, replicate_over: Collection[str] = ()) -> Iterator[tuple[str, Drawn]]:
+    """Draw the figures that fit a run one after the other, each with the name of its files."""
+    rows = comparison(run, replicate_over)
+    if len(rows) <= MOST_ROWS:
+        yield from _rows_figures(run, rows).items()
+    styles = looks(run.policies)
+    swept = [key for key in run.swept if key not in replicate_over]
+    short = short_keys(swept)
+    for key in swept:
+        if len({str(row.point.get(key)) for row in rows}) > 1:
+            yield f"sweep-{short[key]}", _sweep(run, rows, key, styles)
+    yield from history_figures(run, replicate_over).items()
+    yield from evaluation_figures(run, rows)
+
+
+def _rows_figures(run: Run, rows: Sequence[Row]) -> dict[str, Drawn]:
+    styles = looks(row.name for row in rows)
+    published = [key for row in rows for key in row.published]
+    metrics = list(dict.fromkeys([*_BARS, *published]))
+    times = {row.name: [cell.table("jobs", ["jct_s"])["jct_s"].to_numpy() for cell in row.cells] for row in rows}
+    figures = {
+        "bars": metric_bars(
+            bar_data(rows, metrics),
+            title=f"{run.name}: policies compared",
+            published_source=run.published_source,
+            styles=styles,
+        ),
+        "jct-cdf": jct_cdf(times, title=f"{run.name}: job completion times", styles=styles),
+    }
+    if all(cell.has("allocations") for cell in run.cells):
+        figures["over-time"] = _over_time(run, rows, styles)
+        if not any(row.point for row in rows):
+            figures |= _timeline(run, rows, styles)
+    return figures | _nodes(run, rows, styles) | _trials(run, rows, styles)
+
+
+def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
+    """Draw the nodes rented over time, where they come and go."""
+    if not all(cell.has("rounds") and cell.has("allocations") for cell in run.cells):
+        return {}
+    if not any(come_and_go(cell.table("rounds", NODE_COLUMNS)) for cell in run.cells):
+        return {}
+    data = nodes_data({row.name: (_rental(cell) for cell in row.cells) for row in rows})
+    seeds = max(len(row.cells) for row in rows)
+    title = f"{run.name}: nodes and efficiency"
+    curves = curves_of(run, "nodes-over-time")
+    return {"nodes-over-time": nodes_over_time(data, seeds=seeds, title=title, styles=styles, curves=curves)}
+
+
+def _rental(cell: Cell) -> Rental:
+    rounds, intervals = cell.table("rounds", NODE_COLUMNS), cell.table("allocations", INTERVAL_COLUMNS)
+    return Rental(rounds, intervals, cell.summary.get("makespan_s", 0.0))
+
+
+def _trials(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
+    """Draw how hyper-parameter tuning proceeds, where there is one."""
+    found = {row.name: [read_trials(cell.folder) for cell in row.cells] for row in rows}
+    trials = {name: [one for one in frames if one is not None] for name, frames in found.items()}
+    if not trials or not all(trials.values()):
+        return {}
+    seeds = max(len(row.cells) for row in rows)
+    title = f"{run.name}: tuning over time"
+    return {"trials": trials_over_time(trials_data(trials), seeds=seeds, title=title, styles=styles)}
+
+
+def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
+    intervals = {row.name: _intervals(row) for row in rows}
+    last_s = max((cell.summary.get("makespan_s", 0.0) for cell in run.cells), default=0.0)
+    seeds = max(len(row.cells) for row in rows)
+    title = f"{run.name}: the cluster over time"
+    return over_time(
+        over_time_data(intervals, last_s),
+        seeds=seeds,
+        total_gpus=_total_gpus(run.cells),
+        title=title,
+        styles=styles,
+        curves=curves_of(run, "over-time"),
+    )
+
+
+def _intervals(row: Row) -> Iterator[pd.DataFrame]:
+    """Read the intervals of one cell after the other, lest large runs fill the memory."""
+    for cell in row.cells:
+        yield cell.table("allocations", INTERVAL_COLUMNS)
+
+
+def _total_gpus(cells: Sequence[Cell]) -> int | None:
+    """Find the size of the cluster, where all cells have the same; None where it is unknown."""
+    if not all(cell.has("rounds") for cell in cells):
+        return None
+    sizes = {
+        int(table.max()) for cell in cells if len(table := cell.table("rounds", ["available_gpus"])["available_gpus"])
+    }
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
+    """Draw the job that took most GPU time under the first policy and its first seed, under each policy that ran it."""
+    first = rows[0].cells[0]
+    jobs = first.table("jobs", ["job_id", "attained_gpu_s"])
+    if jobs.empty:
+        return {}
+    job_id = str(jobs["job_id"].iloc[int(jobs["attained_gpu_s"].to_numpy().argmax())])
+    lives = {}
+    for row in rows[:_MOST_LIVES]:
+        cell = next((c for c in row.cells if (c.seed, c.point) == (first.seed, first.point)), None)
+        if cell is not None and (cell.table("jobs", ["job_id"])["job_id"] == job_id).any():
+            own = cell.table("jobs", ["job_id", "submit_time_s"])
+            lives[row.name] = (own, cell.table("allocations", LIFE_COLUMNS))
+    title = f"{run.name}: the largest job, {job_id} (seed {first.seed})"
+    return {"job-timeline": job_timeline(lives, job_id, title=title, styles=styles)}
+
+
+def _sweep(run: Run, rows: Sequence[Row], key: str, styles: Mapping[str, Look]) -> Drawn:
+    data = sweep_data(rows, key, _SWEPT)
+    return sweep_lines(data, key, title=f"{run.name}: sweep of {axis_title(key)}", styles=styles)

@@ -1,0 +1,58 @@
+"""The figures of a run that need more than its tables: fairness, jobs to follow, a sweep of one policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from simsched.report.figures.co_adaptation import JOB_COLUMNS, LIFE_COLUMNS, adaptation_data, chosen_jobs, co_adaptation
+from simsched.report.figures.jct_parts import jct_parts, parts_data
+from simsched.report.figures.rho import rho_cdf, rho_data
+from simsched.report.figures.style import Drawn, looks
+from simsched.results.compare import Row
+from simsched.results.curves import CurvePoint
+from simsched.results.fairness import describe, read_fairness
+from simsched.results.reader import Run
+
+_MOST_ROWS = 9
+
+
+def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
+    """Draw what a run's experiment asks for beyond the usual figures, one after the other."""
+    if len(rows) <= _MOST_ROWS and all(cell.fairness_file for row in rows for cell in row.cells):
+        yield "rho-cdf", _rho(run, rows)
+    report = run.experiment.get("report") or {}
+    follow = report.get("follow") or {}
+    if follow:
+        yield "co-adaptation", _followed(run, rows, follow)
+    keys = list(dict.fromkeys(key for row in rows for key in row.point))
+    if len(keys) == 1 and len(run.policies) == 1 and 1 < len(rows) <= _MOST_ROWS:
+        title = f"{run.name}: what completion times consist of"
+        yield "jct-parts", jct_parts(parts_data(rows, keys[0]), keys[0], title=title, source=run.published_source)
+
+
+def curves_of(run: Run, figure: str) -> tuple[CurvePoint, ...]:
+    """Give the published curves that belong to a figure."""
+    return tuple(point for point in run.published_curves if point.figure == figure)
+
+
+def _rho(run: Run, rows: Sequence[Row]) -> Drawn:
+    ratios = {
+        row.name: [read_fairness(cell.fairness_file)["rho"].to_numpy() for cell in row.cells if cell.fairness_file]
+        for row in rows
+    }
+    return rho_cdf(
+        rho_data(ratios),
+        title=f"{run.name}: finish-time fairness",
+        meaning=describe(run.fairness),
+        curves=curves_of(run, "rho-cdf"),
+        source=run.published_source,
+        styles=looks(ratios),
+    )
+
+
+def _followed(run: Run, rows: Sequence[Row], follow: dict[str, int]) -> Drawn:
+    cell = rows[0].cells[0]
+    jobs = cell.table("jobs", JOB_COLUMNS)
+    data = adaptation_data(jobs, cell.table("allocations", LIFE_COLUMNS), chosen_jobs(jobs, follow))
+    title = f"{run.name}: {rows[0].name} adapts jobs to load and training (seed {cell.seed})"
+    return co_adaptation(data, title=title, curves=curves_of(run, "co-adaptation"), source=run.published_source)

@@ -1,0 +1,107 @@
+"""What a job is physically: throughput over GPUs and batch sizes, efficiency over training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from simsched.report.figures.style import Drawn, new_figure, styled
+
+_MOST_TICKS = 8
+
+
+def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None, *, title: str) -> Drawn:
+    """Draw modelled throughput against GPUs (a line per batch size) and against batch size (a line per GPU count).
+
+    Both tables have the columns `gpus, batch_size` (total, examples) and `throughput` (examples/s); `measured` gives
+    points. Data: both tables under each other, told apart by `source`.
+    """
+    with styled():
+        text = "Lines: model" + ("; circles: measured." if measured is not None else ".") + " All axes logarithmic."
+        figure = new_figure(8.4, 3.6, title, text)
+        left, right = figure.subplots(1, 2, sharey=True)
+        _family(left, model, measured, "gpus", "batch_size", "batch size")
+        _family(right, model, measured, "batch_size", "gpus", "GPUs")
+        left.set_xlabel("GPUs")
+        left.set_ylabel("throughput (examples/s)")
+        right.set_xlabel("total batch size (examples)")
+    return figure, _stacked(model, measured)
+
+
+def efficiency_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None, *, title: str) -> Drawn:
+    """Draw statistical efficiency over training, a line per batch size.
+
+    Both tables have the columns `progress` (share of training done, 0 to 1), `batch_size` and `efficiency` (0 to 1).
+    """
+    with styled():
+        text = "Efficiency: progress per example relative to the initial batch size." + (
+            " Lines: model; circles: measured." if measured is not None else ""
+        )
+        figure = new_figure(6.6, 3.6, title, text)
+        axes = figure.subplots()
+        scaled = [
+            None
+            if table is None
+            else table.assign(progress=100 * table["progress"], efficiency=100 * table["efficiency"])
+            for table in (model, measured)
+        ]
+        if scaled[0] is not None:
+            _family(axes, scaled[0], scaled[1], "progress", "batch_size", "batch size", "efficiency", log=False)
+        axes.set_xlim(0, 100)
+        axes.set_ylim(0, 103)
+        axes.set_xlabel("training done (%)")
+        axes.set_ylabel("statistical efficiency (%)")
+    return figure, _stacked(model, measured)
+
+
+def _stacked(model: pd.DataFrame, measured: pd.DataFrame | None) -> pd.DataFrame:
+    parts = [model.assign(source="model")]
+    if measured is not None:
+        parts.append(measured.assign(source="measured"))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _family(
+    axes: Axes,
+    model: pd.DataFrame,
+    measured: pd.DataFrame | None,
+    x: str,
+    family: str,
+    title: str,
+    y: str = "throughput",
+    *,
+    log: bool = True,
+) -> None:
+    """Draw a line for each value of `family`, dark to light as it grows, with measured points in the same colour."""
+    members = sorted(model[family].unique())
+    for member, colour in zip(members, _shades(len(members)), strict=True):
+        line = model[model[family] == member].sort_values(x)
+        axes.plot(line[x], line[y], color=colour, label=f"{member:,}", linewidth=1.4)
+        if measured is not None:
+            points = measured[measured[family] == member]
+            axes.plot(points[x], points[y], "o", color=colour, markersize=3.5, markerfacecolor="none")
+    if log:
+        _log_axes(axes, sorted(model[x].unique()))
+    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.0, 0.5), title_fontsize=8, fontsize=8)
+
+
+def _log_axes(axes: Axes, places: Sequence[float]) -> None:
+    """Make both axes logarithmic, with plain numbers: at the values themselves, and at 1, 2, 5 and their tenfolds."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    shown = places[:: -(-len(places) // _MOST_TICKS)]
+    axes.set_xticks(shown, [f"{value:,.0f}" for value in shown])
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _shades(count: int) -> Sequence[tuple[float, float, float, float]]:
+    """Give colours from dark to light whose order shows in grey and under colour blindness alike."""
+    return [tuple(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.88, max(count, 1)))][:count]

@@ -1,0 +1,139 @@
+"""How many nodes are rented over time, and what the jobs make of them: the two panels of Pollux's Figure 9."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from simsched.report.figures.over_time import Floats, binned, integrals
+from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
+from simsched.results.curves import CurvePoint
+
+_MOST_BINS = 400
+_MOST_BANDS = 2  # the number of nodes varies so much between seeds that more would hide the lines
+_BINS_S = (
+    *(MINUTE_S * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(HOUR_S * hours for hours in (1, 2, 3, 6, 12)),
+    *(DAY_S * days for days in (1, 2, 7, 14, 28)),
+)
+#: The columns of `rounds` that are needed here.
+NODE_COLUMNS = ("time_s", "rented_nodes")
+
+
+class Rental(NamedTuple):
+    """What one cell is drawn from: its rounds, its intervals, and the second at which its last job ends."""
+
+    rounds: pd.DataFrame
+    intervals: pd.DataFrame
+    makespan_s: float
+
+
+def come_and_go(rounds: pd.DataFrame) -> bool:
+    """Tell whether the number of nodes rented changes in a table of rounds."""
+    return rounds["rented_nodes"].nunique() > 1
+
+
+def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
+    """Bin nodes rented and mean efficiency of every policy and seed: mean over seeds, lowest and highest seed.
+
+    Columns: `policy, time_s` (begin of the bin), `nodes, nodes_low, nodes_high, efficiency, efficiency_low,
+    efficiency_high`. A seed whose jobs are done rents nothing any more.
+    """
+    known = {label: list(found) for label, found in rentals.items()}
+    last_s = max((one.makespan_s for found in known.values() for one in found), default=0.0)
+    width = next((width for width in _BINS_S if last_s / width <= _MOST_BINS), _BINS_S[-1])
+    edges: Floats = float(width) * np.arange(max(math.ceil(last_s / width), 1) + 1, dtype=np.float64)
+    edges[-1] = max(last_s, 1.0)  # the last bin ends with the last job
+    frames = []
+    for label, found in known.items():
+        columns: dict[str, object] = {"policy": label, "time_s": edges[:-1].astype(int)}
+        for name, curves in (
+            ("nodes", [_rented(one, edges) for one in found]),
+            ("efficiency", [binned(one.intervals, edges)[1] for one in found]),
+        ):
+            seeds = pd.DataFrame(curves)
+            columns |= {name: seeds.mean(), f"{name}_low": seeds.min(), f"{name}_high": seeds.max()}
+        frames.append(pd.DataFrame(columns))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _rented(rental: Rental, edges: Floats) -> Floats:
+    """Give the mean number of nodes in each bin; the first decision's holds from second 0 on."""
+    times = np.minimum(rental.rounds["time_s"].to_numpy(dtype=float), rental.makespan_s)
+    if not len(times):
+        return np.zeros(len(edges) - 1)
+    times[0] = 0.0
+    ends = np.append(times[1:], rental.makespan_s)
+    nodes = rental.rounds["rented_nodes"].to_numpy(dtype=float)
+    lasting = ends > times
+    return integrals(times[lasting], ends[lasting], nodes[lasting], edges) / np.diff(edges)
+
+
+def nodes_over_time(
+    data: pd.DataFrame,
+    *,
+    seeds: int,
+    title: str = "Nodes over time",
+    styles: Mapping[str, Look] | None = None,
+    curves: Sequence[CurvePoint] = (),
+) -> Drawn:
+    """Draw nodes rented and mean statistical efficiency over time, one line per policy; `data` is of `nodes_data`.
+
+    Published `curves` of the panels `nodes` and `efficiency` (in per cent), whose series are policies and whose x is in
+    hours, are drawn thin in the colour of their policy.
+    """
+    styles = styles or looks(data["policy"])
+    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
+    unit = time_unit(float(data["time_s"].max()) + width_s)
+    bands = seeds > 1 and data["policy"].nunique() <= _MOST_BANDS
+    with styled():
+        figure = new_figure(7.2, 4.6, title, _caption(seeds, width_s, bands, curves))
+        above, below = figure.subplots(2, 1, sharex=True)
+        for label, part in data.groupby("policy", sort=False):
+            middle, look = (part["time_s"] + width_s / 2) * unit.factor, styles[str(label)]
+            for axes, name, factor in ((above, "nodes", 1), (below, "efficiency", 100)):
+                style = "steps-mid" if name == "nodes" and seeds == 1 else "default"
+                line = {"color": look.colour, "linestyle": look.dash, "drawstyle": style}
+                axes.plot(middle, factor * part[name], label=str(label), **line)
+                if bands:
+                    low, high = factor * part[f"{name}_low"], factor * part[f"{name}_high"]
+                    axes.fill_between(middle, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+        for point_of, axes in (("nodes", above), ("efficiency", below)):
+            _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
+        above.set_title("Nodes rented")
+        above.set_ylabel("nodes")
+        above.set_ylim(0, 1.08 * float(data["nodes_high"].max()))
+        above.yaxis.set_major_locator(MaxNLocator(integer=True))
+        below.set_title("Mean statistical efficiency of running jobs")
+        below.set_ylabel("efficiency (%)")
+        below.set_ylim(0, 103)
+        below.set_xlim(0, None)
+        below.set_xlabel(unit.title("time since the start of the workload"))
+        legend_above(figure, above)
+    return figure, data
+
+
+def _published(axes: Axes, curves: Sequence[CurvePoint], factor: float, styles: Mapping[str, Look]) -> None:
+    for label, look in styles.items():
+        points = [(point.x * factor, point.y) for point in curves if point.series == label]
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, color=look.colour, linewidth=0.9, alpha=0.6, marker=".", markersize=3)
+
+
+def _caption(seeds: int, width_s: int, bands: bool, curves: Sequence[CurvePoint]) -> str:
+    text = f"Means over {duration(width_s)}"
+    if seeds > 1:
+        text += f" and over {seeds} seeds" + ("; bands span the lowest and the highest seed" if bands else "")
+        text += ". A seed whose jobs are done rents nothing any more"
+    if curves:
+        text += ". Thin lines with dots: published"
+    text += ". A node is rented while it is up or starting; the area under a line is what the cluster costs."
+    return text + " The efficiency of a job is its progress per example relative to its initial batch size."

@@ -1,0 +1,172 @@
+"""What happens in the cluster over time: GPUs allocated and mean statistical efficiency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
+from simsched.results.curves import CurvePoint
+
+_MOST_BINS = 60
+_BINS_S = (
+    *(MINUTE_S * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(HOUR_S * hours for hours in (1, 2, 3, 6, 12)),
+    *(DAY_S * days for days in (1, 2, 7, 14, 28)),
+)
+#: The columns of `allocations` that are needed here.
+INTERVAL_COLUMNS = ("start_s", "end_s", "gpus", "restarting", "efficiency")
+
+Floats = npt.NDArray[np.float64]
+
+
+def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
+    """Integrate over each bin the sum of the weights of the intervals that cover an instant.
+
+    The sum is a step function of time, so its integral from the left is piecewise linear between the breakpoints.
+    """
+    if not len(start):
+        return np.zeros(len(edges) - 1)
+    times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    level = np.cumsum(np.bincount(place, weights=np.concatenate([weight, -weight])))
+    until = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
+    return np.diff(np.interp(edges, times, until))
+
+
+def binned(intervals: pd.DataFrame, edges: Floats) -> tuple[Floats, Floats]:
+    """Give the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
+
+    The efficiency is not-a-number in bins during which no job ran.
+    """
+    start, end, held = (intervals[name].to_numpy(dtype=float) for name in ("start_s", "end_s", "gpus"))
+    gpus = integrals(start, end, held, edges) / np.diff(edges)
+    running = ~intervals["restarting"].to_numpy(dtype=bool)
+    start, end = start[running], end[running]
+    efficiency = intervals["efficiency"].to_numpy(dtype=float)[running]
+    weighted, seconds = integrals(start, end, efficiency, edges), integrals(start, end, np.ones(len(start)), edges)
+    mean = np.divide(weighted, seconds, out=np.full(len(seconds), np.nan), where=seconds > 1e-6)
+    return gpus, mean
+
+
+def over_time_data(
+    intervals: Mapping[str, Iterable[pd.DataFrame]], last_s: float, bin_s: int | None = None
+) -> pd.DataFrame:
+    """Bin the intervals of every policy and seed: mean over the seeds, lowest and highest seed in each bin.
+
+    Columns: `policy, time_s` (begin of the bin), `gpus, gpus_low, gpus_high, efficiency, efficiency_low,
+    efficiency_high`. The bins cover the time up to `last_s`; there are at most 60 unless `bin_s` is given. One table
+    is looked at after the other, so they may come from a generator that reads them.
+    """
+    width = bin_s or next((width for width in _BINS_S if last_s / width <= _MOST_BINS), _BINS_S[-1])
+    edges: Floats = float(width) * np.arange(max(math.ceil(last_s / width), 1) + 1, dtype=np.float64)
+    found = []
+    for label, frames in intervals.items():
+        pairs = [binned(frame, edges) for frame in frames]
+        columns: dict[str, object] = {"policy": label, "time_s": edges[:-1].astype(int)}
+        for index, name in enumerate(("gpus", "efficiency")):
+            seeds = pd.DataFrame([pair[index] for pair in pairs])
+            columns |= {name: seeds.mean(), f"{name}_low": seeds.min(), f"{name}_high": seeds.max()}
+        found.append(pd.DataFrame(columns))
+    return pd.concat(found, ignore_index=True)
+
+
+def over_time(
+    data: pd.DataFrame,
+    *,
+    seeds: int,
+    total_gpus: int | None = None,
+    title: str = "Cluster over time",
+    styles: Mapping[str, Look] | None = None,
+    curves: Sequence[CurvePoint] = (),
+) -> Drawn:
+    """Draw GPUs allocated and mean statistical efficiency over time, one line per policy.
+
+    `data` comes from `over_time_data`; a dashed line marks the GPUs of the cluster. With published `curves` of the
+    panels `gpus` and `efficiency` (x in hours), every policy has panels of its own, its published curve beside.
+    """
+    if curves:
+        return over_time_beside(data, curves, total_gpus=total_gpus, title=title, styles=styles)
+    styles = styles or looks(data["policy"])
+    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
+    unit = time_unit(float(data["time_s"].max()) + width_s)
+    bands = seeds > 1 and data["policy"].nunique() <= MOST_BANDS
+    with styled():
+        figure = new_figure(7.2, 4.6, title, _caption(seeds, width_s, bands))
+        above, below = figure.subplots(2, 1, sharex=True)
+        for label, part in data.groupby("policy", sort=False):
+            middle = (part["time_s"] + width_s / 2) * unit.factor
+            _line(above, middle, part, "gpus", 1, str(label), styles[str(label)], bands)
+            _line(below, middle, part, "efficiency", 100, str(label), styles[str(label)], bands)
+        if total_gpus:
+            above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
+        above.set_title("GPUs allocated")
+        above.set_ylabel("GPUs")
+        above.set_ylim(0, None)
+        below.set_title("Mean statistical efficiency of running jobs")
+        below.set_ylabel("efficiency (%)")
+        below.set_ylim(0, 103)
+        below.set_xlim(0, None)
+        below.set_xlabel(unit.title("time since the start of the workload"))
+        legend_above(figure, above)
+    return figure, data
+
+
+def over_time_beside(
+    data: pd.DataFrame,
+    curves: Sequence[CurvePoint],
+    *,
+    total_gpus: int | None = None,
+    title: str = "Cluster over time",
+    styles: Mapping[str, Look] | None = None,
+) -> Drawn:
+    """Draw GPUs and efficiency over time in hours, a column of panels for each policy, published curves in grey."""
+    styles = styles or looks(data["policy"])
+    labels = list(dict.fromkeys(data["policy"]))
+    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
+    caption = f"Means over {duration(width_s)}. Grey: published, of another workload."
+    with styled():
+        figure = new_figure(1.0 + 2.9 * len(labels), 4.2, title, caption)
+        panels = figure.subplots(2, len(labels), sharex=True, sharey="row", squeeze=False)
+        for column, label in enumerate(labels):
+            part = data[data["policy"] == label]
+            middle = (part["time_s"] + width_s / 2) / HOUR_S
+            for axes, name, factor in zip(panels[:, column], ("gpus", "efficiency"), (1, 100), strict=True):
+                points = [(p.x, p.y) for p in curves if p.panel == name and p.series == label]
+                axes.plot(*np.array(points).reshape(-1, 2).T, color="#999999", linewidth=1.2, label="published")
+                axes.plot(middle, factor * part[name], color=styles[label].colour, label="simsched")
+                axes.set_ylim(0, 103 if name == "efficiency" else None)
+            if total_gpus:
+                panels[0, column].axhline(total_gpus, color="#888888", linestyle=":", linewidth=1)
+            panels[0, column].set_title(label, color=styles[label].colour)
+            panels[1, column].set_xlabel("hours since the start")
+        panels[0, 0].set_ylabel("GPUs allocated")
+        panels[1, 0].set_ylabel("mean statistical\nefficiency (%)")
+        panels[0, 0].set_xlim(0, None)
+        panels[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.align_ylabels(panels[:, 0])
+        legend_above(figure, panels[0, 0])
+    return figure, data
+
+
+def _line(
+    axes: Axes, x: pd.Series, part: pd.DataFrame, name: str, factor: float, label: str, look: Look, bands: bool
+) -> None:
+    axes.plot(x, factor * part[name], color=look.colour, linestyle=look.dash, label=label)
+    if bands:
+        low, high = factor * part[f"{name}_low"], factor * part[f"{name}_high"]
+        axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+
+
+def _caption(seeds: int, width_s: int, bands: bool) -> str:
+    text = f"Means over {duration(width_s)}"
+    if seeds > 1:
+        text += f" and over {seeds} seeds" + ("; bands span the lowest and the highest seed" if bands else "")
+        text += ". A finished seed counts as 0 GPUs"
+    return text + ". The efficiency of a job is its progress per example relative to its initial batch size."

@@ -1,0 +1,124 @@
+"""A metric against the value of a swept key, one line per policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.units import shown_unit
+from simsched.results.compare import Row, row_name
+from simsched.results.metrics import find_metric
+
+_COLUMNS = ["line", "policy", "metric", "unit", "value", "mean", "low", "high", "seeds", "published"]
+#: From this ratio of largest to smallest value on, the axis is logarithmic.
+_LOG_RATIO = 8
+_UNITS = (("_gpu_s", "GPU s"), ("_s", "s"), ("_h", "h"))
+
+
+def sweep_data(rows: Sequence[Row], key: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """Gather what `sweep_lines` draws, in the units of the summaries.
+
+    Where other keys are swept too, each of their combinations makes lines of its own.
+    """
+    lines = []
+    for metric in metrics:
+        reading = find_metric(metric)
+        for row in rows:
+            estimate = row.estimate(reading.key)
+            if estimate is None or key not in row.point:
+                continue
+            others = {name: value for name, value in row.point.items() if name != key}
+            name, value = row_name(row.policy, others), row.point[key]
+            found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
+            lines.append((name, row.policy, reading.key, reading.stored_unit, value, *found))
+    data = pd.DataFrame(lines, columns=_COLUMNS)
+    return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
+
+
+def axis_title(key: str) -> str:
+    """Turn a dotted key into the title of an axis: `policies.pollux.params.interval_s` to `interval (s)`."""
+    last = key.rsplit(".", 1)[-1]
+    for ending, unit in _UNITS:
+        if last.endswith(ending) and last != ending:
+            return f"{last.removesuffix(ending).replace('_', ' ')} ({unit})"
+    return last.replace("_", " ")
+
+
+def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mapping[str, Look] | None = None) -> Drawn:
+    """Draw one panel per metric with the swept value on the horizontal axis, one line per policy.
+
+    `data` comes from `sweep_data`: `line, policy, metric, unit, value, mean, low, high, seeds, published`.
+    """
+    metrics = list(dict.fromkeys(data["metric"]))
+    names = dict.fromkeys(data["line"])
+    styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
+    values = _ordered(data["value"])
+    with styled():
+        figure = new_figure(2.2 + 3.1 * len(metrics), 3.1, title or f"Sweep of {axis_title(key)}", _caption(data))
+        panels = figure.subplots(1, len(metrics), squeeze=False)[0]
+        for axes, metric in zip(panels, metrics, strict=True):
+            _panel(axes, data[data["metric"] == metric], values, styles)
+            _value_axis(axes, values)
+            axes.set_xlabel(axis_title(key))
+        legend_above(figure, panels[0])
+    return figure, data
+
+
+def _caption(data: pd.DataFrame) -> str:
+    seeds = max((int(n) for n in data["seeds"]), default=0)
+    text = (
+        f"Mean over {seeds} seeds; bands: 95 % interval (Student's t)." if seeds > 1 else "One seed, hence no interval."
+    )
+    return text + (" Diamonds: published values." if data["published"].notna().any() else "")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _ordered(values: pd.Series) -> list[Any]:
+    """List the swept values: numbers ascending, others in the order of the grid."""
+    found = list(dict.fromkeys(values.tolist()))
+    return sorted(found) if all(_is_number(value) for value in found) else found
+
+
+def _places(values: Sequence[Any]) -> dict[Any, float]:
+    """Say where on the axis each value stands: numbers at themselves, others one after the other."""
+    numeric = all(_is_number(value) for value in values)
+    return {value: float(value if numeric else index) for index, value in enumerate(values)}
+
+
+def _panel(axes: Axes, part: pd.DataFrame, values: Sequence[Any], styles: Mapping[str, Look]) -> None:
+    reading = find_metric(part["metric"].iloc[0])
+    shown = shown_unit(part["unit"].iloc[0], part["mean"])
+    places = _places(values)
+    for name, line in part.groupby("line", sort=False):
+        look = styles[str(name)]
+        x = line["value"].map(places)
+        order = x.sort_values().index
+        x, line = x[order], line.loc[order]
+        mean, low, high, published = (line[c] * shown.factor for c in ("mean", "low", "high", "published"))
+        axes.plot(x, mean, color=look.colour, linestyle=look.dash, marker=look.marker, markersize=5, label=str(name))
+        axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+        axes.plot(
+            x, published, "D", markersize=6, color="white", markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4
+        )
+    # Few seeds give intervals far wider than the effect; they may leave the panel rather than flatten the lines.
+    tallest = shown.factor * max(
+        part["mean"].max(), part["published"].max(skipna=True) if part["published"].notna().any() else 0
+    )
+    highest = part["high"].max() * shown.factor if part["high"].notna().any() else tallest
+    axes.set_ylim(0, 1.06 * min(max(highest, tallest), 2 * tallest) or 1)
+    axes.set_title(shown.title(reading.title))
+
+
+def _value_axis(axes: Axes, values: Sequence[Any]) -> None:
+    places = _places(values)
+    if all(_is_number(value) and value > 0 for value in values) and max(values) >= _LOG_RATIO * min(values):
+        axes.set_xscale("log")
+    axes.set_xticks(list(places.values()), [str(value) for value in values])
+    axes.set_xticks([], minor=True)

@@ -1,0 +1,81 @@
+"""How hyper-parameter tuning proceeds: the accuracy of its best trials, and the trials done, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.units import time_unit
+
+_TOP = 5
+_STEPS = 240
+
+
+def trials_data(trials: Mapping[str, Iterable[pd.DataFrame]]) -> pd.DataFrame:
+    """Follow the tuning of every policy and seed: mean over the seeds, lowest and highest seed.
+
+    Columns: `policy, time_s, accuracy` (mean of the five best trials finished by then, in per cent; not-a-number until
+    every seed has five), `done` (trials finished), and `_low` and `_high` of both.
+    """
+    known = {label: [frame.sort_values("end_time_s") for frame in found] for label, found in trials.items()}
+    last_s = max((float(frame["end_time_s"].max()) for found in known.values() for frame in found), default=0.0)
+    times = np.linspace(0.0, last_s, _STEPS + 1)
+    frames = []
+    for label, found in known.items():
+        columns: dict[str, object] = {"policy": label, "time_s": times}
+        counts = [np.searchsorted(frame["end_time_s"].to_numpy(), times, side="right") for frame in found]
+        best = [_best_so_far(frame["accuracy"].to_numpy(dtype=float)) for frame in found]
+        curves = {"accuracy": [top[done] for top, done in zip(best, counts, strict=True)], "done": counts}
+        for name, values in curves.items():
+            seeds = pd.DataFrame(values).astype(float)
+            columns |= {name: seeds.mean(skipna=False), f"{name}_low": seeds.min(), f"{name}_high": seeds.max()}
+        frames.append(pd.DataFrame(columns))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _best_so_far(accuracies: np.ndarray) -> np.ndarray:
+    """Give the mean of the five best of the first n trials for every n from 0; not-a-number below five."""
+    means = [np.sort(accuracies[:n])[-_TOP:].mean() if n >= _TOP else np.nan for n in range(len(accuracies) + 1)]
+    return np.array(means)
+
+
+def trials_over_time(
+    data: pd.DataFrame,
+    *,
+    seeds: int,
+    title: str = "Search for hyper-parameters",
+    styles: Mapping[str, Look] | None = None,
+) -> Drawn:
+    """Draw the accuracy of the five best trials and the trials finished over time; `data` is of `trials_data`."""
+    styles = styles or looks(data["policy"])
+    unit = time_unit(float(data["time_s"].max()))
+    bands = seeds > 1 and data["policy"].nunique() <= MOST_BANDS
+    with styled():
+        figure = new_figure(7.2, 4.6, title, _caption(seeds, bands))
+        above, below = figure.subplots(2, 1, sharex=True)
+        for label, part in data.groupby("policy", sort=False):
+            x, look = part["time_s"] * unit.factor, styles[str(label)]
+            for axes, name in ((above, "accuracy"), (below, "done")):
+                axes.plot(x, part[name], color=look.colour, linestyle=look.dash, label=str(label))
+                if bands:
+                    low, high = part[f"{name}_low"], part[f"{name}_high"]
+                    axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+        above.set_title("Mean accuracy of the five best trials so far")
+        above.set_ylabel("accuracy (%)")
+        below.set_title("Trials finished")
+        below.set_ylabel("trials")
+        below.set_ylim(0, None)
+        below.set_xlim(0, None)
+        below.set_xlabel(unit.title("time since the start of tuning"))
+        legend_above(figure, above)
+    return figure, data
+
+
+def _caption(seeds: int, bands: bool) -> str:
+    text = "Accuracies come from a synthetic response surface that knows nothing of the scheduler."
+    if seeds > 1:
+        text += f" Means over {seeds} seeds" + ("; bands span the lowest and the highest seed." if bands else ".")
+    return text

@@ -1,0 +1,204 @@
+"""Gathers runs into one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from simsched.report.figures.draw import MOST_ROWS, run_figures
+from simsched.report.figures.svg import Picture, inline_svg
+from simsched.report.page.provenance import experiment_text, provenance
+from simsched.report.tables import TextTable, comparison_table, difference_table
+from simsched.results.compare import comparison, paired_differences
+from simsched.results.reader import Run
+from simsched.results.reproduction import Reproduction
+
+#: A table's cell with a published value behind: `0.52 ±0.10 (0.76)`.
+_WITH_PUBLISHED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run on the page; swept keys in `replicate_over` count as replications, as in `comparison`."""
+
+    run: Run
+    recipe: Reproduction
+    replicate_over: Collection[str] = ()
+    missing: Sequence[str] = ()
+
+
+def write_report(parts: Sequence[Part], title: str, path: Path) -> None:
+    """Write the page of these runs, whole or not at all; the same results give the same bytes."""
+    text = report_page(parts, title)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def report_page(parts: Sequence[Part], title: str) -> str:
+    """Compose the page: a section for each run and, where there are several, a list of them."""
+    style = files("simsched.report.page").joinpath("page.css").read_text(encoding="utf-8")
+    alone = len(parts) == 1
+    sections = "\n".join(
+        _section(part, f"run{number}", "" if alone else f"<h2>{escape(part.run.name)}</h2>")
+        for number, part in enumerate(parts, start=1)
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<h1>{escape(title)}</h1>
+<p class="kind">Results of simulated GPU clusters, written by simsched {escape(_version(parts))}</p>
+{_contents(parts)}</header>
+<main>
+{sections}
+</main>
+</body>
+</html>
+"""
+
+
+def _version(parts: Sequence[Part]) -> str:
+    """Name the versions of simsched that made the results."""
+    found = {_text(cell.manifest.get("environment"), "simsched") for part in parts for cell in part.run.cells}
+    return ", ".join(sorted(found - {""}))
+
+
+def _text(mapping: object, key: str) -> str:
+    return str(mapping.get(key) or "") if isinstance(mapping, Mapping) else ""
+
+
+def _contents(parts: Sequence[Part]) -> str:
+    if len(parts) < 2:
+        return ""
+    items = "\n".join(
+        f'<li><a href="#run{number}">{escape(part.run.name)}</a> <span>{escape(_first_sentence(part.run))}</span></li>'
+        for number, part in enumerate(parts, start=1)
+    )
+    return f'<nav aria-label="Contents">\n<h2>Contents</h2>\n<ol>\n{items}\n</ol>\n</nav>\n'
+
+
+def _description(run: Run) -> str:
+    return _text(run.experiment, "description").strip()
+
+
+def _first_sentence(run: Run) -> str:
+    return re.split(r"(?<=[.!?:])\s", _description(run), maxsplit=1)[0]
+
+
+def _section(part: Part, anchor: str, heading: str) -> str:
+    run = part.run
+    rows = comparison(run, part.replicate_over)
+    reference = run.reference or rows[0].policy
+    table = comparison_table(rows, title="Policies compared", published_source=run.published_source)
+    blocks = [
+        heading,
+        f"<p>{escape(_description(run))}</p>" if _description(run) else "",
+        _missing(part),
+        _table(table, f"{anchor}-comparison"),
+    ]
+    differences = paired_differences(rows, reference)
+    if differences:
+        blocks.append(_table(difference_table(differences), f"{anchor}-differences"))
+    blocks += [
+        _figures(part, anchor),
+        _recipe(part.recipe, run),
+        provenance(run),
+        experiment_text(run),
+    ]
+    body = "\n".join(block for block in blocks if block)
+    return f'<section class="run" id="{anchor}">\n{body}\n</section>'
+
+
+def _missing(part: Part) -> str:
+    if not part.missing:
+        return ""
+    names = ", ".join(part.missing[:MOST_ROWS]) + (", ..." if len(part.missing) > MOST_ROWS else "")
+    count = len(part.missing)
+    return f'<p class="warning">{count} of {count + len(part.run.cells)} cells are missing: {escape(names)}.</p>'
+
+
+def _table(table: TextTable, anchor: str) -> str:
+    head = "".join(f'<th scope="col">{escape(header)}</th>' for header in table.headers)
+    body = "\n".join(_row(row, table.text_columns) for row in table.rows)
+    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+    return f"""<div class="block">
+<h3 id="{anchor}">{escape(table.title)}</h3>
+<div class="scroll" tabindex="0" role="region" aria-labelledby="{anchor}"><table>
+<thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody>
+</table></div>
+<div class="notes">{notes}</div>
+</div>"""
+
+
+def _row(cells: Sequence[str], text_columns: int) -> str:
+    name = f'<th scope="row">{escape(cells[0])}</th>'
+    texts = "".join(f'<td class="text">{escape(cell)}</td>' for cell in cells[1:text_columns])
+    return f"<tr>{name}{texts}{''.join(_number(cell) for cell in cells[text_columns:])}</tr>"
+
+
+def _number(cell: str) -> str:
+    """Set a value, its interval and the published value on lines of their own."""
+    found = _WITH_PUBLISHED.match(cell)
+    own, published = found.groups() if found else (cell, None)
+    mean, plus_minus, half = str(own).partition(" ±")
+    text = f"<b>{escape(mean)}</b>" + (f' <span class="interval">±{escape(half)}</span>' if plus_minus else "")
+    if published is not None:
+        text += f' <span class="published">(<i>published </i>{escape(published)})</span>'
+    return f"<td>{text}</td>"
+
+
+def _figures(part: Part, anchor: str) -> str:
+    pictures = [
+        inline_svg(figure, f"{anchor}-{name}-") for name, (figure, _) in run_figures(part.run, part.replicate_over)
+    ]
+    if not pictures:
+        return ""
+    return "<h3>Figures</h3>\n" + "\n".join(_figure(picture, part.run.name) for picture in pictures)
+
+
+def _figure(picture: Picture, run_name: str) -> str:
+    title = picture.title.removeprefix(f"{run_name}: ")
+    title = title[:1].upper() + title[1:]
+    width = picture.width_pt
+    svg = picture.svg.replace(
+        "<svg ", f'<svg preserveAspectRatio="xMinYMin" style="min-width: {width}px; max-width: {1.5 * width:.0f}px" ', 1
+    )
+    return f"""<figure>
+<div class="scroll" tabindex="0" role="region" aria-label="{escape(title)}">{svg}</div>
+<figcaption><b>{escape(title)}.</b> {escape(picture.caption)}</figcaption>
+</figure>"""
+
+
+def _recipe(recipe: Reproduction, run: Run) -> str:
+    text = f"""<div class="block">
+<h3>How to reproduce this</h3>
+<pre><code>{escape(recipe.command)}
+simsched report {escape(f"results/{run.name}")}</code></pre>
+</div>"""
+    if recipe.file:
+        text += f"""
+<p>The first command reads the experiment from <code>{escape(recipe.file_name)}</code>, which holds:</p>
+<pre class="file"><code>{escape(recipe.file)}</code></pre>"""
+    return text

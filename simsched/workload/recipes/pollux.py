@@ -1,0 +1,184 @@
+"""The workload of the Pollux evaluation: jobs sampled from a trace's busiest hours and turned into applications.
+
+The class of a job's GPU-time decides what it trains. With the Philly jobs that passed, in the order of the published
+file, this gives the published workloads row for row, because it draws from the same generators in the same order
+(Pollux, OSDI'21, section 5.1 and artifact).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+
+from simsched.errors import input_error
+from simsched.keys import key
+from simsched.model.job import JobSpec
+from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
+from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES
+from simsched.workload.trace import Trace
+
+#: Jobs shorter than this are left out, and those that belong to no class of GPU-time.
+MIN_DURATION_S = 60
+#: The large jobs of a realistic workload ask for the GPUs of a trace job of their class that ran no longer than this.
+REALISTIC_MAX_S = 24 * HOUR_S
+
+APPLICATIONS = tuple(name for _, _, names in SIZE_CLASSES for name in names)
+
+
+#: How many jobs are drawn at load 1 unless the key `jobs` says otherwise, as in the published workloads.
+PUBLISHED_JOBS = 160
+_DAY_S = 24 * HOUR_S
+
+
+@dataclass(frozen=True)
+class PolluxRecipe:
+    """Sample jobs as Pollux did: `jobs` at `load` 1, out of `window_h` hours of any day from `start_hour` on.
+
+    `configs` says what the jobs ask for: `tuned` GPUs and batch sizes, or `realistic` ones, the GPUs of the trace's job
+    with the initial batch size on each. With several `windows` each day is sampled anew, into its own hours.
+    """
+
+    needs_trace: ClassVar[bool] = True
+
+    jobs: int | None = jobs_key()
+    load: float = load_key()
+    configs: Literal["tuned", "realistic"] = key(
+        "tuned", "GPUs and batch sizes of sampled jobs: well chosen, or as in the trace"
+    )
+    start_hour: int = key(2, "hour of the day at which sampling begins", ge=0, le=23)
+    window_h: int = key(8, "hours of the day from which jobs are sampled", ge=1, le=24)
+    windows: int = key(1, "days in a row on which jobs are sampled, each day anew, into its hours", ge=1, le=366)
+
+    @property
+    def count(self) -> int:
+        """The jobs to draw for one window: more of them in the same hours make the load."""
+        return round((PUBLISHED_JOBS if self.jobs is None else self.jobs) * self.load)
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the samples of successive days, the jobs numbered through.
+
+        Raises `InputError` where the window holds too few jobs or an application is missing.
+        """
+        trace = trace_of(ingredients)
+        known = ingredients.configurations, ingredients.initial_batch_sizes
+        days = [draw_workload(trace, self, _seed_of_day(ingredients.seed, day), *known) for day in range(self.windows)]
+        jobs = [(day, job) for day, sample in enumerate(days) for job in sample]
+        return [
+            replace(job, id=f"{job.application}-{i}", submit_time_s=job.submit_time_s + day * _DAY_S)
+            for i, (day, job) in enumerate(jobs)
+        ]
+
+
+def _seed_of_day(seed: int, day: int) -> int:
+    """Return the seed of a day's sample: the first day's is that of a single window."""
+    return seed if day == 0 else int(np.random.SeedSequence([seed, day, *b"windows"]).generate_state(1)[0])
+
+
+def eligible(trace: Trace, recipe: PolluxRecipe) -> pd.DataFrame:
+    """Give the jobs that the recipe draws from, in the order of the source.
+
+    The columns are those of the trace, and `time_s`, the seconds since the window opened on the job's own day.
+    """
+    table = trace.table.assign(
+        gpu_time_s=trace.gpu_time_s,
+        time_s=(trace.second_of_day() - recipe.start_hour * HOUR_S) % (24 * HOUR_S),
+    ).sort_values("row", kind="stable")
+    keep = (table["duration_s"] >= MIN_DURATION_S) & (table["gpu_time_s"] < MAX_GPU_TIME_S)
+    return table[keep & (table["time_s"] < recipe.window_h * HOUR_S)]
+
+
+def draw_workload(
+    trace: Trace,
+    recipe: PolluxRecipe,
+    seed: int,
+    configurations: Configurations,
+    initial_batch_sizes: Mapping[str, int],
+) -> list[JobSpec]:
+    """Draw a workload from a trace; the published workload k is that of seed k.
+
+    `configurations` lists the (GPUs, batch size) of a tuned job and `initial_batch_sizes` the batch of one GPU, both
+    by application. Submissions count from the opening of the window. Raises `InputError` where the window holds too few
+    jobs or an application of `APPLICATIONS` is missing.
+    """
+    _check_applications(configurations, initial_batch_sizes)
+    table = eligible(trace, recipe)
+    if len(table) < recipe.count:
+        hours = f"{recipe.start_hour}:00 and {(recipe.start_hour + recipe.window_h - 1) % 24}:59"
+        message = f"{recipe.count} jobs were asked for, and only {len(table)} came between {hours}"
+        raise input_error(
+            trace.name, message, "ask for fewer jobs or a lower load, widen the window, or take a longer trace"
+        )
+    draw = _Draw(table, seed, configurations)
+    sample = table.sample(n=recipe.count, random_state=draw.sample_seed)
+    jobs = [draw.job(row, recipe.configs, initial_batch_sizes) for row in sample.to_dict("records")]
+    jobs.sort(key=lambda job: job["submit_time_s"])
+    return [JobSpec(id=f"{job['application']}-{i}", **job) for i, job in enumerate(jobs)]
+
+
+class _Draw:
+    """The three generators of the published recipe; the order of the draws is part of it."""
+
+    def __init__(self, table: pd.DataFrame, seed: int, configurations: Configurations) -> None:
+        self._main = random.Random(seed)
+        self._second = random.Random(seed + 3)
+        self._third = random.Random(seed + 4)
+        self._configurations = configurations
+        self._gpus = _gpus_by_class(table)
+        self.sample_seed = self._main.randint(0, 2**32) % 2**32
+
+    def job(self, row: Mapping[Any, Any], configs: str, initial_batch_sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Turn one sampled row into a job's fields."""
+        application, asked = self._application(row)
+        gpus, batch = self._main.choice(self._configurations[application])
+        # The main generator has drawn for deepspeech2 already when the second one turns the job into bert.
+        if application == "deepspeech2" and self._second.randint(0, 1) == 1:
+            application = "bert"
+            gpus, batch = self._second.choice(self._configurations[application])
+        if configs == "realistic":
+            gpus, batch = asked, asked * initial_batch_sizes[application]
+        return {
+            "application": application,
+            "submit_time_s": int(row["time_s"]),
+            "num_gpus": gpus,
+            "batch_size": batch,
+            "duration_s": round(row["duration_s"]),
+            "tenant": row["tenant"],
+            "user": row["user"],
+            "status": row["status"],
+            "attempts": int(row["attempts"]),
+        }
+
+    def _application(self, row: Mapping[Any, Any]) -> tuple[str, int]:
+        """Choose the application of a row's class and the GPUs that a realistic job asks for.
+
+        The third generator is drawn from even for tuned workloads, which do not use what it says.
+        """
+        asked = int(row["num_gpus"])
+        name, applications = next((n, apps) for n, bound, apps in SIZE_CLASSES if row["gpu_time_s"] < bound)
+        if name == "S":
+            return self._main.choice(applications), asked
+        if name in self._gpus:
+            asked = self._third.choice(self._gpus[name] or [asked])
+        return applications[0], asked
+
+
+def _gpus_by_class(table: pd.DataFrame) -> dict[str, list[int]]:
+    """List, in the order of the source, the GPUs of the jobs of class L and XL that ran for a day at most."""
+    short = table[table["duration_s"] <= REALISTIC_MAX_S]
+    bounds = {name: bound for name, bound, _ in SIZE_CLASSES}
+    return {
+        name: short["num_gpus"][(short["gpu_time_s"] >= low) & (short["gpu_time_s"] < bounds[name])].tolist()
+        for name, low in (("L", bounds["M"]), ("XL", bounds["L"]))
+    }
+
+
+def _check_applications(configurations: Configurations, initial_batch_sizes: Mapping[str, int]) -> None:
+    missing = [name for name in APPLICATIONS if not configurations.get(name) or name not in initial_batch_sizes]
+    if missing:
+        remedy = f"load all of {', '.join(APPLICATIONS)}, or use recipe: replay"
+        raise input_error("workload.recipe", f"the recipe 'pollux' needs the application '{missing[0]}'", remedy)

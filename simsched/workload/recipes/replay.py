@@ -1,0 +1,108 @@
+"""A trace as a job list: every job runs for as long as the trace says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+
+from simsched.errors import input_error
+from simsched.keys import key
+from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.workload.recipes.as_is import specs_of
+from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
+from simsched.workload.recipes.tiresias_testbed import with_models
+from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
+from simsched.workload.trace import Trace
+
+
+@dataclass(frozen=True)
+class ReplayRecipe:
+    """Run every job of a trace for as long as the trace says.
+
+    The jobs from second `from_s` to before `until_s` of the trace are kept (None: to its end), of those the ones that
+    ask for at most `max_gpus` GPUs, of those a random `sample`, of those the first `jobs`; their submissions then count
+    from `from_s`, divided by `load`. `assign` turns them into applications by class of GPU-time; `models` gives each
+    one of the models of Tiresias instead, which keeps its duration and adds what spreading and preemption cost.
+    """
+
+    needs_trace: ClassVar[bool] = True
+
+    jobs: int | None = jobs_key()
+    load: float = load_key()
+    from_s: int = key(0, "second of the trace at which a replay begins", ge=0)
+    until_s: int | None = key(None, "second of the trace at which a replay ends", ge=1)
+    max_gpus: int | None = key(None, "leave out of a replay what asks for more GPUs", ge=1)
+    sample: int | None = key(None, "replay only so many jobs, drawn at random", ge=1)
+    assign: bool = key(False, "replay as applications of the same GPU-time class")
+    models: Literal["tiresias"] | None = key(
+        None, "replay as models of Tiresias's Table 6, with what spreading and preemption cost"
+    )
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the jobs of the trace; raises `InputError` where none is left."""
+        return replay_trace(trace_of(ingredients), self, ingredients.rng("replay"), ingredients.initial_batch_sizes)
+
+
+def replay_trace(
+    trace: Trace,
+    replay: ReplayRecipe,
+    rng: np.random.Generator,
+    initial_batch_sizes: Mapping[str, int] | None = None,
+) -> list[JobSpec]:
+    """Turn a trace into jobs of fixed duration, in order of submission.
+
+    A job of less than a second takes one. With `assign` a job becomes an application of its class of GPU-time instead,
+    asks for its GPUs and the initial batch size on each, and its duration is only remembered; jobs of 1000 GPU-hours
+    and more stay of fixed duration. Raises `InputError` where no job is left or the sample is larger than the trace.
+    """
+    table = _selected(trace, replay, rng)
+    table = table.assign(
+        submit_time_s=((table["submit_time_s"] - replay.from_s) / replay.load).round().astype("int64"),
+        duration_s=table["duration_s"].clip(lower=1).round().astype("int64"),
+    )
+    if replay.assign:
+        table = _assigned(table, trace.name, rng, initial_batch_sizes or {})
+    elif replay.models is not None:
+        table = table.assign(application=with_models(len(table), rng))
+    return specs_of(table)
+
+
+def _selected(trace: Trace, replay: ReplayRecipe, rng: np.random.Generator) -> pd.DataFrame:
+    table = trace.table
+    submit = table["submit_time_s"]
+    keep = submit >= replay.from_s
+    if replay.until_s is not None:
+        keep &= submit < replay.until_s
+    if replay.max_gpus is not None:
+        keep &= table["num_gpus"] <= replay.max_gpus
+    table = table[keep]
+    if table.empty:
+        last = int(submit.iloc[-1])
+        remedy = f"the trace has {len(trace)} jobs from second 0 to {last}"
+        raise input_error(trace.name, "no job is left after the filters `from_s`, `until_s` and `max_gpus`", remedy)
+    if replay.sample is not None:
+        if replay.sample > len(table):
+            message = f"a sample of {replay.sample} jobs was asked for, and there are {len(table)}"
+            raise input_error(trace.name, message, "ask for fewer")
+        table = table.iloc[np.sort(rng.choice(len(table), size=replay.sample, replace=False))]
+    return table if replay.jobs is None else table.head(replay.jobs)
+
+
+def _assigned(
+    table: pd.DataFrame, name: str, rng: np.random.Generator, initial_batch_sizes: Mapping[str, int]
+) -> pd.DataFrame:
+    """Give each job an application of its class of GPU-time, each of the class being equally likely."""
+    classes = size_class_of(table["duration_s"].to_numpy() * table["num_gpus"].to_numpy())
+    applications: Any = np.full(len(table), FIXED_DURATION, dtype=object)
+    for size, _, names in SIZE_CLASSES:
+        unknown = [application for application in names if application not in initial_batch_sizes]
+        if unknown:
+            raise input_error(name, f"`assign` needs the application '{unknown[0]}'", "load it, or leave `assign` out")
+        mask = classes == size
+        applications[mask] = rng.choice(np.array(names, dtype=object), size=int(mask.sum()))
+    batch = [initial_batch_sizes.get(application, 0) for application in applications]
+    return table.assign(application=applications, batch_size=np.array(batch) * table["num_gpus"].to_numpy())

@@ -1,0 +1,93 @@
+"""The mix of jobs of Tiresias's testbed, which needs no trace (Gu et al., NSDI'19, section 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.model.job import JobSpec
+from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key
+
+#: The models of Table 6, by the names of `workloads/models/tiresias-models.yaml`.
+MODELS = (
+    "vgg19", "vgg16", "vgg11", "alexnet", "resnet152", "resnet101", "resnet50", "inception4", "inception3", "googlenet",
+)  # fmt: skip
+
+#: Jobs of the testbed by GPUs asked for (section 5.1).
+JOBS_BY_GPUS = ((1, 240), (2, 40), (4, 80), (8, 90), (16, 25), (32, 5))
+MEAN_GAP_S = 30
+#: From 2 minutes to 2 hours; jobs of less than 800 s are short, those of more than 4 GPUs large.
+SHORTEST_S, SHORT_S, LONGEST_S = 120, 800, 7200
+LARGE_GPUS = 4
+#: Share of short jobs among the small and the large ones: bins of 63.5, 12.5, 16.5 and 7.5 % (Table 3).
+SHORT_SHARE = {False: 63.5 / 76, True: 16.5 / 24}
+BINS = {(False, False): "1-small-short", (False, True): "2-small-long",
+        (True, False): "3-large-short", (True, True): "4-large-long"}  # fmt: skip
+
+#: Exponent of the tail of long durations.
+_TAIL = 1.5
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TiresiasTestbedRecipe:
+    """Draw the 480 jobs of Tiresias's testbed, or the first `jobs` of them; `load` divides the gaps between them."""
+
+    needs_trace: ClassVar[bool] = False
+
+    jobs: int | None = jobs_key()
+    load: float = load_key()
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the jobs in order of submission."""
+        return testbed_jobs(self.load, ingredients.rng("testbed"))[: self.jobs]
+
+
+def testbed_jobs(load: float, rng: np.random.Generator) -> list[JobSpec]:
+    """Draw the 480 jobs of the testbed; `load` divides the gaps between them (30 s on average).
+
+    GPUs and models come in the published numbers, in random order. How durations lie within a bin is not published:
+    below 800 s all magnitudes are equally likely, above it the density falls with the power 2.5 of the duration. That
+    makes the mean duration 618 s, where the published ratio of mean JCTs (5.5) and mean queueing delays (8146 and
+    963 s) imply 633 s. The bin of a job stands in its `tenant`.
+    """
+    gpus = rng.permutation(np.repeat(*np.array(JOBS_BY_GPUS).T))
+    models = rng.permutation(np.repeat(np.array(MODELS, dtype=object), len(gpus) // len(MODELS)))
+    submit = np.cumsum(rng.exponential(MEAN_GAP_S / load, len(gpus)))
+    large = gpus > LARGE_GPUS
+    long = np.zeros(len(gpus), dtype=bool)
+    for size, short_share in SHORT_SHARE.items():
+        places = np.flatnonzero(large == size)
+        long[rng.permutation(places)[round(short_share * len(places)) :]] = True
+    duration = np.where(long, _long(rng.random(len(gpus))), _short(rng.random(len(gpus))))
+    submit -= submit[0]
+    return [
+        JobSpec(f"job-{i}", int(at), int(count), model, duration_s=round(seconds), tenant=BINS[bool(big), bool(lasts)])
+        for i, (at, count, model, seconds, big, lasts) in enumerate(
+            zip(submit, gpus, models, duration, large, long, strict=True)
+        )
+    ]
+
+
+def with_models(count: int, rng: np.random.Generator) -> Sequence[str]:
+    """Draw a model of Table 6 for each of so many jobs, all equally likely."""
+    drawn: list[str] = rng.choice(np.array(MODELS, dtype=object), size=count).tolist()
+    return drawn
+
+
+def _short(share: _Floats) -> _Floats:
+    """Turn shares in [0, 1) into durations of short jobs."""
+    found: _Floats = SHORTEST_S * (SHORT_S / SHORTEST_S) ** share
+    return np.minimum(found, SHORT_S - 1)
+
+
+def _long(share: _Floats) -> _Floats:
+    """Turn shares in [0, 1) into durations of long jobs."""
+    first, last = SHORT_S**-_TAIL, LONGEST_S**-_TAIL
+    found: _Floats = (first - share * (first - last)) ** (-1 / _TAIL)
+    return found
