@@ -2,7 +2,7 @@
 
     python benchmarks/generated_against_philly.py PHILLY.csv [--stretches 20]
 
-Prints Markdown: each statistic of the given trace, of generated stretches of the same length (mean, and the range of the
+Prints Markdown: each statistic of the given trace, of generated stretches of the same length (mean, and range of the
 middle 80 %), the distance of the pooled stretches from the trace, that of a single stretch (median), and how far the
 trace's own first and second half are apart. Distances are total variation (TV) for classes and
 Kolmogorov-Smirnov (KS) for numbers, both between 0 and 1.
@@ -21,7 +21,8 @@ import pandas as pd
 
 from simsched.workload.generator import GeneratorOptions, generate_from_seed
 from simsched.workload.readers import read_trace
-from simsched.workload.recipe import HOUR_S, MAX_GPU_TIME_S, MIN_DURATION_S, size_class_of
+from simsched.workload.recipes.pollux import MIN_DURATION_S
+from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, size_class_of
 from simsched.workload.summary import batch_numbers
 
 Values = npt.NDArray[Any]
@@ -104,12 +105,16 @@ def figures() -> Mapping[str, Figure]:
         found[f"share of class {name} (%)"] = lambda t, c=name: 100 * len(_seen(t, c)) / len(_seen(t))  # type: ignore[misc]
     found["mean GPUs"] = lambda t: float(t["num_gpus"].mean())
     found["GPU-hours a day"] = lambda t: float(t["gpu_time"].sum()) / 3600 / (t["day"].max() + 1)
-    found["coefficient of variation of daily counts"] = lambda t: float(_counts(t, "day").std() / _counts(t, "day").mean())
+    found["coefficient of variation of daily counts"] = lambda t: float(
+        _counts(t, "day").std() / _counts(t, "day").mean()
+    )
     found["correlation of ln(daily count), next day"] = lambda t: _correlation(np.log1p(_counts(t, "day")), 1)
     found["variance over mean of hourly counts"] = lambda t: float(_counts(t, "hour").var() / _counts(t, "hour").mean())
     for lag in (1, 2, 6, 24):
         found[f"correlation of hourly counts, {lag} h"] = lambda t, k=lag: _correlation(_counts(t, "hour"), k)  # type: ignore[misc]
-    found["coefficient of variation of gaps"] = lambda t: float(np.diff(t["second"]).std() / np.diff(t["second"]).mean())
+    found["coefficient of variation of gaps"] = lambda t: float(
+        np.diff(t["second"]).std() / np.diff(t["second"]).mean()
+    )
     found["gaps of at most 60 s (%)"] = lambda t: 100 * float((np.diff(t["second"]) <= 60).mean())
     found["jobs in batches of 10 to 99 (%)"] = lambda t: 100 * float(((_sizes(t) >= 10) & (_sizes(t) < 100)).mean())
     found["jobs in batches of 100 and more (%)"] = lambda t: 100 * float((_sizes(t) >= 100).mean())
@@ -129,7 +134,10 @@ def samples() -> Mapping[str, tuple[Distance, Sample]]:
     for name in CLASSES:
         found[f"GPUs of class {name} (TV)"] = (total_variation, lambda t, c=name: _seen(t, c)["num_gpus"].to_numpy())  # type: ignore[misc]
     for name in CLASSES:
-        found[f"duration in class {name} (KS)"] = (kolmogorov_smirnov, lambda t, c=name: _seen(t, c)["duration_s"].to_numpy())  # type: ignore[misc]
+        found[f"duration in class {name} (KS)"] = (
+            kolmogorov_smirnov,
+            lambda t, c=name: _seen(t, c)["duration_s"].to_numpy(),
+        )  # type: ignore[misc]
     found["duration, all (KS)"] = (kolmogorov_smirnov, lambda t: _seen(t)["duration_s"].to_numpy())
     found["daily counts (KS)"] = (kolmogorov_smirnov, lambda t: _counts(t, "day"))
     found["hourly counts (KS)"] = (kolmogorov_smirnov, lambda t: _counts(t, "hour"))
@@ -159,7 +167,11 @@ def report(given: pd.DataFrame, made: Sequence[pd.DataFrame]) -> str:
     half = DAYS // 2
     first, second = given[given["day"] < half], given[given["day"] >= half]
     second = second.assign(day=second["day"] - half, hour=second["hour"] - 24 * half)
-    lines += ["", "| distance from Philly | all stretches | one stretch (median) | Philly's halves |", "|---|---:|---:|---:|"]
+    lines += [
+        "",
+        "| distance from Philly | all stretches | one stretch (median) | Philly's halves |",
+        "|---|---:|---:|---:|",
+    ]
     for name, (distance, sample) in samples().items():
         taken = [sample(table) for table in made]
         own = sample(given)

@@ -25,7 +25,7 @@ from scipy.stats import norm
 from simsched.paths import data_folder
 from simsched.workload.philly_statistics import LEVELS, BatchSizes, PhillyStatistics, bucket_name
 from simsched.workload.readers import read_trace
-from simsched.workload.recipe import size_class_of
+from simsched.workload.size_classes import size_class_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -259,7 +259,9 @@ def statistics_of(path: Path) -> dict[str, Any]:
 def text_of(figures: dict[str, Any]) -> str:
     """Write JSON with each list of plain numbers on one line."""
     text = json.dumps(figures, indent=1)
-    flat = re.sub(r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\s+", " ", found.group()).replace("[ ", "[").replace(" ]", "]"), text)
+    flat = re.sub(
+        r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\s+", " ", found.group()).replace("[ ", "[").replace(" ]", "]"), text
+    )
     return flat + "\n"
 
 

@@ -22,17 +22,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from simsched.applications.catalogue import ApplicationCatalogue
+from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.engine.options import EngineOptions
-from simsched.engine.records import AllocationRecord, JobRecord, RoundRecord
+from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.experiment.applications import ApplicationCatalogue
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import registry
-from simsched.workload.configurations import initial_batch_sizes, tuned_configurations
-from simsched.workload.generator import GeneratorOptions, stretch_of
+from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import read_trace
-from simsched.workload.recipe import Recipe, draw_workload, eligible, size_class_of
+from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload, eligible
 from simsched.workload.trace import Trace
 
 SOURCES = ("philly", "generated")
@@ -45,31 +45,7 @@ COLUMNS = ("source", "drawn", "load", "seed", "policy", "mean_jct_s", "s", "m", 
 Row = dict[str, str]
 
 
-class MeanJct:
-    """Adds up completion times and forgets the rest."""
-
-    def __init__(self) -> None:
-        """Start with no job."""
-        self._sum_s = self._jobs = 0
-
-    @property
-    def value_s(self) -> float:
-        """Return the mean of the jobs so far, in seconds."""
-        return self._sum_s / self._jobs
-
-    def job(self, record: JobRecord) -> None:
-        """Add a finished job."""
-        self._sum_s += record.jct_s
-        self._jobs += 1
-
-    def allocation(self, record: AllocationRecord) -> None:
-        """Do nothing with an interval."""
-
-    def round(self, record: RoundRecord) -> None:
-        """Do nothing with a decision."""
-
-
-def coupled(trace: Trace, recipe: Recipe, seed: int) -> Trace:
+def coupled(trace: Trace, recipe: PolluxRecipe, seed: int) -> Trace:
     """Reduce a trace to the jobs at certain shares of its list, sorted by class and time of day."""
     table = eligible(trace, recipe)
     order = table.assign(c=np.searchsorted([3600, 36000, 360000], table["gpu_time_s"], side="right"))
@@ -100,8 +76,8 @@ class Bench:
 
     def jobs(self, source: str, seed: int, load: float) -> tuple[list[JobSpec], list[int]]:
         """Draw a workload; returns it and how many jobs of each class it has."""
-        recipe = Recipe(load=load)
-        trace = self._philly if source == "philly" else stretch_of(GeneratorOptions(), seed)
+        recipe = PolluxRecipe(load=load)
+        trace = self._philly if source == "philly" else stretch_of(GeneratorOptions(days=STRETCH_DAYS), seed)
         jobs = draw_workload(
             trace if self._apart else coupled(trace, recipe, seed), recipe, seed, self._tuned, self._initial
         )
@@ -110,10 +86,10 @@ class Bench:
 
     def mean_jct_s(self, policy: str, jobs: Sequence[JobSpec], seed: int) -> float:
         """Run a policy."""
-        recorder = MeanJct()
+        recorder = MemoryRecorder()
         made = registry.load(policy)(**PARAMETERS[policy])
         simulate(Cluster.uniform(16, 4, "t4"), jobs, self._applications, made, EngineOptions(), seed, recorder)
-        return recorder.value_s
+        return float(np.mean([job.jct_s for job in recorder.jobs]))
 
 
 def run(bench: Bench, out: Path, wanted: argparse.Namespace) -> None:
@@ -156,14 +132,24 @@ def table(rows: Sequence[Row], drawn: str) -> str:
                 continue
             quotient = np.log(ratio["generated"] / ratio["philly"])
             mean, half = np.exp(quotient.mean()), stats.t.ppf(0.975, len(quotient) - 1) * quotient.sem()
-            shown = [f"{ratio[s].mean():.3f} ±{stats.t.ppf(0.975, len(ratio) - 1) * ratio[s].sem():.3f}" for s in SOURCES]
-            lines.append(f"| {load} | {name} / pollux | {len(ratio)} | {shown[0]} | {shown[1]} | {mean:.3f} ±{half:.3f} |")
-    lines += ["", "| load | policy | source | seeds | mean JCT (h) | sd between seeds (h) |", "|---|---|---|---:|---:|---:|"]
+            shown = [
+                f"{ratio[s].mean():.3f} ±{stats.t.ppf(0.975, len(ratio) - 1) * ratio[s].sem():.3f}" for s in SOURCES
+            ]
+            lines.append(
+                f"| {load} | {name} / pollux | {len(ratio)} | {shown[0]} | {shown[1]} | {mean:.3f} ±{half:.3f} |"
+            )
+    lines += [
+        "",
+        "| load | policy | source | seeds | mean JCT (h) | sd between seeds (h) |",
+        "|---|---|---|---:|---:|---:|",
+    ]
     for (load, source), part in jct.groupby(level=["load", "source"]):
         for name in part:
             values = part[name].dropna()
             if len(values) > 1:
-                lines.append(f"| {load} | {name} | {source} | {len(values)} | {values.mean():.3f} | {values.std():.3f} |")
+                lines.append(
+                    f"| {load} | {name} | {source} | {len(values)} | {values.mean():.3f} | {values.std():.3f} |"
+                )
     return "\n".join(lines)
 
 

@@ -116,7 +116,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Wandering:
-    """A Gaussian process in the logarithm of rates: its variance and the hours in which its correlation falls to 1/e."""
+    """A Gaussian process in the logarithm of rates: its variance and the hours after which 1/e of it is left."""
 
     variance: float
     hours: float
@@ -175,7 +175,7 @@ class PhillyStatistics:
         return names.index("large days"), names.index(own if own in names else "large other hours")
 
     def duration(self, job_class: int, large: bool, bucket: int) -> Quantiles:
-        """Return the GPU-seconds (in class XS: seconds) of passed jobs: those of the GPU bucket where enough is known."""
+        """Return the GPU-seconds (in class XS: seconds) of passed jobs, by GPU bucket where enough is known."""
         table, name = self.figures["duration"], CLASSES[job_class][0]
         own = table.get(f"{name} {'large' if large else 'small'}", {})
         everyone = table[f"{name} any"]

@@ -10,7 +10,13 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from simsched.workload.philly_statistics import (
-    CLASSES, MINUTE_S, Cell, Floats, Integers, PhillyStatistics, bucket_of,
+    CLASSES,
+    MINUTE_S,
+    Cell,
+    Floats,
+    Integers,
+    PhillyStatistics,
+    bucket_of,
 )  # fmt: skip
 
 
@@ -38,9 +44,7 @@ class Jobs:
     killed: npt.NDArray[np.bool_]
 
 
-def draw_batches(
-    cells: Sequence[Cell], expected: Floats, passing: Floats | None, rng: np.random.Generator
-) -> Batches:
+def draw_batches(cells: Sequence[Cell], expected: Floats, passing: Floats | None, rng: np.random.Generator) -> Batches:
     """Draw a week's batches from what is expected in each cell and hour, of shape (cells, 168).
 
     `passing` is the share of passed jobs in each GPU bucket: with it, the batches that did not pass are drawn, as many
@@ -98,7 +102,7 @@ def _waits(
 def _durations(
     statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], common: Floats, own: Floats
 ) -> Floats:
-    """Return the service times of passed jobs: correlated within a batch, each distributed as its class and GPUs say."""
+    """Return the service times of passed jobs: alike within a batch, each distributed as its class and GPUs say."""
     cells = statistics.cells
     alike = np.array([statistics.alike(cell.job_class, cell.large) for cell in cells])[batches.cell[batch]]
     share = ndtr(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)

@@ -12,7 +12,7 @@ STATUS_CHOICES = ("pass", "all")
 
 @dataclass(frozen=True)
 class GeneratorOptions:
-    """What to generate: `days` from a `weekday` of the week `first_week` on, with `scale` times Philly's rate of batches.
+    """What to generate: `days` from a `weekday` of the week `first_week` on, at `scale` times Philly's rate of batches.
 
     `statuses` is `pass` for jobs that passed, as in the Pollux artifact's Philly, or `all` to add jobs that were killed
     or failed, with attempts (estimates). `cron` adds the one-minute job that Philly's tenant 11cb48 submits every ten
