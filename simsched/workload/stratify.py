@@ -1,11 +1,10 @@
 """How many jobs of each class a seed draws, spread evenly over seeds: variance reduction for experiments of few seeds.
 
 Drawing `n` of the jobs of a trace gives each class a hypergeometric number of them. Here that number is found by
-inverting its distribution at a point u in [0, 1), and the points of successive seeds are those of a Kronecker sequence,
-frac(shift + seed x irrational number), which fills [0, 1) as evenly as can be however many seeds there are. Each seed's
-counts still follow their distribution, every job is drawn with the same chance, so that means stay what they are; but
-the mean count over k seeds in a row is off by some 1/k instead of 1/sqrt(k) (Niederreiter, Random Number Generation and
-Quasi-Monte Carlo Methods, 1992, chapter 3).
+inverting its distribution at a point of the unit cube, and the points of successive seeds are those of a scrambled Sobol
+sequence, which fill the cube evenly: each eight seeds from 1, 9, 17 ... on fall into eight different eighths. Every
+seed's counts still follow their distribution and every job is drawn with the same chance, so means stay what they are
+(Owen, *Scrambled net variance for integrals of smooth functions*, Annals of Statistics 25(4), 1997).
 """
 
 from __future__ import annotations
@@ -16,25 +15,29 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.stats import hypergeom
+from scipy.stats.qmc import Sobol
 
-#: A number for each class drawn, the rarest class first: irrational, and independent over the rationals.
-STEPS = (np.sqrt(5) / 2 - 0.5, np.sqrt(2) - 1, np.sqrt(3) - 1, np.sqrt(7) - 2)
-#: Where the sequences begin, unless told otherwise.
-SHIFT = 0.5
+#: Points after which the sequence begins anew.
+_PERIOD = 2**24
 
 
-def class_counts(sizes: Sequence[int], jobs: int, seed: int, shift: float = SHIFT) -> list[int]:
+def class_counts(sizes: Sequence[int], jobs: int, seed: int, scramble: int = 0) -> list[int]:
     """Return how many of `jobs` jobs a seed draws of each class, of which there are `sizes` jobs.
 
-    The counts add up to `jobs` and follow the multivariate hypergeometric distribution: over all seeds, and for one
-    seed over `shift` in [0, 1). The rarest class is drawn first; classes of equal size in their order.
+    The counts add up to `jobs` and follow the multivariate hypergeometric distribution, for one seed over all scrambles
+    and for one scramble over all seeds. The rarest class is drawn first; classes of equal size in their order.
     """
+    if len(sizes) == 1:
+        return [jobs]
+    points = Sobol(len(sizes) - 1, scramble=True, rng=np.random.default_rng(scramble))
+    point = points.fast_forward((seed - 1) % _PERIOD).random(1)[0] if seed != 1 else points.random(1)[0]
     counts = [0] * len(sizes)
     left, remaining = sum(sizes), jobs
-    for place, index in enumerate(sorted(range(len(sizes)), key=lambda i: (sizes[i], i))):
-        u = (shift + (seed + 1) * STEPS[place % len(STEPS)]) % 1.0
-        counts[index] = int(hypergeom.ppf(u, left, sizes[index], remaining)) if sizes[index] < left else remaining
+    *rare, commonest = sorted(range(len(sizes)), key=lambda i: (sizes[i], i))
+    for index, u in zip(rare, point.tolist(), strict=True):
+        counts[index] = int(hypergeom.ppf(u, left, sizes[index], remaining))
         left, remaining = left - sizes[index], remaining - counts[index]
+    counts[commonest] = remaining
     return counts
 
 

@@ -29,6 +29,8 @@ MONDAY = pd.Timestamp("2001-01-01")
 DAY_S = 86400
 #: How a job may end.
 STATUSES = ("Pass", "Killed", "Failed")
+#: About how many jobs come in a day, without and from the ten-minute job.
+JOBS_A_DAY, CRON_JOBS_A_DAY = 880, 127
 #: A trace that is to hold a number of jobs gets no longer than a century.
 MOST_DAYS = 36_525
 WEEK_S = 7 * DAY_S
@@ -55,12 +57,10 @@ def generate_from_seed(options: GeneratorOptions, seed: int) -> Trace:
     options.check()
     statistics = PhillyStatistics.load()
     offset_s = WEEKDAYS.index(options.weekday) * DAY_S
-    days = options.days if options.jobs is None else _days_for(options.jobs, options.scale)
+    days = options.days if options.jobs is None else _days_for(options.jobs, options)
     table = _span(statistics, options, seed, offset_s, days * DAY_S)
     while options.jobs is not None and len(table["row"]) < options.jobs:
         days *= 2
-        if days > MOST_DAYS:
-            raise input_error("jobs", f"{options.jobs} jobs do not come in {MOST_DAYS} days", "raise 'scale'")
         table = _span(statistics, options, seed, offset_s, days * DAY_S)
     origin = MONDAY + pd.Timedelta(seconds=offset_s)
     columns = {name: column[: options.jobs] for name, column in table.items()}
@@ -77,9 +77,12 @@ def stretch_of(options: GeneratorOptions, seed: int) -> Trace:
     return generate_from_seed(replace(options, first_week=options.first_week + seed * weeks), LONG_TRACE_SEED)
 
 
-def _days_for(jobs: int, scale: float) -> int:
-    """Estimate in how many days so many jobs come: Philly saw 900 a day, and a quarter more makes a second try rare."""
-    return max(7, round(1.25 * jobs / (900 * min(scale, 1e6)))) if scale > 1e-3 else 7
+def _days_for(jobs: int, options: GeneratorOptions) -> int:
+    """Estimate in how many days so many jobs come; a quarter more makes a second try rare."""
+    days = 1.25 * jobs / (JOBS_A_DAY * options.scale + (CRON_JOBS_A_DAY if options.cron else 0))
+    if days > MOST_DAYS:
+        raise input_error("jobs", f"{jobs} jobs would take more than {MOST_DAYS} days", "raise 'scale'")
+    return max(7, round(days))
 
 
 def _span(
