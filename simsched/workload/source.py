@@ -43,7 +43,12 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 class GeneratedTrace:
     """The keys of the generated trace, of which each seed has its own stretch."""
 
-    days: int = key(STRETCH_DAYS, "days of each seed's own stretch of the generated trace", ge=1, le=366)
+    days: int | None = key(
+        None,
+        "days of each seed's own stretch of the generated trace; by default a year to sample from, else a week",
+        ge=1,
+        le=366,
+    )
     scale: float = key(1.0, "factor on the rate of jobs of a generated trace", gt=0, le=1000)
     statuses: Literal["pass", "all"] = key("pass", "final states in a generated trace")
 
@@ -110,7 +115,8 @@ def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     if options.source == SHIPPED:
         return replace(read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
     if options.source == GENERATED:
-        made = GeneratorOptions(days=options.days, scale=options.scale, statuses=options.statuses)
+        usual = STRETCH_DAYS if options.recipe in (None, "pollux") else 7
+        made = GeneratorOptions(days=options.days or usual, scale=options.scale, statuses=options.statuses)
         return stretch_of(made, seed)
     if not Path(options.source).exists():
         known = nearest(options.source, NAMED_SOURCES)

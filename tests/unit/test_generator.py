@@ -9,7 +9,14 @@ from simsched.paths import data_folder
 from simsched.workload.generator import MONDAY, STRETCH_DAYS, GeneratorOptions, generate, generate_from_seed, stretch_of
 from simsched.workload.generator.rates import wander
 from simsched.workload.philly_statistics import (
-    BUCKETS, LEVELS, BatchSizes, Mixture, PhillyStatistics, Quantiles, Wandering, bucket_of,
+    BUCKETS,
+    LEVELS,
+    BatchSizes,
+    Mixture,
+    PhillyStatistics,
+    Quantiles,
+    Wandering,
+    bucket_of,
 )  # fmt: skip
 from simsched.workload.readers import read_trace
 from simsched.workload.summary import batch_numbers, trace_statistics
