@@ -8,18 +8,35 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-@contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
-    """Yield the path of a hidden file beside `path` to write; it takes the name `path` when the block ends.
+class StagedFile:
+    """A hidden file beside a target, which takes its name when it is whole; each process has its own."""
 
-    A block that raises leaves nothing behind, and `path` as it was. Several processes may write the same file.
+    def __init__(self, target: Path) -> None:
+        """Choose the hidden file's `path`; nothing is made."""
+        self.path = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        self._target = target
+
+    def publish(self) -> None:
+        """Give the file its name, in the place of a file that has it."""
+        self.path.replace(self._target)
+
+    def discard(self) -> None:
+        """Remove the file, if it is there."""
+        self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_aside(target: Path) -> Iterator[Path]:
+    """Yield the path of a hidden file to write; it takes the name `target` when the block ends.
+
+    A block that raises leaves nothing behind, and the target as it was.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    staged = StagedFile(target)
     try:
-        yield aside
-        aside.replace(path)
+        yield staged.path
+        staged.publish()
     finally:
-        aside.unlink(missing_ok=True)
+        staged.discard()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -76,7 +76,11 @@ class Kind:
         found = sorted({point.value: point for point in entry_points(group=self.group, name=name)}.items())
         if not found:
             known = self.names()
-            hint = nearest(name, known) if known else f"no {self.noun} is registered; is simsched installed (pip install -e .)?"
+            hint = (
+                nearest(name, known)
+                if known
+                else f"no {self.noun} is registered; is simsched installed (pip install -e .)?"
+            )
             raise input_error(where, f"there is no such {self.noun}", hint)
         if len(found) > 1:
             message = f"several packages register it: {', '.join(value for value, _ in found)}"

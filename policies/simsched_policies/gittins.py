@@ -15,11 +15,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from simsched.policy import INPUT_FILE, Decision, Policy, Signal, View
-from simsched.policy.signals import SERVICE_HISTORY
 from simsched.policy.gittins import ServiceHistory
 from simsched.policy.placers import PLACERS, PlacerName
-from simsched.policy.quantum import Quantum
 from simsched.policy.priority import Key, PriorityScheduler
+from simsched.policy.quantum import Quantum
+from simsched.policy.signals import SERVICE_HISTORY
 
 
 @dataclass
@@ -59,6 +59,6 @@ class Gittins(Policy):
             scheduler.rekey(job_id, self._key(view.jobs[job_id].attained_gpu_s))
         return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if scheduler.waits else None)
 
-    def _key(self, attained_gpu_s: int) -> Key:
+    def _key(self, attained_gpu_s: float) -> Key:
         known = self._history.distribution
         return (-known.index(attained_gpu_s) if known else 0.0,)

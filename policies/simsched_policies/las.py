@@ -15,8 +15,8 @@ import numpy as np
 
 from simsched.policy import Decision, Policy, View
 from simsched.policy.placers import PLACERS, PlacerName
-from simsched.policy.quantum import Quantum
 from simsched.policy.priority import PriorityScheduler
+from simsched.policy.quantum import Quantum
 
 
 @dataclass

@@ -24,8 +24,8 @@ from simsched.model.batch import clip_to_max, split_batch
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, Site, consolidated_shape
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.policy.signals import REMAINING_WORK, STEP_TIMES
 from simsched.policy.gang import available_gpus, most_free_first
+from simsched.policy.signals import REMAINING_WORK, STEP_TIMES
 from simsched.policy.type_pools import TypePool, type_pools
 
 

@@ -60,7 +60,7 @@ class _Growth:
     """How far a job has been scaled out: the nodes wanted, since when, and whether that is final."""
 
     nodes: int
-    since_s: int
+    since_s: float
     tried: list[int] = field(default_factory=list)  # GPUs of the steps so far
     final: bool = False
 

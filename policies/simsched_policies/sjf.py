@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.policy.signals import REMAINING_WORK
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.priority import Key, PriorityScheduler
+from simsched.policy.signals import REMAINING_WORK
 
 
 @dataclass
@@ -24,7 +24,9 @@ class Sjf(Policy):
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
 
     placement: PlacerName = "most-free"
-    _scheduler: PriorityScheduler = field(default_factory=lambda: PriorityScheduler(preempts=False), init=False, repr=False)
+    _scheduler: PriorityScheduler = field(
+        default_factory=lambda: PriorityScheduler(preempts=False), init=False, repr=False
+    )
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start the shortest."""

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.policy.signals import REMAINING_WORK
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.priority import Key, PriorityScheduler
+from simsched.policy.signals import REMAINING_WORK
 
 
 @dataclass

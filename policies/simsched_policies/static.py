@@ -66,11 +66,7 @@ class Static(Policy):
                 continue
             gpus = min(self._share(job), largest)
             node = next(
-                (
-                    node.index
-                    for node in view.nodes
-                    if free[node.index] >= gpus and job.facts.runs_on(node.gpu_type)
-                ),
+                (node.index for node in view.nodes if free[node.index] >= gpus and job.facts.runs_on(node.gpu_type)),
                 None,
             )
             if node is None:

@@ -54,7 +54,7 @@ class Tiresias(Policy):
     name: ClassVar[str] = "tiresias"
 
     queue_thresholds_gpu_s: Sequence[int] = (57_600,)
-    interval_s: int | None = 60
+    interval_s: float | None = 60
     promote_knob: float | None = None
     placement: PlacementName = "most-free"
     skew_limit: float = 0.4
@@ -111,7 +111,7 @@ class Tiresias(Policy):
             crossed = [view.jobs[job_id] for job_id in sorted(self._scheduler.running, key=self._scheduler.number)]
         return [job.id for job in crossed if levels.demote(job.id, job.attained_gpu_s)]
 
-    def _watch(self, job_ids: Sequence[str]) -> dict[str, int]:
+    def _watch(self, job_ids: Sequence[str]) -> dict[str, float]:
         """Ask to be told when jobs reach the limits of their queues."""
         limits = {job_id: self._levels.limit_gpu_s(job_id) for job_id in job_ids}
         return {job_id: limit for job_id, limit in limits.items() if limit is not None}

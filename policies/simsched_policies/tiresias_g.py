@@ -25,10 +25,10 @@ from simsched.agent.fixed_agent import fixed_agent
 from simsched.model.application import ApplicationFacts
 from simsched.model.job import JobRequest
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, View
-from simsched.policy.signals import SERVICE_HISTORY
 from simsched.policy.gittins import IndexTable, ServiceDistribution, ServiceHistory
 from simsched.policy.levels import Levels, start_order
 from simsched.policy.priority import Key, PriorityScheduler
+from simsched.policy.signals import SERVICE_HISTORY
 from simsched.policy.skew import PlacementName, SkewPlacement
 
 
@@ -117,10 +117,10 @@ class TiresiasG(Policy):
             index = self._tables[level].value(self._levels.counted_gpu_s(job.id, job.attained_gpu_s))
         return (level, -index, *start_order(job, runs=runs))
 
-    def _watch(self, job_ids: Sequence[str], view: View) -> dict[str, int]:
+    def _watch(self, job_ids: Sequence[str], view: View) -> dict[str, float]:
         """Ask to be told when a job reaches the next point at which it is ranked, or the limit of its queue."""
         levels = self._levels
-        watch: dict[str, int] = {}
+        watch: dict[str, float] = {}
         for job_id in job_ids:
             limit, level = levels.limit_gpu_s(job_id), levels.level(job_id)
             if limit is None:

@@ -1,1 +1,1 @@
-"""What runs beside a job: its measurements, the fit of its throughput, the choice of its batch size; nothing of policies."""
+"""What runs beside a job: its measurements, the fit of its throughput, the choice of its batch; no policies."""

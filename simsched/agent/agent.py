@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol
 
 from simsched.agent.report import GoodputReport
@@ -37,6 +38,27 @@ class Agent(Protocol):
     @property
     def goodput(self) -> GoodputReport | None:
         """Return the fitted model of the job's goodput, None where the agent fits none."""
+
+
+class Lease(NamedTuple):
+    """How a job runs until its agent returns its GPUs' time to the scheduler.
+
+    The job runs until `end_s` (seconds since the start of the workload) and then pauses, holding its GPUs, until the
+    next decision; where it still holds them then, its next lease begins. `progress(now_s)` is the progress in all at a
+    second of the lease, before whose end the job may be stopped. `completes` tells that the job is done at the end.
+    """
+
+    end_s: float
+    progress: Callable[[float], float]
+    completes: bool
+
+
+class LeasingAgent(Agent, Protocol):
+    """An agent that grants its job time in leases, as GavelIterator does (Gavel, section 6), instead of at a rate."""
+
+    def lease(self, site: Site, progress: float, now_s: float) -> Lease:
+        """Return how the job runs that begins on a site at a second, having made `progress`."""
+        ...
 
 
 class AgentFactory(Protocol):

@@ -1,8 +1,8 @@
 """What finished jobs have taught: a pool from which later jobs of the same or a similar application start.
 
 For each application the pool merges what its jobs have measured: step times by GPU type and configuration (and with
-them the largest number of GPUs that any has run on), and gradient statistics over training. The throughput parameters are fitted to the
-merged step times. It is plain data, kept between runs as JSON (`simsched.agent.pool_file`).
+them the largest number of GPUs that any has run on), and gradient statistics over training. The throughput parameters
+are fitted to the merged step times. It is plain data, kept between runs as JSON (`simsched.agent.pool_file`).
 
 The rules of merging: where several jobs have measured one configuration, or one epoch, their mean counts, each job
 once; configurations and epochs are kept in ascending order; an application that comes with other batch limits than
@@ -115,7 +115,7 @@ class HistoryPool:
         histories: Mapping[str, History] | None = None,
         params: Mapping[tuple[str, str], ThroughputParams] | None = None,
     ) -> None:
-        """Start with these histories; `params` are what was fitted to them, by application and GPU type, where known."""
+        """Start with these histories; `params` are what was fitted to them by application and GPU type, where known."""
         self._histories = dict(histories or {})
         self._params = dict(params or {})
 

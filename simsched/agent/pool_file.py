@@ -120,7 +120,9 @@ class _Entry:
     def _profiles(self) -> dict[str, dict[Configuration, Pooled]]:
         """Read step times by GPU type, which stands first in each row."""
         rows = self._entry["profile"]
-        if not isinstance(rows, list) or not all(isinstance(row, list) and row and isinstance(row[0], str) for row in rows):
+        if not isinstance(rows, list) or not all(
+            isinstance(row, list) and row and isinstance(row[0], str) for row in rows
+        ):
             self._complain("profile", "must be a list of rows that begin with a GPU type")
             return {}
         found: dict[str, dict[Configuration, Pooled]] = {}

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
 from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.keys import key
 from simsched.model.application import Application
 from simsched.model.fixed import FixedDuration
-from simsched.model.job import FIXED_DURATION
+from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
 from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
+
+
+@dataclass(frozen=True)
+class ApplicationsOptions:
+    """Where the applications' physics comes from; without `path`, the shipped ones."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+
+    path: str | None = key(None, "a folder of application YAMLs or of measurements", min_length=1)
+    gpu_type: str = key("t4", "GPU type on which a folder of measurements was taken", min_length=1)
+    bounds: Literal["pollux-osdi21"] | None = key(
+        None, "published bounds for a folder of measurements, by application, of what the files do not say"
+    )
 
 
 class ApplicationCatalogue:
@@ -30,12 +46,12 @@ class ApplicationCatalogue:
         self.origin = origin
 
     @classmethod
-    def load(cls, path: Path | None = None) -> ApplicationCatalogue:
+    def load(cls, path: Path | None = None, *, gpu_type: str = "t4", bounds: str | None = None) -> ApplicationCatalogue:
         """Load the applications of a folder, by default the shipped ones.
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
-        single file, or the folder of one application's measurements, will do as well. Raises `InputError` with all
-        that is wrong.
+        single file, or the folder of one application's measurements, will do as well. Measurements are of GPUs of
+        `gpu_type`, within published `bounds` if such are named. Raises `InputError` with all that is wrong.
         """
         place = data_folder("workloads") / "applications" if path is None else path
         if place.is_file():
@@ -43,7 +59,7 @@ class ApplicationCatalogue:
         if not place.is_dir():
             raise input_error(place, "there is no such folder", "name a folder of application files or of measurements")
         if (place / PLACEMENTS).is_file():
-            measured = read_folder(place.parent, only=place.name)
+            measured = read_folder(place.parent, only=place.name, gpu_type=gpu_type, bounds=bounds)
             return cls(measured, str(place))
         files = sorted(place.glob("*.yaml"))
         is_measured = any((folder / PLACEMENTS).is_file() for folder in place.iterdir() if folder.is_dir())
@@ -52,7 +68,9 @@ class ApplicationCatalogue:
                 place, "holds both measurements and application files", "keep them in folders of their own"
             )
         if is_measured:
-            return cls(read_folder(place), str(place))
+            return cls(read_folder(place, gpu_type=gpu_type, bounds=bounds), str(place))
+        if bounds is not None:
+            raise input_error("applications.bounds", f"{place} holds no measurements to bound", "leave it out")
         if not files:
             raise input_error(place, f"holds neither application files (*.yaml) nor folders with a {PLACEMENTS}")
         return cls(_read_files(files), str(place))
@@ -61,8 +79,9 @@ class ApplicationCatalogue:
         """List the names that jobs may give, sorted, without that of fixed durations."""
         return tuple(self.applications)
 
-    def for_job(self, name: str, duration_s: int) -> Application:
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Give the application of a job; `InputError` where no application has that name."""
+        name, duration_s = request.application, truth.duration_s
         if name == FIXED_DURATION:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")
@@ -80,9 +99,10 @@ class ApplicationCatalogue:
 
 
 @lru_cache(maxsize=4)
-def catalogue(path: str | None) -> ApplicationCatalogue:
-    """Load the applications of a folder, or the shipped ones, once in each process."""
-    return ApplicationCatalogue.load(None if path is None else Path(path))
+def catalogue(options: ApplicationsOptions = ApplicationsOptions()) -> ApplicationCatalogue:
+    """Load the applications that an experiment asks for, by default the shipped ones, once in each process."""
+    path = None if options.path is None else Path(options.path)
+    return ApplicationCatalogue.load(path, gpu_type=options.gpu_type, bounds=options.bounds)
 
 
 def _read_files(files: list[Path]) -> dict[str, Application]:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from simsched.applications.file_sections import BatchSection, Count, Rule, Size, SpeedSection, TrainingSection
-from simsched.applications.published import APPLICATIONS, SOURCE
+from simsched.applications.published import SOURCE, PublishedApplication
 from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft
 from simsched.documents.section import Section
@@ -90,13 +90,16 @@ def read_document(path: Path) -> ApplicationDocument:
         raise InputError(*problems_of(error, Draft(document, document.data), ApplicationDocument)) from None
 
 
-def document_of(application: FittedApplication, seven: Mapping[str, ThroughputParams]) -> ApplicationDocument:
+def document_of(
+    application: FittedApplication,
+    seven: Mapping[str, ThroughputParams],
+    published: PublishedApplication | None = None,
+) -> ApplicationDocument:
     """Describe a fitted application, with the seven parameters by GPU type beside its own physics.
 
-    Numbers are rounded to five digits. What Pollux's Table 1 says of an application of that name is filled in.
+    Numbers are rounded to five digits. What is `published` about it beside is filled in.
     """
     limits, training, noise = application.limits, application.training, application.training.noise
-    published = APPLICATIONS.get(application.name)
     data = {
         "format": FORMAT,
         "name": application.name,
@@ -151,7 +154,7 @@ def _rounded(value: object) -> object:
 
 
 def template(name: str) -> str:
-    """Give the text of a small, complete application file to start from."""
+    """Return the text of a small, complete application file to start from."""
     return _TEMPLATE.replace("NAME", name).replace("RULES", ", ".join(get_args(Rule)))
 
 

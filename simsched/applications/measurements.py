@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from simsched.applications.published import BOUNDS
-from simsched.errors import InputError, Problem, input_error
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.model.placement import Shape, canonical_rotation
 
@@ -26,20 +26,25 @@ Row = tuple[int, Mapping[str, str]]
 Number = Callable[[str], float]
 
 
-def read_folder(folder: Path, *, gpu_type: str = "t4", only: str | None = None) -> dict[str, MeasuredApplication]:
+def read_folder(
+    folder: Path, *, gpu_type: str = "t4", only: str | None = None, bounds: str | None = None
+) -> dict[str, MeasuredApplication]:
     """Read every application of a folder of measurements, by name (the names of its subfolders), or `only` one of them.
 
-    Subfolders without any file of measurements are passed over. Raises `InputError` with all that is wrong in any.
+    They were measured on GPUs of `gpu_type`. `bounds` names published bounds, by application, of what the measurements
+    do not say (`simsched.applications.published.BOUNDS`). Subfolders without any file of measurements are passed over.
+    Raises `InputError` with all that is wrong in any.
     """
     if not folder.is_dir():
         raise input_error(
             folder, "is not a folder", "name a folder that holds one folder of measurements per application"
         )
+    known = bounds_named(bounds)
     found: dict[str, MeasuredApplication] = {}
     problems: list[Problem] = []
     for place in sorted(path for path in folder.iterdir() if only in (None, path.name) and _is_measured(path)):
         try:
-            found[place.name] = read_application(place, gpu_type=gpu_type)
+            found[place.name] = read_application(place, gpu_type=gpu_type, bounds=known.get(place.name))
         except InputError as error:
             problems.extend(error.problems)
     if problems:
@@ -49,8 +54,17 @@ def read_folder(folder: Path, *, gpu_type: str = "t4", only: str | None = None) 
     return found
 
 
+def bounds_named(name: str | None) -> Mapping[str, Bounds]:
+    """Return published bounds by application; `InputError` where none have that name."""
+    if name is None:
+        return {}
+    if name not in BOUNDS:
+        raise input_error("bounds", f"no published bounds are called '{name}'", nearest(name, BOUNDS))
+    return BOUNDS[name]
+
+
 def _is_measured(folder: Path) -> bool:
-    """Tell whether a folder has at least one file of measurements, so that the others are missed."""
+    """Return whether a folder has at least one file of measurements, so that the others are missed."""
     named = ((folder / name).is_file() for name in (PLACEMENTS, SCALABILITY))
     return any(named) or any(folder.glob("validation-*.csv"))
 
@@ -58,13 +72,12 @@ def _is_measured(folder: Path) -> bool:
 def read_application(folder: Path, *, gpu_type: str = "t4", bounds: Bounds | None = None) -> MeasuredApplication:
     """Read one application; its name is the folder's.
 
-    `bounds` says what the measurements do not; by default what is published for an application of that name. Raises
-    `InputError` naming file, line and column.
+    `bounds` says what the measurements do not, by default nothing. Raises `InputError` naming file, line and column.
     """
     placements = _read_placements(folder / PLACEMENTS)
     curves = _read_curves(folder)
     scalability = _read_scalability(folder / SCALABILITY)
-    known = BOUNDS.get(folder.name, Bounds()) if bounds is None else bounds
+    known = Bounds() if bounds is None else bounds
     application = MeasuredApplication(folder.name, placements, scalability, curves, bounds=known, gpu_type=gpu_type)
     _check_coverage(folder / PLACEMENTS, application)
     return application

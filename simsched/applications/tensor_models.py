@@ -40,7 +40,7 @@ class ModelsDocument(Section):
 
 
 def models_file() -> Path:
-    """Give the place of the shipped table."""
+    """Return the place of the shipped table."""
     return data_folder("workloads") / "models" / "tiresias-models.yaml"
 
 

@@ -49,13 +49,13 @@ def configurations(application: Application, gpus_per_node: int = 4, gpu_type: s
 def tuned_configurations(
     applications: Mapping[str, Application], gpus_per_node: int = 4, gpu_type: str = "t4"
 ) -> Mapping[str, tuple[tuple[int, int], ...]]:
-    """Give the `configurations` of every application that has batch sizes, by name."""
+    """Return the `configurations` of every application that has batch sizes, by name."""
     tunable = {name: app for name, app in sorted(applications.items()) if app.batch_sizes and app.limits}
     return MappingProxyType({n: tuple(configurations(a, gpus_per_node, gpu_type)) for n, a in tunable.items()})
 
 
 def initial_batch_sizes(applications: Mapping[str, Application]) -> Mapping[str, int]:
-    """Give the initial batch size of every application that has batch limits, by name."""
+    """Return the initial batch size of every application that has batch limits, by name."""
     return MappingProxyType(
         {name: app.limits.init_batch_size for name, app in sorted(applications.items()) if app.limits}
     )

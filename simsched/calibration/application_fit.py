@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from simsched.agent.fit import fit
 from simsched.applications.file_format import ApplicationDocument, document_of
 from simsched.applications.measurements import read_folder
+from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, PublishedApplication
 from simsched.applications.tuned_requests import configurations
 from simsched.calibration.noise_fit import fit_noise
 from simsched.calibration.step_fit import Measured, fit_placement_model, step_errors
 from simsched.errors import input_error
+from simsched.files import write_text
 from simsched.model.application import StepTime
 from simsched.model.efficiency import efficiency
 from simsched.model.fitted import FittedApplication, Training
@@ -55,12 +57,17 @@ class FitResult:
     document: ApplicationDocument
 
 
-def fit_folder(folder: Path) -> list[FitResult]:
+def fit_folder(folder: Path, *, gpu_type: str = "t4", bounds: str | None = None) -> list[FitResult]:
     """Fit every application of a folder of measurements, in the order of their names.
+
+    `gpu_type` and published `bounds` are those of `simsched.applications.measurements.read_folder`; with the bounds of
+    Pollux, the documents say of the applications what its Table 1 says.
 
     Raises `InputError` for malformed measurements.
     """
-    return [fit_application(measured) for _, measured in sorted(read_folder(folder).items())]
+    found = read_folder(folder, gpu_type=gpu_type, bounds=bounds)
+    table1 = APPLICATIONS if bounds == POLLUX_BOUNDS else {}
+    return [fit_application(measured, table1.get(name)) for name, measured in sorted(found.items())]
 
 
 def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
@@ -73,9 +80,7 @@ def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for result in results:
             path = folder / f"{result.application.name}.yaml"
-            aside = path.with_suffix(".yaml.part")
-            aside.write_text(_header(result.errors) + result.document.text(), encoding="utf-8")
-            aside.replace(path)
+            write_text(path, _header(result.errors) + result.document.text())
             paths.append(path)
     except OSError as error:
         raise input_error(folder, f"cannot be written: {error.strerror}", "name another folder with --out") from None
@@ -83,7 +88,7 @@ def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
 
 
 def _header(errors: FitErrors) -> str:
-    """Say in comments what made the file and how true it is."""
+    """Return comments that say what made the file and how true it is."""
     return (
         "# Written by `simsched application fit`. Against the measurements it was fitted to, mean absolute error of\n"
         f"# step time {errors.step_mean:.1%} (worst {errors.step_worst:.0%}; seven-parameter form "
@@ -91,7 +96,7 @@ def _header(errors: FitErrors) -> str:
     )
 
 
-def fit_application(measured: MeasuredApplication) -> FitResult:
+def fit_application(measured: MeasuredApplication, published: PublishedApplication | None = None) -> FitResult:
     """Fit one measured application: step times, noise over training, and the seven-parameter form beside them."""
     table = Measured.of(measured)
     model = fit_placement_model(table)
@@ -106,7 +111,7 @@ def fit_application(measured: MeasuredApplication) -> FitResult:
         max_gpus=measured.max_gpus,
         restart_delay_s=measured.restart_delay_s,
     )
-    document = document_of(application, {measured.gpu_types[0]: seven})
+    document = document_of(application, {measured.gpu_types[0]: seven}, published)
     # The errors are those of the application as it is written, after rounding.
     written = document.application()
     return FitResult(written, seven, _errors(measured, table, written, seven), document)
@@ -161,7 +166,7 @@ def _errors(
 
 
 def true_efficiency(measured: MeasuredApplication) -> Floats:
-    """Give the measured statistical efficiency, batch sizes x epochs, within (0, 1]."""
+    """Return the measured statistical efficiency, batch sizes x epochs, within (0, 1]."""
     scales = [size / measured.limits.init_batch_size for size in measured.batch_sizes]
     return np.array(
         [
@@ -172,7 +177,7 @@ def true_efficiency(measured: MeasuredApplication) -> Floats:
 
 
 def fitted_efficiency(measured: MeasuredApplication, fitted: FittedApplication) -> Floats:
-    """Give the fitted statistical efficiency at the measured batch sizes, batch sizes x epochs."""
+    """Return the fitted statistical efficiency at the measured batch sizes, batch sizes x epochs."""
     return np.array(
         [
             [

@@ -1,4 +1,4 @@
-"""Says how far fitted applications are from measurements, by kinds of placement and for two forms of step times."""
+"""How far fitted applications are from measurements, by kinds of placement and for two forms of step times."""
 
 from __future__ import annotations
 
@@ -58,13 +58,15 @@ class Truth:
     training_worst: float
 
 
-def compare_folder(folder: Path, applications: Path | None = None) -> list[Truth]:
+def compare_folder(
+    folder: Path, applications: Path | None = None, *, gpu_type: str = "t4", bounds: str | None = None
+) -> list[Truth]:
     """Compare the measurements in a folder with the applications of the same names, by default the shipped ones.
 
     Raises `InputError` for malformed measurements, and where no fitted application has a measured one's name.
     """
     known = ApplicationCatalogue.load(applications)
-    measured = read_folder(folder)
+    measured = read_folder(folder, gpu_type=gpu_type, bounds=bounds)
     missing = [name for name in measured if not isinstance(known.applications.get(name), FittedApplication)]
     if missing:
         raise input_error(known.origin, f"has no fitted application '{missing[0]}', which {folder} measures")

@@ -61,7 +61,7 @@ def _bends(data: _Data) -> list[int]:
 
 
 def _piece_costs(data: _Data) -> Floats:
-    """Give the squared errors of efficiency over the epochs after i and up to j, for a straight piece from i to j."""
+    """Return the squared errors of efficiency over the epochs after i and up to j, for a straight piece from i to j."""
     direct = _direct_logs(data)
     costs = np.full((data.epochs, data.epochs), np.inf)
     for i in range(data.epochs - 1):
@@ -74,7 +74,7 @@ def _piece_costs(data: _Data) -> Floats:
 
 
 def _direct_logs(data: _Data) -> Floats:
-    """Give the logarithm of the noise that each efficiency implies, at the anchors; epochs x anchors."""
+    """Return the logarithm of the noise that each efficiency implies, at the anchors; epochs x anchors."""
     batch = np.exp(data.log_batch)[:, None]
     lowest, highest = _bounds(data)
     lost = np.maximum(1 - data.efficiency, 1e-12)
@@ -97,13 +97,13 @@ def _gather(application: MeasuredApplication) -> _Data:
 
 
 def _efficiency(data: _Data, knots: list[int], logs: Floats) -> Floats:
-    """Give the efficiency of noise whose logarithms at knots (rows) and anchors (columns) are `logs`."""
+    """Return the efficiency of noise whose logarithms at knots (rows) and anchors (columns) are `logs`."""
     epochs = np.arange(data.epochs)
     return _efficiency_of(data, np.array([np.interp(epochs, knots, column) for column in logs.T]).T)
 
 
 def _efficiency_of(data: _Data, logs: Floats) -> Floats:
-    """Give the efficiency, batch sizes x epochs, of noise given by logarithms, epochs x anchors."""
+    """Return the efficiency, batch sizes x epochs, of noise given by logarithms, epochs x anchors."""
     anchors, at = data.log_anchors, data.log_batch
     if len(anchors) == 1:
         by_batch = np.repeat(logs, len(at), axis=1)

@@ -59,7 +59,7 @@ class Measured:
 
 
 def step_errors(table: Measured, model: StepModel) -> tuple[Floats, Floats]:
-    """Give the absolute relative errors of step and of computation, one for each measurement."""
+    """Return the absolute relative errors of step and of computation, one for each measurement."""
     compute, step = model.times_s(table.placements, table.local_bsz)
     true_compute = table.step_s - table.sync_s
     return np.abs(step / table.step_s - 1), np.abs(compute / true_compute - 1)

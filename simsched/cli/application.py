@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from simsched.cli.output import json_option, print_json, table
 from simsched.errors import input_error, nearest
+from simsched.files import write_text
 
 if TYPE_CHECKING:
+    from simsched.applications.catalogue import ApplicationCatalogue
     from simsched.calibration.fit_accuracy import Truth
     from simsched.model.application import Application
     from simsched.report.figures.style import Drawn
 
 _GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_GPUS_PER_NODE = 4
 _DRAWN_GPUS = (1, 2, 4, 8, 16, 32, 64)
 _MOST_SIZES = 6
+
+
+class _Nodes(NamedTuple):
+    """The nodes on which speeds are shown."""
+
+    gpu_type: str
+    gpus_per_node: int
 
 
 @click.group()
@@ -26,18 +36,32 @@ def application() -> None:
     """Fit, show and begin applications, the models of what jobs are physically."""
 
 
+measured_options = (
+    click.option("--gpu-type", metavar="TYPE", default="t4", show_default=True, help="GPUs measured."),
+    click.option("--bounds", metavar="NAME", help="Published bounds of the applications, e.g. pollux-osdi21."),
+)
+
+
+def measured_on(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what a folder of measurements does not."""
+    for option in reversed(measured_options):
+        command = option(command)
+    return command
+
+
 @application.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@measured_on
 @click.option(
     "--out", metavar="DIR", default="applications", show_default=True, type=click.Path(path_type=Path),
     help="Folder for the application files.",
 )  # fmt: skip
 @json_option
-def fit(folder: Path, out: Path, as_json: bool) -> None:
+def fit(folder: Path, gpu_type: str, bounds: str | None, out: Path, as_json: bool) -> None:
     """Fit applications to a folder of measurements; report the errors and write one YAML each."""
     from simsched.calibration.application_fit import fit_folder, write_documents
 
-    results = fit_folder(folder)
+    results = fit_folder(folder, gpu_type=gpu_type, bounds=bounds)
     names = [result.application.name for result in results]
     paths = write_documents(results, out)
     if as_json:
@@ -70,22 +94,32 @@ def fit(folder: Path, out: Path, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--path", metavar="DIR", help="Folder of applications or measurements, instead of the shipped ones.")
 @click.option("--measured", metavar="DIR", help="Folder of measurements to draw beside the model, as circles.")
-@click.option("--gpu-type", metavar="TYPE", default="t4", show_default=True)
+@click.option("--gpu-type", metavar="TYPE", help="A GPU type that it knows. [default: the first]")
+@click.option("--gpus-per-node", metavar="N", default=_GPUS_PER_NODE, show_default=True, type=click.IntRange(1, 1024))
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
-def show(name: str, path: str | None, measured: str | None, gpu_type: str, out: Path, no_plots: bool) -> None:
+def show(
+    name: str,
+    path: str | None,
+    measured: str | None,
+    gpu_type: str | None,
+    gpus_per_node: int,
+    out: Path,
+    no_plots: bool,
+) -> None:
     """Print an application's model; draw its throughput over GPUs and batches and its efficiency over training."""
-    found = _find(name, path)
-    beside = None if measured is None else _find(name, measured)
+    found = _find(name, None if path is None else Path(path), gpu_type)
+    beside = None if measured is None else _find(name, Path(measured), gpu_type)
+    nodes = _Nodes(gpu_type or (found.gpu_types or ("",))[0], gpus_per_node)
     _print_facts(found)
     click.echo()
     sizes = _some_sizes(found.batch_sizes)
-    _print_throughput(found, sizes, gpu_type)
+    _print_throughput(found, sizes, nodes)
     if no_plots:
         return
     from simsched.report.figures.style import save
 
-    for kind, drawn in _figures(found, beside, sizes, gpu_type).items():
+    for kind, drawn in _figures(found, beside, sizes, nodes).items():
         for file in save(*drawn, out, f"{name}-{kind}"):
             if file.suffix == ".png":
                 click.echo(f"Figure: {file}")
@@ -93,18 +127,21 @@ def show(name: str, path: str | None, measured: str | None, gpu_type: str, out: 
 
 @application.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@measured_on
 @click.option("--path", metavar="DIR", type=click.Path(path_type=Path), help="Fitted applications. [default: shipped]")
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @json_option
-def compare(folder: Path, path: Path | None, out: Path, no_plots: bool, as_json: bool) -> None:
-    """Say how far fitted applications are from a folder of measurements, by kinds of placement; draw both."""
+def compare(
+    folder: Path, gpu_type: str, bounds: str | None, path: Path | None, out: Path, no_plots: bool, as_json: bool
+) -> None:
+    """Compare fitted applications with a folder of measurements, by kinds of placement; draw both."""
     from dataclasses import asdict
 
     from simsched.calibration.fit_accuracy import compare_folder
 
-    found = compare_folder(folder, path)
-    figures = [] if no_plots else _draw_sheets(folder, path, out)
+    found = compare_folder(folder, path, gpu_type=gpu_type, bounds=bounds)
+    figures = [] if no_plots else _draw_sheets(_load(folder, gpu_type, bounds), _load(path), out)
     if as_json:
         print_json({"applications": [asdict(one) for one in found], "figures": [str(file) for file in figures]})
         return
@@ -132,22 +169,21 @@ def _print_truth(found: Sequence[Truth]) -> None:
     click.echo(table(("application", "mean error", "at worst", "training time, at worst"), efficiency))
 
 
-def _draw_sheets(measurements: Path, applications: Path | None, out: Path) -> list[Path]:
+def _draw_sheets(measured: ApplicationCatalogue, fitted: ApplicationCatalogue, out: Path) -> list[Path]:
     """Draw throughput and efficiency of every measured application, with the model beside."""
     import pandas as pd
 
-    from simsched.applications.catalogue import catalogue
     from simsched.report.figures.model_sheet import efficiency_sheet, throughput_sheet
     from simsched.report.figures.style import save
 
-    sources = {"measured": catalogue(str(measurements)), "model": catalogue(applications and str(applications))}
+    sources = {"measured": measured, "model": fitted}
     throughput, efficiency = [], []
-    for name, measured in sources["measured"].applications.items():
-        sizes, gpu_type = _some_sizes(measured.batch_sizes), (measured.gpu_types or ("",))[0]
+    for name, one in measured.applications.items():
+        sizes, nodes = _some_sizes(one.batch_sizes), _Nodes((one.gpu_types or ("",))[0], _GPUS_PER_NODE)
         for source, known in sources.items():
-            one, what = known.applications[name], {"application": name, "source": source}
-            throughput += [what | row for row in _throughputs(one, sizes, gpu_type, _DRAWN_GPUS)]
-            efficiency += [what | row for row in _efficiencies(one, sizes, gpu_type)]
+            model, what = known.applications[name], {"application": name, "source": source}
+            throughput += [what | row for row in _throughputs(model, sizes, nodes, _DRAWN_GPUS)]
+            efficiency += [what | row for row in _efficiencies(model, sizes, nodes.gpu_type)]
     sheets = {
         "throughput-fit": throughput_sheet(pd.DataFrame(throughput)),
         "efficiency-fit": efficiency_sheet(pd.DataFrame(efficiency)),
@@ -159,10 +195,14 @@ def _share(share: float | None) -> str:
     return "-" if share is None else _percent(share)[0]
 
 
-def _find(name: str, path: str | None) -> Application:
-    from simsched.applications.catalogue import catalogue
+def _load(path: Path | None, gpu_type: str = "t4", bounds: str | None = None) -> ApplicationCatalogue:
+    from simsched.applications.catalogue import ApplicationCatalogue
 
-    known = catalogue(path).applications
+    return ApplicationCatalogue.load(path, gpu_type=gpu_type, bounds=bounds)
+
+
+def _find(name: str, path: Path | None, gpu_type: str | None) -> Application:
+    known = _load(path, gpu_type or "t4").applications
     if name not in known:
         raise input_error(f"application '{name}'", "there is no such application", nearest(name, known))
     return known[name]
@@ -184,11 +224,8 @@ def init(name: str, out: Path | None) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write a text whole or not at all."""
-    aside = path.with_name(f".{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        write_text(path, text)
     except OSError as error:
         raise input_error(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
 
@@ -225,45 +262,45 @@ def _print_facts(found: Application) -> None:
 
 
 def _throughputs(
-    found: Application, sizes: Sequence[int], gpu_type: str, gpu_counts: Sequence[int] = _GPUS
+    found: Application, sizes: Sequence[int], nodes: _Nodes, gpu_counts: Sequence[int] = _GPUS
 ) -> Iterator[dict[str, float]]:
-    """Compute examples per second on as few nodes of four as possible, wherever the batch can be split so."""
-    from simsched.agent.fixed_agent import fixed_agent
-    from simsched.model.job import JobSpec
-    from simsched.model.placement import consolidated_shape
+    """Compute examples per second on as few nodes as possible, wherever the batch can be split so."""
+    from simsched.model.batch import batch_for_target
+    from simsched.model.placement import Site, consolidated_shape
 
     for size in sizes:
         for gpus in gpu_counts:
             if found.limits is None or size < gpus * found.limits.min_local_bsz or gpus > (found.max_gpus or gpus):
                 continue
-            shape = consolidated_shape(gpus, 4)
-            agent = fixed_agent(JobSpec("", 0, gpus, found.name, size), found)
-            batch = agent.choose(len(shape), gpus)
-            running = found.run(shape, batch, 0, gpu_type)
+            site = Site(consolidated_shape(gpus, nodes.gpus_per_node), nodes.gpu_type)
+            running = found.run(site, batch_for_target(found.limits, size, gpus), 0)
             yield {"gpus": gpus, "batch_size": size, "throughput": running.throughput}
 
 
-def _print_throughput(found: Application, sizes: Sequence[int], gpu_type: str) -> None:
-    values = {(row["gpus"], row["batch_size"]): row["throughput"] for row in _throughputs(found, sizes, gpu_type)}
+def _print_throughput(found: Application, sizes: Sequence[int], nodes: _Nodes) -> None:
+    values = {(row["gpus"], row["batch_size"]): row["throughput"] for row in _throughputs(found, sizes, nodes)}
     gpus = sorted({gpus for gpus, _ in values})
     rows = [
         (str(count), *(f"{values[count, size]:,.1f}" if (count, size) in values else "-" for size in sizes))
         for count in gpus
     ]
-    click.echo("Throughput in examples/s, by GPUs (nodes of 4, as few as possible) and total batch size:")
+    click.echo(
+        f"Throughput in examples/s on {nodes.gpu_type}, by GPUs (nodes of {nodes.gpus_per_node}, as few as possible) "
+        "and total batch size:"
+    )
     click.echo(table(("GPUs", *(f"{size}" for size in sizes)), rows, left=0))
 
 
-def _figures(found: Application, beside: Application | None, sizes: Sequence[int], gpu_type: str) -> dict[str, Drawn]:
+def _figures(found: Application, beside: Application | None, sizes: Sequence[int], nodes: _Nodes) -> dict[str, Drawn]:
     import pandas as pd
 
     from simsched.report.figures.models import efficiency_figure, throughput_figure
 
     both = [found] if beside is None else [found, beside]
-    speeds = [pd.DataFrame(list(_throughputs(one, sizes, gpu_type, _DRAWN_GPUS))) for one in both]
-    worth = [pd.DataFrame(list(_efficiencies(one, sizes, gpu_type))) for one in both]
+    speeds = [pd.DataFrame(list(_throughputs(one, sizes, nodes, _DRAWN_GPUS))) for one in both]
+    worth = [pd.DataFrame(list(_efficiencies(one, sizes, nodes.gpu_type))) for one in both]
     return {
-        "throughput": throughput_figure(*speeds, title=f"{found.name}: throughput on {gpu_type.upper()}"),
+        "throughput": throughput_figure(*speeds, title=f"{found.name}: throughput on {nodes.gpu_type.upper()}"),
         "efficiency": efficiency_figure(*worth, title=f"{found.name}: statistical efficiency over training"),
     }
 
@@ -271,6 +308,7 @@ def _figures(found: Application, beside: Application | None, sizes: Sequence[int
 def _efficiencies(found: Application, sizes: Sequence[int], gpu_type: str) -> Iterator[dict[str, Any]]:
     """Compute the efficiency of each batch size in each epoch; it does not depend on the GPUs."""
     from simsched.model.application import BatchChoice
+    from simsched.model.placement import Site
 
     limits = found.limits
     if limits is None:
@@ -279,5 +317,5 @@ def _efficiencies(found: Application, sizes: Sequence[int], gpu_type: str) -> It
         local = min(size, limits.max_local_bsz)
         accum = -(-size // local) - 1
         for epoch in range(found.epochs):
-            running = found.run((1,), BatchChoice(-(-size // (accum + 1)), accum), epoch, gpu_type)
+            running = found.run(Site((1,), gpu_type), BatchChoice(-(-size // (accum + 1)), accum), epoch)
             yield {"progress": epoch / found.epochs, "batch_size": size, "efficiency": running.efficiency}

@@ -38,7 +38,7 @@ def _policies() -> _Rows:
     for name in registry.names():
         policy = registry.load(name)
         params = ", ".join(f"{key}={value}" for key, value in full_params(policy, {}).items())
-        needs = ", ".join(sorted(str(signal) for signal in policy.needs))
+        needs = ", ".join(sorted(signal.name for signal in policy.needs))
         rows.append((name, needs or "-", "\n".join(_wrapped(params)) or "-"))
     return ("policy", "needs", "parameters and defaults"), rows
 
@@ -53,7 +53,7 @@ def _applications() -> _Rows:
     from simsched.applications.catalogue import catalogue
 
     rows = []
-    for name, application in sorted(catalogue(None).applications.items()):
+    for name, application in sorted(catalogue().applications.items()):
         limits = application.limits
         batches = f"{limits.init_batch_size} to {limits.max_batch_size}" if limits else "-"
         rows.append((name, batches, str(application.max_gpus or "-"), str(application.epochs)))

@@ -19,7 +19,7 @@ _REDRAW_S = 0.1
 
 @contextmanager
 def progress_listener() -> Iterator[Listener]:
-    """Give a listener that shows a run on stderr for as long as the block lasts."""
+    """Yield a listener that shows a run on stderr for as long as the block lasts."""
     if not sys.stderr.isatty():
         yield LineListener()
         return

@@ -20,7 +20,7 @@ _FAILED = 1
 
 
 def _processors() -> int:
-    """Count the processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -31,7 +31,7 @@ def _processors() -> int:
 @click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
-@click.option("--trace", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
+@click.option("--diagnostics", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @json_option
@@ -42,7 +42,7 @@ def run(
     workers: int | None,
     dask: str | None,
     labels: tuple[str, ...],
-    trace: tuple[str, ...],
+    diagnostics: tuple[str, ...],
     dry_run: bool,
     no_plots: bool,
     as_json: bool,
@@ -57,8 +57,8 @@ def run(
     from simsched.experiment.validation import read_experiment
     from simsched.fairness.finish_time_fairness import run_with_fairness
 
-    if trace:
-        overrides = (*overrides, f"trace=[{', '.join(trace)}]")
+    if diagnostics:
+        overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
     grid = make_grid(read_experiment(find_experiment(experiment), overrides)).select(labels)
     if dry_run:
         _print_plan(grid, Path(out), as_json)
@@ -133,5 +133,5 @@ def _explain(failures: Sequence[Failure]) -> None:
     for failure in failures:
         click.echo(f"simsched: {failure.name}: {failure.message}", err=True)
         if debug:
-            click.echo(failure.trace, err=True)
+            click.echo(failure.traceback, err=True)
     click.get_current_context().exit(_FAILED)

@@ -68,7 +68,8 @@ def convert(source: str, target: Path, layout: str) -> None:
 
 
 @trace.command()
-@click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
+@click.argument("target", metavar="[OUT.csv]", required=False, type=click.Path(path_type=Path))
+@click.option("--out", metavar="OUT.csv", type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True)
 @click.option("--jobs", type=click.IntRange(min=1), help="End after so many jobs, instead of --days.")
@@ -77,7 +78,16 @@ def convert(source: str, target: Path, layout: str) -> None:
 )
 @click.option("--statuses", type=click.Choice(["pass", "all"]), default="pass", show_default=True)
 @click.option("--cron/--no-cron", default=True, show_default=True, help="Include Philly's ten-minute job.")
-def generate(target: Path, seed: int, days: int, jobs: int | None, scale: float, statuses: str, cron: bool) -> None:
+def generate(
+    target: Path | None,
+    out: Path | None,
+    seed: int,
+    days: int,
+    jobs: int | None,
+    scale: float,
+    statuses: str,
+    cron: bool,
+) -> None:
     """Generate a trace like Philly's from its published statistics."""
     import numpy as np
 
@@ -85,10 +95,13 @@ def generate(target: Path, seed: int, days: int, jobs: int | None, scale: float,
     from simsched.workload.generator import generate as make
     from simsched.workload.write import write_trace_csv
 
+    path = out or target
+    if path is None or (out and target):
+        raise click.UsageError("Name one file to write, with --out OUT.csv.")
     options = GeneratorOptions(days=days, scale=scale, statuses=statuses, cron=cron, jobs=jobs)
     made = make(options, np.random.default_rng(seed))
-    write_trace_csv(made, target)
-    click.echo(f"{target}: {len(made)} jobs")
+    write_trace_csv(made, path)
+    click.echo(f"{path}: {len(made)} jobs")
 
 
 def _read(source: str, layout: str) -> Trace:
@@ -160,7 +173,7 @@ def _time(seconds: float) -> str:
 
 
 def _arrivals(values: Mapping[str, float]) -> str:
-    """Say how far jobs come apart; a Poisson stream has a coefficient of variation and a dispersion of 1."""
+    """Measure how far jobs come apart; a Poisson stream has a coefficient of variation and a dispersion of 1."""
     if not values:
         return ""
     parts = [f"mean {_time(values['mean'])}", f"coefficient of variation {values['cv']:.3g}"]

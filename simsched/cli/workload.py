@@ -67,8 +67,8 @@ def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: 
 
 
 def _jobs(options: tuple[str, ...], seed: int) -> tuple[JobSpec, ...]:
-    from simsched.experiment.inputs import Supply
+    from simsched.experiment.inputs import CellInputs
     from simsched.experiment.validation import check_workload
 
     spec = check_workload(options)
-    return Supply().jobs(spec.workload, "", seed, spec)
+    return CellInputs().jobs(spec.workload, "", seed, spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,7 @@ from simsched.engine.streams import stream
 from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model.application import Application, ApplicationSource
-from simsched.model.job import JobSpec
+from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.model.scaled import ScaledApplication
 
 _WIDTH = "@"  # sets a trial's application off from its width: `cifar10@1.25`
@@ -49,7 +49,7 @@ def require_optuna() -> None:
 
 
 def tuning_identity(spec: TuningOptions) -> dict[str, Any]:
-    """Give what determines the trials besides the seed: the specification, optuna's version, the code."""
+    """Return what determines the trials besides the seed: the specification, optuna's version, the code."""
     digest = hashlib.sha256()
     for module in (Path(__file__), Path(response_surface.__file__)):
         digest.update(module.read_bytes())
@@ -57,7 +57,7 @@ def tuning_identity(spec: TuningOptions) -> dict[str, Any]:
 
 
 def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:
-    """Give one job for each trial as far as it is known beforehand: without hyper-parameters, submitted at second 0."""
+    """Return one job for each trial, as far as it is known beforehand: no hyper-parameters, submitted at second 0."""
     return tuple(
         JobSpec(f"trial-{number:03d}", 0, spec.gpus, application=spec.application, batch_size=spec.batch_size)
         for number in range(spec.trials)
@@ -72,14 +72,17 @@ class TrialApplications:
         self._inner = inner
         self._scaled: dict[str, Application] = {}
 
-    def for_job(self, name: str, duration_s: int) -> Application:
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Give the application of a job; `InputError` where there is none of that name."""
+        name = request.application
         base, sign, width = name.partition(_WIDTH)
         if not sign:
-            return self._inner.for_job(name, duration_s)
+            return self._inner.for_job(request, truth)
         if name not in self._scaled:
             factor = step_factor(float(width))
-            self._scaled[name] = ScaledApplication(self._inner.for_job(base, duration_s), name, factor)
+            self._scaled[name] = ScaledApplication(
+                self._inner.for_job(replace(request, application=base), truth), name, factor
+            )
         return self._scaled[name]
 
 
@@ -104,7 +107,7 @@ class Tuner:
             self._study = self._optuna.create_study(direction="maximize", sampler=sampler)
 
     def first(self) -> tuple[JobSpec, ...]:
-        """Give the trials that begin at second 0."""
+        """Return the trials that begin at second 0."""
         return tuple(self._next(0) for _ in range(min(self._spec.at_once, self._spec.trials)))
 
     def on_finish(self, record: JobRecord) -> tuple[JobSpec, ...]:
@@ -119,10 +122,10 @@ class Tuner:
         return (self._next(record.end_time_s),) if self._asked < self._spec.trials else ()
 
     def trials(self) -> pd.DataFrame:
-        """Give the finished trials in the order of completion, one row each."""
+        """Return the finished trials in the order of completion, one row each."""
         return pd.DataFrame(self._rows)
 
-    def _next(self, time_s: int) -> JobSpec:
+    def _next(self, time_s: float) -> JobSpec:
         trial = self._study.ask()
         chosen = _suggest(trial)
         template = self._templates[self._asked]

@@ -46,7 +46,7 @@ class Hyperparameters:
 
 
 def expected_accuracy(chosen: Hyperparameters) -> float:
-    """Give the accuracy in per cent, without the spread between runs.
+    """Return the accuracy in per cent, without the spread between runs.
 
     Losses are quadratic in decades of the effective learning rate (best at 1), of weight decay (at 5e-4) and of
     annealing (at 0.01), and in momentum (at 0.9); a doubling of the width gains 0.6 less 0.15 for each doubling.
@@ -67,5 +67,5 @@ def accuracy(chosen: Hyperparameters, rng: np.random.Generator) -> float:
 
 
 def step_factor(width: float) -> float:
-    """Give how much longer a step takes than at width 1: arithmetic and gradients both grow as its square."""
+    """Return how much longer a step takes than at width 1: arithmetic and gradients both grow as its square."""
     return width**2

@@ -12,7 +12,9 @@ from simsched.documents.yaml_lines import Document, KeyPath, parse_value
 from simsched.errors import InputError, Problem, input_error, nearest
 
 #: Keys whose values are paths: relative to the file in which they stand, or to the current folder on the command line.
-_PATH_KEYS = (("workload", "path"), ("applications", "path"), ("report", "curves"))
+_PATH_KEYS = (("workload", "path"), ("workload", "source"), ("applications", "path"), ("report", "curves"))
+#: Of these, keys whose values may also be names, which are left alone unless there is such a file.
+_NAMES_OR_PATHS = (("workload", "source"),)
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Draft:
         return Draft(self.document, copy.deepcopy(self.data), dict(self.origins))
 
     def problem(self, path: KeyPath, message: str, remedy: str = "") -> Problem:
-        """Say that something is wrong at a key, naming the option or the line that set it."""
+        """Return a problem at a key, naming the option or the line that set it."""
         said = f"{self.name(path)}: {message}" if path else message
         origin = self._origin(path)
         if origin:
@@ -97,17 +99,23 @@ class Draft:
 
     def _resolve_path(self, path: KeyPath, folder: Path) -> None:
         section = self.data.get(str(path[0]))
-        if isinstance(section, dict) and isinstance(section.get(path[1]), str) and section[path[1]]:
-            section[path[1]] = str((folder / Path(section[path[1]]).expanduser()).resolve())
+        if not isinstance(section, dict) or not isinstance(section.get(path[1]), str) or not section[path[1]]:
+            return
+        place = (folder / Path(section[path[1]]).expanduser()).resolve()
+        if path not in _NAMES_OR_PATHS or place.exists():
+            section[path[1]] = str(place)
 
     def resolve_file(self, path: KeyPath) -> None:
         """Make the path of a file that stands at a key absolute, as `workload.path` is."""
         section: Any = self.data
         for part in path[:-1]:
             section = section[part]
+        section[path[-1]] = str((self.folder_of(path) / Path(section[path[-1]]).expanduser()).resolve())
+
+    def folder_of(self, path: KeyPath) -> Path:
+        """Return the folder from which a relative path at a key counts: the file's, or the current one for `-o`."""
         given = any(path[: len(known)] == known and text.startswith("-o ") for known, text in self.origins.items())
-        folder = Path.cwd() if given else Path(self.document.file).parent
-        section[path[-1]] = str((folder / Path(section[path[-1]]).expanduser()).resolve())
+        return Path.cwd() if given else Path(self.document.file).parent
 
     def _set_one(self, path: KeyPath, value: Any, origin: str) -> None:
         target: Any = self.data

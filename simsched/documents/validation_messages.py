@@ -1,4 +1,4 @@
-"""Says in plain words what the validation of a file found."""
+"""What the validation of a file found, in plain words."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def problems_of(error: ValidationError, draft: Draft, model: type[BaseModel]) ->
 
 
 def say(detail: ErrorDetails) -> str:
-    """Say what one error of pydantic means."""
+    """Return what one error of pydantic means."""
     template = _SAID.get(detail["type"])
     if template is None:
         return detail["msg"][:1].lower() + detail["msg"][1:]

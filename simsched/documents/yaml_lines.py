@@ -1,4 +1,4 @@
-"""Reading YAML so that every later complaint can name the line.
+"""Reading YAML so that every later message can name the line.
 
 The scalars are those of YAML 1.2's core schema: `on` and `1:30` stay text, `1e-3` is a number, and a date is text.
 """
@@ -28,7 +28,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
-        """Give the line of a key, or of the nearest thing around it that stands in the file; 0 where nothing does."""
+        """Return the line of a key, or of the nearest thing around it that stands in the file; 0 where nothing does."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -75,6 +75,11 @@ def parse_value(text: str, where: str) -> Any:
     if reader.problems:
         raise InputError(*(replace(problem, line=0) for problem in reader.problems))
     return data
+
+
+def yaml_text(data: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, the keys in their order."""
+    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _kind(value: object) -> str:

@@ -21,7 +21,7 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
     if not jobs:
         problems.append(Problem("workload", "there are no jobs", "use a longer trace or a wider window"))
     seen: set[str] = set()
-    before = 0
+    before: float = 0
     for spec in jobs:
         found = _faults(spec, cluster, applications, rigid=rigid)
         if spec.id in seen:
@@ -40,7 +40,7 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
 def check_replies(
     jobs: Sequence[JobSpec],
     known_ids: Collection[str],
-    now_s: int,
+    now_s: float,
     cluster: Cluster,
     applications: ApplicationSource,
     rigid: bool,
@@ -71,14 +71,22 @@ def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *,
         faults.append(f"it is submitted at {spec.submit_time_s} s, before the workload starts")
     if spec.num_gpus < 1:
         faults.append(f"it asks for {spec.num_gpus} GPUs")
-    elif rigid and spec.num_gpus > cluster.total_gpus:
-        faults.append(f"it asks for {spec.num_gpus} GPUs and can never fit a cluster of {cluster.total_gpus}")
+    elif rigid and spec.num_gpus > max(cluster.gpus_by_type.values()):
+        faults.append(f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}")
     if spec.application == FIXED_DURATION:
-        if spec.duration_s < 1:
+        if spec.duration_s <= 0:
             faults.append(f"its duration is {spec.duration_s} s")
         return faults
     app = applications.for_job(spec.request, spec.truth)
     return faults + _batch_faults(spec, app, rigid=rigid)
+
+
+def _room(cluster: Cluster) -> str:
+    """Say how many GPUs of one type there are."""
+    counts = cluster.gpus_by_type
+    if len(counts) == 1:
+        return f"a cluster of {cluster.total_gpus}"
+    return f"GPUs of one type ({', '.join(f'{count} {kind}' for kind, count in counts.items())})"
 
 
 def _batch_faults(spec: JobSpec, app: Application, *, rigid: bool) -> list[str]:

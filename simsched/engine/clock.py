@@ -1,9 +1,15 @@
-"""The clock: simpy's event list, in whole seconds, with a fixed order of happenings inside one instant."""
+"""The clock: simpy's event list, in whole ticks, with a fixed order of happenings inside one instant.
+
+A tick is a second unless an experiment says otherwise. Inside the engine times and durations are numbers of ticks, so
+that sums stay exact; views, records and files show seconds. A tick of 0 stands for continuous time: numbers are seconds
+in double precision, and nothing is rounded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from heapq import heappush
 
 import simpy
 from simpy.events import EventPriority
@@ -43,26 +49,52 @@ class Appointment(simpy.Event):
             self.callbacks.clear()
 
 
-class Clock:
-    """Makes appointments at absolute times."""
+class _Environment(simpy.Environment):
+    """simpy's environment with appointments at absolute times: now + (time - now) need not be the time."""
 
-    def __init__(self) -> None:
-        """Start at second 0."""
-        self.env = simpy.Environment(initial_time=0)
+    def schedule_at(self, event: simpy.Event, priority: int, time: float) -> None:
+        """Put an event on the list."""
+        heappush(self._queue, (time, EventPriority(priority), next(self._eid), event))
+
+
+class Clock:
+    """Makes appointments at absolute times, in ticks."""
+
+    def __init__(self, tick_s: float = 1) -> None:
+        """Start at 0; a tick lasts `tick_s` seconds (0: time is continuous, and counted in seconds)."""
+        self.continuous = tick_s == 0
+        self.env = _Environment(initial_time=0)
+        #: Seconds of a tick, None where ticks are seconds.
+        self.scale: float | None = None if tick_s in (0, 1) else tick_s
 
     @property
-    def now_s(self) -> int:
-        """Seconds since the start of the workload."""
-        return int(self.env.now)
+    def now(self) -> float:
+        """Ticks since the start of the workload."""
+        return self.env.now
 
-    def at(self, time_s: int, phase: Phase, action: Callable[[], None]) -> Appointment:
-        """Have `action` called at a second, in its phase."""
+    @property
+    def now_s(self) -> float:
+        """Seconds since the start of the workload."""
+        return self.env.now if self.scale is None else self.env.now * self.scale
+
+    def seconds(self, ticks: float) -> float:
+        """Convert ticks to seconds."""
+        return ticks if self.scale is None else ticks * self.scale
+
+    def ticks(self, seconds: float) -> float:
+        """Convert seconds to the nearest tick, half to even."""
+        if self.scale is not None:
+            return round(seconds / self.scale)
+        return seconds if self.continuous or isinstance(seconds, int) else round(seconds)
+
+    def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:
+        """Have `action` called at a tick, in its phase."""
         appointment = Appointment(self.env, action)
-        self.env.schedule(appointment, priority=EventPriority(phase), delay=time_s - self.env.now)
+        self.env.schedule_at(appointment, phase, time)
         return appointment
 
-    def until(self, time_s: int, phase: Phase) -> Appointment:
+    def until(self, time: float, phase: Phase) -> Appointment:
         """Make an event for a process to wait for."""
         appointment = Appointment(self.env, None)
-        self.env.schedule(appointment, priority=EventPriority(phase), delay=time_s - self.env.now)
+        self.env.schedule_at(appointment, phase, time)
         return appointment

@@ -10,7 +10,7 @@ class EngineError(Exception):
 class InfeasibleDecisionError(EngineError):
     """A policy decided something that the cluster or a job cannot do; the engine never repairs it."""
 
-    def __init__(self, policy: str, now_s: int, reasons: list[str]) -> None:
+    def __init__(self, policy: str, now_s: float, reasons: list[str]) -> None:
         """Name the policy, the time, and every reason with its node and jobs."""
         super().__init__(f"policy '{policy}' at t={now_s} s: " + "; ".join(reasons))
         self.policy = policy

@@ -1,13 +1,13 @@
 """The one writer of the state: places, releases, settles and completes jobs, and tells the recorder.
 
 Within a job, progress is linear between breakpoints (the end of an epoch, another batch, another placement) and is
-settled before anything changes it. An estimated time is rounded half to even to a whole second while progress snaps to
+settled before anything changes it. An estimated time is rounded half to even to a whole tick while progress snaps to
 the end of the epoch exactly, as in the published Pollux simulator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
@@ -27,25 +27,32 @@ class Ledger:
         clock: Clock,
         cluster: ClusterState,
         recorder: Recorder,
-        restart_delay_s: int,
+        restart_delay_s: float,
         on_complete: Callable[[JobState, JobRecord], None],
         on_threshold: Callable[[JobState], None],
+        on_leases_over: Callable[[], None],
     ) -> None:
-        """Write to `cluster` and `recorder`; report completed jobs and those that reached a threshold."""
+        """Write to `cluster` and `recorder`; report completed jobs, thresholds reached and the end of all leases."""
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
         self._restart_delay_s = restart_delay_s
         self._on_complete = on_complete
         self._on_threshold = on_threshold
+        self._on_leases_over = on_leases_over
+        self._leases = 0
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
+        #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
+        self.paused: dict[str, JobState] = {}
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away; its progress and its agent's knowledge stay."""
         self.settle(job)
         self._cluster.give_back(job.allocation)
         self._cancel(job)
+        self.paused.pop(job.request.id, None)
+        self._end_of_lease(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
         if job.watch is not None:
             job.watch.cancel()
@@ -53,7 +60,7 @@ class Ledger:
 
     def place(self, job: JobState, allocation: Allocation) -> None:
         """Give a job that holds nothing its GPUs; it begins to run after the restart delay."""
-        now = self._clock.now_s
+        now = self._clock.now
         gpu_type = gpu_type_of(self._cluster.cluster, allocation)
         if gpu_type is None:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
@@ -61,31 +68,31 @@ class Ledger:
         self._cluster.take(allocation)
         job.allocation, job.site = allocation, Site(shape_of(allocation), gpu_type)
         job.gpus = gpus_of(allocation)
-        job.since_s = now
+        job.since = now
         job.starts += 1
-        if job.first_start_s is None:
-            job.first_start_s = now
+        if job.first_start is None:
+            job.first_start = now
         delay = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
         self._tune(job)
-        self._resume(job, now + (self._restart_delay_s if delay is None else delay))
-        if job.watch_gpu_s:
+        self._resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
+        if job.watch_gpu:
             self._watch(job)
 
     def settle(self, job: JobState) -> None:
         """Bring service and progress of a job up to this instant, and record the interval that ends here."""
-        now = self._clock.now_s
-        seconds = now - job.since_s
-        if not job.gpus or not seconds:
+        now = self._clock.now
+        ticks = now - job.since
+        if not job.gpus or not ticks:
             return
         begin = job.progress
         if job.running is not None:
-            job.progress += job.rate * seconds
-        else:
-            job.restart_s += seconds
+            job.progress = job.live_progress
+        elif job.request.id not in self.paused:
+            job.restart += ticks
         self._record_interval(job, begin)
-        job.settled_held_s += seconds
-        job.settled_gpu_s += seconds * job.gpus
-        job.since_s = now
+        job.settled_held += ticks
+        job.settled_gpu += ticks * job.gpus
+        job.since = now
 
     def retune(self, job: JobState) -> None:
         """Let the agent choose the batch anew for the placement that the job has."""
@@ -96,6 +103,14 @@ class Ledger:
             self._break(job)
             job.batch = batch
 
+    def renew_leases(self, cut_short: Iterable[JobState] = ()) -> None:
+        """Have jobs whose lease has ended or is `cut_short`, and which kept their GPUs through a decision, run on."""
+        for job in cut_short:
+            if job.lease is not None:
+                self._break(job)
+        for job in self.paused.values():
+            self._resume(job, self._clock.now)
+
     def slow_down(self, job: JobState, slowdown: float) -> None:
         """Set the share of its speed that a job loses to its neighbours."""
         if job.slowdown != slowdown:
@@ -103,21 +118,21 @@ class Ledger:
                 self._break(job)
             job.slowdown = slowdown
 
-    def watch(self, job: JobState, attained_gpu_s: int) -> None:
+    def watch(self, job: JobState, attained_gpu_s: float) -> None:
         """Have the policy told when a job's attained service reaches a threshold."""
-        job.watch_gpu_s = attained_gpu_s
+        job.watch_gpu = self._clock.ticks(attained_gpu_s)
         if job.gpus:
             self._watch(job)
 
     def _watch(self, job: JobState) -> None:
         if job.watch is not None:
             job.watch.cancel()
-        missing = job.watch_gpu_s - job.attained_gpu_s
-        time_s = self._clock.now_s + -(-missing // job.gpus)
-        job.watch = self._clock.at(time_s, Phase.THRESHOLD, lambda: self._reach(job))
+        missing = job.watch_gpu - job.attained_gpu
+        ticks = missing / job.gpus if self._clock.continuous else -(-missing // job.gpus)
+        job.watch = self._clock.at(self._clock.now + ticks, Phase.THRESHOLD, lambda: self._reach(job))
 
     def _reach(self, job: JobState) -> None:
-        job.watch_gpu_s = 0
+        job.watch_gpu = 0
         job.watch = None
         self._on_threshold(job)
 
@@ -126,16 +141,17 @@ class Ledger:
         self.settle(job)
         self._cancel(job)
         job.running = None
-        self._resume(job, self._clock.now_s)
+        self._end_of_lease(job)
+        self._resume(job, self._clock.now)
 
-    def _resume(self, job: JobState, time_s: int) -> None:
-        """Have a job begin to run at a second, after the decision of that instant."""
-        job.appointment = self._clock.at(time_s, Phase.RESUME, lambda: self._begin(job))
+    def _resume(self, job: JobState, time: float) -> None:
+        """Have a job begin to run at a tick, after the decision of that instant."""
+        job.appointment = self._clock.at(time, Phase.RESUME, lambda: self._begin(job))
 
     def _begin(self, job: JobState) -> None:
         """Start to run, or run on in another way."""
         self.settle(job)
-        now = self._clock.now_s
+        now = self._clock.now
         site = job.site
         assert site is not None
         running = job.app.run(site, job.batch, job.epoch)
@@ -147,11 +163,43 @@ class Ledger:
             job.speeds[site] = _speed(job, running)
         job.running = running
         job.rate = running.rate * (1 - job.slowdown)
-        job.since_s = now
-        missing_s = (job.app.epoch_end(job.epoch) - job.progress) / job.rate
-        whole_s = round(missing_s)
-        phase = Phase.PROGRESS if missing_s <= whole_s else Phase.RESUME
-        job.appointment = self._clock.at(now + whole_s, phase, lambda: self._end_epoch(job))
+        job.since = now
+        if job.leases is not None:
+            self._begin_lease(job, site)
+            return
+        missing = (job.app.epoch_end(job.epoch) - job.progress) / job.rate
+        if self._clock.scale is not None:
+            missing /= self._clock.scale
+        whole = missing if self._clock.continuous else round(missing)
+        phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
+        job.appointment = self._clock.at(now + whole, phase, lambda: self._end_epoch(job))
+
+    def _begin_lease(self, job: JobState, site: Site) -> None:
+        assert job.leases is not None
+        self.paused.pop(job.request.id, None)
+        job.lease = job.leases.lease(site, job.progress, self._clock.now_s)
+        self._leases += 1
+        end = max(self._clock.ticks(job.lease.end_s), self._clock.now)
+        job.appointment = self._clock.at(end, Phase.PROGRESS, lambda: self._end_lease(job))
+
+    def _end_lease(self, job: JobState) -> None:
+        assert job.lease is not None
+        lease = job.lease
+        self.settle(job)
+        job.progress = lease.progress(lease.end_s)
+        job.running, job.appointment = None, None
+        self._end_of_lease(job)
+        if lease.completes:
+            self._complete(job)
+        else:
+            self.paused[job.request.id] = job
+        if not self._leases:
+            self._on_leases_over()
+
+    def _end_of_lease(self, job: JobState) -> None:
+        if job.lease is not None:
+            self._leases -= 1
+            job.lease = None
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)
@@ -164,7 +212,7 @@ class Ledger:
             return
         if job.agent.stale:
             self._tune(job)
-        self._resume(job, self._clock.now_s)
+        self._resume(job, self._clock.now)
 
     def _tune(self, job: JobState) -> None:
         job.batch = self._chosen(job)
@@ -177,18 +225,19 @@ class Ledger:
         limits = job.app.limits
         if limits is not None and not limits.min_local_bsz <= batch.local_bsz <= limits.max_local_bsz:
             message = (
-                f"job {job.request.id} ({job.app.name}) cannot run on {job.gpus} GPUs: a batch of {batch.local_bsz} per "
-                f"GPU lies outside {limits.min_local_bsz} to {limits.max_local_bsz}"
+                f"job {job.request.id} ({job.app.name}) cannot run on {job.gpus} GPUs: a batch of {batch.local_bsz} "
+                f"per GPU lies outside {limits.min_local_bsz} to {limits.max_local_bsz}"
             )
             raise EngineError(message)
         return batch
 
     def _complete(self, job: JobState) -> None:
-        now = self._clock.now_s
+        clock, now = self._clock, self._clock.now
         self.release(job)
         spec = job.request
         self.stale.pop(spec.id, None)
-        jct = now - spec.submit_time_s
+        jct = now - job.submitted
+        first = now if job.first_start is None else job.first_start
         record = JobRecord(
             job_id=spec.id,
             application=spec.application,
@@ -197,14 +246,14 @@ class Ledger:
             status=job.truth.status,
             num_gpus=spec.num_gpus,
             batch_size=spec.batch_size,
-            submit_time_s=spec.submit_time_s,
-            start_time_s=now if job.first_start_s is None else job.first_start_s,
-            end_time_s=now,
-            jct_s=jct,
-            held_s=job.settled_held_s,
-            queueing_s=jct - job.settled_held_s,
-            restart_s=job.restart_s,
-            attained_gpu_s=job.settled_gpu_s,
+            submit_time_s=clock.seconds(job.submitted),
+            start_time_s=clock.seconds(first),
+            end_time_s=clock.seconds(now),
+            jct_s=clock.seconds(jct),
+            held_s=clock.seconds(job.settled_held),
+            queueing_s=clock.seconds(jct - job.settled_held),
+            restart_s=clock.seconds(job.restart),
+            attained_gpu_s=clock.seconds(job.settled_gpu),
             restarts=max(job.starts - 1, 0),
         )
         self._recorder.job(record)
@@ -215,7 +264,7 @@ class Ledger:
         self._recorder.allocation(
             AllocationRecord(
                 job_id=job.request.id,
-                start_s=job.since_s,
+                start_s=self._clock.seconds(job.since),
                 end_s=self._clock.now_s,
                 gpus=job.gpus,
                 nodes=len(job.allocation),

@@ -15,12 +15,12 @@ from simsched.policy.view import JobView, undeclared
 T = TypeVar("T")
 
 
-class ReadOnly(Sequence[int]):
+class ReadOnly(Sequence[T]):
     """A sequence of numbers that shows a list without letting it be changed."""
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: list[int]) -> None:
+    def __init__(self, items: list[T]) -> None:
         self._items = items
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204  # as Sequence has it
@@ -42,7 +42,7 @@ class LiveView:
         cluster: ClusterState,
         jobs: dict[str, JobView],
         granted: Mapping[ViewSignal[Any], object],
-        restart_delay_s: int,
+        restart_delay_s: float,
     ) -> None:
         """Show the state to a policy that may read the signals in `granted`."""
         self._clock = clock
@@ -50,14 +50,14 @@ class LiveView:
         self.jobs: Mapping[str, JobView] = MappingProxyType(jobs)
         self.nodes: Sequence[Node] = cluster.cluster.nodes
         self.free: Sequence[int] = ReadOnly(cluster.free)
-        self.up: Sequence[bool] = ReadOnly(cluster.up)  # type: ignore[assignment, arg-type]
+        self.up: Sequence[bool] = ReadOnly(cluster.up)
         self.restart_delay_s = restart_delay_s
         self.arrived: Sequence[JobView] = ()
         self.finished: Sequence[str] = ()
         self.reached_threshold: Sequence[JobView] = ()
 
     @property
-    def now_s(self) -> int:
+    def now_s(self) -> float:
         """Seconds since the start of the workload."""
         return self._clock.now_s
 

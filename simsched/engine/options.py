@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: The shortest tick, in seconds.
+LEAST_TICK_S = 1e-6
+
 
 @dataclass(frozen=True)
 class EngineOptions:
@@ -16,13 +19,17 @@ class EngineOptions:
 
     In a cloud, nodes come and go: `initial_nodes` is how many of the cluster's nodes (the first ones) are rented at the
     start (None: all), and a node that a policy asks for is up after `node_start_s`, paid for from the moment of asking.
+
+    Time passes in ticks of `tick_s` seconds, from a microsecond to a second; 0 makes it continuous, in double
+    precision.
     """
 
-    restart_delay_s: int = 30
+    restart_delay_s: float = 30
     interference: float = 0.0
     idle_rounds: int = 1000
     initial_nodes: int | None = None
-    node_start_s: int = 0
+    node_start_s: float = 0
+    tick_s: float = 1
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be like."""
@@ -31,6 +38,9 @@ class EngineOptions:
             raise ValueError(message)
         if self.node_start_s < 0 or (self.initial_nodes is not None and self.initial_nodes < 0):
             message = "node_start_s and initial_nodes must not be negative"
+            raise ValueError(message)
+        if self.tick_s != 0 and not LEAST_TICK_S <= self.tick_s <= 1:
+            message = f"tick_s must be 0, or from {LEAST_TICK_S} to 1, not {self.tick_s}"
             raise ValueError(message)
         if not 0 <= self.interference < 1:
             message = f"interference must be in [0, 1), not {self.interference}"

@@ -73,7 +73,7 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
 class Granted:
     """The signals that one policy may read, with what provides each."""
 
-    def __init__(self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[int]) -> None:
+    def __init__(self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[float]) -> None:
         """Grant `wanted`; raises `KeyError` for a signal that nothing provides."""
         job_providers = {**JOB_PROVIDERS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
         view_values: dict[ViewSignal[Any], object] = {signals.SERVICE_HISTORY: service_history}

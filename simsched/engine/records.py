@@ -1,7 +1,7 @@
 """What the engine tells the outside world, as plain records.
 
 The field names are the column names of the result tables (`simsched.results.schema`); a test holds the two together.
-All times are whole seconds from the start of the workload.
+All times are seconds from the start of the workload, whole ones where the tick is a second.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class JobRecord(NamedTuple):
     status: str
     num_gpus: int
     batch_size: int
-    submit_time_s: int
-    start_time_s: int
-    end_time_s: int
-    jct_s: int
-    held_s: int
-    queueing_s: int
-    restart_s: int
-    attained_gpu_s: int
+    submit_time_s: float
+    start_time_s: float
+    end_time_s: float
+    jct_s: float
+    held_s: float
+    queueing_s: float
+    restart_s: float
+    attained_gpu_s: float
     restarts: int
 
 
@@ -38,8 +38,8 @@ class AllocationRecord(NamedTuple):
     """
 
     job_id: str
-    start_s: int
-    end_s: int
+    start_s: float
+    end_s: float
     gpus: int
     nodes: int
     placement: str
@@ -57,7 +57,7 @@ class AllocationRecord(NamedTuple):
 class DecisionRecord(NamedTuple):
     """One decision of the policy, as it stood afterwards."""
 
-    time_s: int
+    time_s: float
     active_jobs: int
     running_jobs: int
     allocated_gpus: int

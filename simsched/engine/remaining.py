@@ -64,7 +64,7 @@ class TrueRemainingWork:
         return min(self.seconds_on(gpu_type) for gpu_type in types if known is None or gpu_type in known)
 
     def seconds_on(self, gpu_type: str) -> float:
-        """Return the seconds left on the GPUs asked for, of a type; raises `ValueError` where its speed is not known."""
+        """Return the seconds left on as many GPUs of a type as asked for; `ValueError` where the speed is not known."""
         app, request = self._job.app, self._job.request
         batch = NO_BATCH
         if app.limits is not None:

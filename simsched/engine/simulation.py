@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from math import inf
+from typing import cast
 
 import simpy
 from threadpoolctl import threadpool_limits
 
+from simsched.agent.agent import AgentFactory, LeasingAgent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
@@ -25,7 +27,6 @@ from simsched.engine.records import DecisionRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
-from simsched.agent.agent import AgentFactory
 from simsched.model.application import ApplicationFacts, ApplicationSource, facts_of
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -35,7 +36,7 @@ from simsched.policy.decision import Decision
 from simsched.policy.view import JobView
 
 #: Called now and then with the simulated second and the number of finished jobs.
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[float, int], None]
 
 #: Says which jobs follow a finished one; they arrive at the second of its end or later.
 OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
@@ -51,7 +52,7 @@ def simulate(
     options: EngineOptions,
     seed: int,
     recorder: Recorder,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     *,
     agents: AgentFactory | None = None,
     check_invariants: bool | None = None,
@@ -102,7 +103,7 @@ class _Simulation:
         options: EngineOptions,
         seed: int,
         recorder: Recorder,
-        progress: Progress | None,
+        progress: ProgressCallback | None,
         *,
         agents: AgentFactory | None,
         checking: bool,
@@ -120,16 +121,17 @@ class _Simulation:
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
         self._expected = len(jobs)
         self._rng = stream(seed, "policy")
-        self._clock = Clock()
+        self._clock = Clock(options.tick_s)
         self._cluster = ClusterState(cluster, options.initial_nodes)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
-        self._history_gpu_s: list[int] = []
+        self._history_gpu_s: list[float] = []
         self._submitted = 0
         self._finished = 0
         self._decisions = 0
         self._idle_rounds = 0
-        self._due: dict[int, Appointment] = {}
+        self._due: dict[float, Appointment] = {}
+        self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._arrived: list[JobState] = []
         self._gone: list[str] = []
         self._reached: dict[str, JobState] = {}
@@ -139,7 +141,9 @@ class _Simulation:
         self.agent_classes: dict[str, str] = {}
         self._all_done = self._clock.env.event()
         delay = options.restart_delay_s
-        self._ledger = Ledger(self._clock, self._cluster, recorder, delay, self._on_complete, self._on_threshold)
+        self._ledger = Ledger(
+            self._clock, self._cluster, recorder, delay, self._on_complete, self._on_threshold, self._on_leases_over
+        )
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
         self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay)
 
@@ -160,8 +164,9 @@ class _Simulation:
     def _arrivals(self) -> Generator[simpy.Event, None, None]:
         clock = self._clock
         for spec in self._specs:
-            if spec.submit_time_s > clock.now_s or not self._submitted:
-                yield clock.until(spec.submit_time_s, Phase.ARRIVAL)
+            time = clock.ticks(spec.submit_time_s)
+            if time > clock.now or not self._submitted:
+                yield clock.until(time, Phase.ARRIVAL)
             self._submit(spec)
 
     def _submit(self, spec: JobSpec) -> None:
@@ -171,6 +176,8 @@ class _Simulation:
             facts = self._facts[app.name] = facts_of(app)
         job = JobState(spec, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(job.request, facts)
+        if hasattr(job.agent, "lease"):
+            job.leases = cast("LeasingAgent", job.agent)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         if self._granted.measures_speed:
             job.speeds = {}
@@ -180,22 +187,26 @@ class _Simulation:
         self._submitted += 1
         self._arrived.append(job)
         if self._triggers.arrival:
-            self._request(self._clock.now_s)
+            self._request(self._clock.now)
         self._request_round()
 
     def _request_round(self) -> None:
         """Ask for a decision at the next multiple of the interval (this very second included, 0 excluded)."""
-        interval = self._triggers.interval_s
+        interval = self._interval
         if interval is not None:
-            self._request(max(-(-self._clock.now_s // interval), 1) * interval)
+            self._request(max(-(-self._clock.now // interval), 1) * interval)
 
-    def _request(self, time_s: int) -> None:
-        if time_s not in self._due:
-            self._due[time_s] = self._clock.at(time_s, Phase.DECISION, self._decide)
+    def _request(self, time: float) -> None:
+        if time not in self._due:
+            self._due[time] = self._clock.at(time, Phase.DECISION, self._decide)
 
     def _on_threshold(self, job: JobState) -> None:
         self._reached[job.request.id] = job
-        self._request(self._clock.now_s)
+        self._request(self._clock.now)
+
+    def _on_leases_over(self) -> None:
+        if self._triggers.leases_over and self._active:
+            self._request(self._clock.now)
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
@@ -203,14 +214,14 @@ class _Simulation:
         del self._views[job_id]
         self._reached.pop(job_id, None)
         self._finished += 1
-        self._history_gpu_s.append(job.settled_gpu_s)
+        self._history_gpu_s.append(record.attained_gpu_s)
         self._gone.append(job_id)
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
         if self._finished == self._expected:
             self._all_done.succeed()
         elif self._triggers.completion:
-            self._request(self._clock.now_s)
+            self._request(self._clock.now)
 
     def _expect(self, replies: Sequence[JobSpec]) -> None:
         """Have jobs that follow a completion arrive when they are due."""
@@ -220,10 +231,10 @@ class _Simulation:
         self._expected += len(replies)
         self._known_ids.update(spec.id for spec in replies)
         for spec in replies:
-            self._clock.at(spec.submit_time_s, Phase.ARRIVAL, partial(self._submit, spec))
+            self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self) -> None:
-        now = self._clock.now_s
+        now = self._clock.now
         del self._due[now]
         for job in self._ledger.stale.values():
             self._ledger.retune(job)
@@ -233,12 +244,16 @@ class _Simulation:
         decision = self._ask()
         changes = self._check(decision)
         self._apply(changes, decision)
+        if decision.renew_leases:
+            self._ledger.renew_leases(self._active.values())
+        elif self._ledger.paused:
+            self._ledger.renew_leases()
         if self._options.interference:
             self._interfere()
-        if self._triggers.interval_s is not None:
-            self._request((now // self._triggers.interval_s + 1) * self._triggers.interval_s)
+        if self._interval is not None:
+            self._request((now // self._interval + 1) * self._interval)
         if decision.wake_at_s is not None:
-            self._request(decision.wake_at_s)
+            self._request(self._clock.ticks(decision.wake_at_s))
         self._after_decision()
 
     def _ask(self) -> Decision:
@@ -294,18 +309,18 @@ class _Simulation:
     def _provision(self, wanted: set[int]) -> None:
         """Let nodes go that are not wanted, and have those come up that are wanted and down."""
         cluster = self._cluster
-        ready_s = self._clock.now_s + self._options.node_start_s
+        ready = self._clock.now + self._clock.ticks(self._options.node_start_s)
         for node in range(len(cluster.up)):
             if node not in wanted:
                 cluster.take_down(node)
             elif not cluster.up[node] and node not in cluster.starting:
                 join = partial(self._on_join, node)
-                cluster.starting[node] = self._clock.at(ready_s, Phase.RECOVERY, join)
+                cluster.starting[node] = self._clock.at(ready, Phase.RECOVERY, join)
 
     def _on_join(self, node: int) -> None:
         self._cluster.bring_up(node)
         if self._triggers.node_change:
-            self._request(self._clock.now_s)
+            self._request(self._clock.now)
 
     def _interfere(self) -> None:
         jobs = [job for job in self._active.values() if job.allocation]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simsched.agent.agent import Agent
+from simsched.agent.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
 from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
 from simsched.model.cluster import Cluster
@@ -72,9 +72,10 @@ class JobState:
     """All that is known of one submitted, unfinished job.
 
     A job that holds GPUs is in one of three conditions: restarting, running (`running` says how since
-    `since_s`, at `rate` progress per second), or at a breakpoint inside the current instant. `appointment` is what
-    happens to it next. Service is settled up to `since_s`; the properties add what has passed since. `speeds` are what
-    the job has measured by site, None where nobody asks for it.
+    `since`, at `rate` progress per second), or at a breakpoint inside the current instant. `appointment` is what
+    happens to it next. Service is settled up to `since`; the properties add what has passed since. Times and services
+    are in ticks where their names have no unit. `speeds` are what the job has measured by site, None where nobody asks
+    for it.
     """
 
     __slots__ = (
@@ -87,27 +88,32 @@ class JobState:
         "cluster",
         "epoch",
         "facts",
-        "first_start_s",
+        "first_start",
         "gpus",
+        "lease",
+        "leases",
         "progress",
         "rate",
         "request",
-        "restart_s",
+        "restart",
         "running",
-        "settled_gpu_s",
-        "settled_held_s",
-        "since_s",
+        "settled_gpu",
+        "settled_held",
+        "since",
         "site",
         "slowdown",
         "speeds",
         "starts",
+        "submitted",
         "truth",
         "view",
         "watch",
-        "watch_gpu_s",
+        "watch_gpu",
     )
 
-    def __init__(self, spec: JobSpec, app: Application, facts: ApplicationFacts, clock: Clock, cluster: Cluster) -> None:
+    def __init__(
+        self, spec: JobSpec, app: Application, facts: ApplicationFacts, clock: Clock, cluster: Cluster
+    ) -> None:
         """Begin as submitted and waiting."""
         self.request = spec.request
         self.truth = spec.truth
@@ -119,45 +125,62 @@ class JobState:
         self.site: Site | None = None
         self.gpus = 0
         self.batch = NO_BATCH
-        self.since_s = 0
+        #: The agent again where it grants leases, and the lease under way.
+        self.leases: LeasingAgent | None = None
+        self.lease: Lease | None = None
+        self.submitted = clock.ticks(spec.submit_time_s)
+        self.since: float = 0
         self.running: Running | None = None
         self.rate = 0.0
         self.slowdown = 0.0
         self.progress = 0.0
         self.epoch = 0
         self.starts = 0
-        self.first_start_s: int | None = None
-        self.settled_gpu_s = 0
-        self.settled_held_s = 0
-        self.restart_s = 0
+        self.first_start: float | None = None
+        self.settled_gpu: float = 0
+        self.settled_held: float = 0
+        self.restart: float = 0
         self.appointment: Appointment | None = None
-        self.watch_gpu_s = 0
+        self.watch_gpu: float = 0
         self.watch: Appointment | None = None
         self.speeds: dict[Site, Speed] | None = None
         self.agent: Agent
         self.view: JobView
 
     @property
-    def held_s(self) -> int:
+    def held_s(self) -> float:
         """Seconds for which the job has held GPUs."""
-        return self.settled_held_s + (self.clock.now_s - self.since_s if self.gpus else 0)
+        clock = self.clock
+        return clock.seconds(self.settled_held + (clock.now - self.since if self.gpus else 0))
 
     @property
-    def attained_gpu_s(self) -> int:
+    def attained_gpu(self) -> float:
+        """Service attained, in GPU-ticks."""
+        return self.settled_gpu + (self.gpus * (self.clock.now - self.since) if self.gpus else 0)
+
+    @property
+    def attained_gpu_s(self) -> float:
         """Service attained, in GPU-seconds."""
-        return self.settled_gpu_s + (self.gpus * (self.clock.now_s - self.since_s) if self.gpus else 0)
+        return self.clock.seconds(self.attained_gpu)
 
     @property
-    def age_s(self) -> int:
+    def age_s(self) -> float:
         """Seconds since submission."""
-        return self.clock.now_s - self.request.submit_time_s
+        return self.clock.seconds(self.clock.now - self.submitted)
+
+    @property
+    def first_start_s(self) -> float | None:
+        """When GPUs were first held, None before."""
+        return None if self.first_start is None else self.clock.seconds(self.first_start)
 
     @property
     def live_progress(self) -> float:
         """Progress at this instant."""
         if self.running is None:
             return self.progress
-        return self.progress + self.rate * (self.clock.now_s - self.since_s)
+        if self.lease is not None:
+            return self.lease.progress(self.clock.now_s)
+        return self.progress + self.rate * self.clock.seconds(self.clock.now - self.since)
 
 
 def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:

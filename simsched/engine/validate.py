@@ -25,7 +25,7 @@ def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, 
     return changes
 
 
-def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: int) -> None:
+def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: float) -> None:
     """Refuse a decision about jobs that are not active, or about other nodes than the cluster's.
 
     Raises `InfeasibleDecisionError`.
@@ -55,7 +55,7 @@ def check_changes(
     active: Mapping[str, JobState],
     cluster: ClusterState,
     policy: str,
-    now_s: int,
+    now_s: float,
 ) -> None:
     """Refuse changes that the nodes cannot hold or that are no allocations at all.
 
@@ -85,7 +85,7 @@ def check_nodes_to_leave(
     changes: Mapping[str, Allocation],
     active: Mapping[str, JobState],
     policy: str,
-    now_s: int,
+    now_s: float,
 ) -> None:
     """Refuse to let nodes go that hold jobs after the decision.
 

@@ -7,24 +7,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import catalogue
 from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
-from simsched.execution.manifest import agents_of, cell_manifest
-from simsched.execution.store import MANIFEST_FILE, SUMMARY_FILE, Store
+from simsched.execution.manifest import cell_manifest
+from simsched.execution.store import Store
 from simsched.experiment.grid import Task
 from simsched.experiment.policy_params import make_policy
 from simsched.model.application import ApplicationSource
 from simsched.policy import Policy, registry
+from simsched.results.reader import MANIFEST_FILE, SUMMARY_FILE
 from simsched.results.schema import TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
 #: Called now and then with the simulated second and the number of finished jobs.
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[float, int], None]
 
 
 class CellError(Exception):
@@ -37,35 +39,37 @@ class CellError(Exception):
         self.message = message
 
 
-def run_cell(task: Task, folder: Path, around: Mapping[str, Any], progress: Progress | None = None) -> float:
+def run_cell(
+    task: Task, folder: Path, environment: Mapping[str, Any], progress: ProgressCallback | None = None
+) -> float:
     """Simulate a cell and put its results below `folder`; returns the seconds that it took.
 
     The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, and
     `InputError` where results cannot be written.
     """
     store = Store(folder)
-    aside = store.begin(task.key)
+    staged = store.begin(task.key)
     try:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        agents = _simulate(task, aside.path, progress)
+        agents = _simulate(task, staged.path, progress)
         gpus, price = task.cluster.total_gpus, task.node_price_per_h
-        write_json(aside.path / SUMMARY_FILE, summarise_folder(aside.path, gpus, node_price_per_h=price))
+        write_json(staged.path / SUMMARY_FILE, summarise_folder(staged.path, gpus, node_price_per_h=price))
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        write_json(aside.path / MANIFEST_FILE, cell_manifest(task, agents, around, wall_s, cpu_s))
+        write_json(staged.path / MANIFEST_FILE, cell_manifest(task, agents, environment, wall_s, cpu_s))
     except BaseException:
-        store.discard(aside)
+        store.discard(staged)
         raise
-    store.publish(aside, task.key)
+    store.publish(staged, task.key)
     return wall_s
 
 
-def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[str, str]:
-    applications: ApplicationSource = catalogue(task.applications_path)
+def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None) -> Mapping[str, str]:
+    applications: ApplicationSource = catalogue(task.applications)
     kind = registry.load(task.policy, folder=task.policy_folder)
     try:
-        policy = make_policy(kind, task.params, task.trace)
-        agents = agents_of(task, policy, applications)
-        _run(task, policy, applications, temporary, progress)
+        policy = make_policy(kind, task.params, task.diagnostics)
+        agents = None if task.agent is None else task.agent.make(task.policy_folder)
+        used = _run(task, policy, agents, applications, temporary, progress)
         write_artifacts(policy, temporary)
     except (InputError, Cancelled):
         raise
@@ -75,20 +79,28 @@ def _simulate(task: Task, temporary: Path, progress: Progress | None) -> dict[st
         raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
     except Exception as error:  # a stranger's policy may raise anything; its own traceback is shown with --debug
         raise CellError(type(error).__name__, f"{type(error).__name__} in policy '{task.policy}': {error}") from error
-    return agents
+    return used
 
 
 def _run(
-    task: Task, policy: Policy, applications: ApplicationSource, temporary: Path, progress: Progress | None
-) -> None:
+    task: Task,
+    policy: Policy,
+    agents: AgentFactory | None,
+    applications: ApplicationSource,
+    temporary: Path,
+    progress: ProgressCallback | None,
+) -> Mapping[str, str]:
     """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
     with TableWriter(temporary) as writer:
-        simulate(task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, on_finish=reply)
+        used = simulate(
+            task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, agents=agents, on_finish=reply
+        )
     if tuner is not None:
         write_trials(temporary, tuner.trials())
+    return used
 
 
 def write_artifacts(policy: Policy, folder: Path) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from simsched.errors import input_error
-from simsched.execution.manifest import environment
-from simsched.execution.outcome import Outcome, WorkerDiedError, attempt, say_nothing
+from simsched.execution.manifest import describe_environment
+from simsched.execution.outcome import Outcome, WorkerDiedError, run_to_outcome, say_nothing
 from simsched.experiment.grid import GridCell
 
 
@@ -30,10 +30,12 @@ def run_on_dask(address: str, missing: Sequence[GridCell], folder: Path) -> Iter
         client = Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
         raise input_error("--dask", f"no dask scheduler answers at '{address}': {error}", "start one first") from None
-    around = environment()
+    environment = describe_environment()
     with client:
         futures = {
-            client.submit(attempt, cell.task, folder.resolve(), around, say_nothing, key=cell.task.key): cell
+            client.submit(
+                run_to_outcome, cell.task, folder.resolve(), environment, say_nothing, key=cell.task.key
+            ): cell
             for cell in missing
         }
         try:

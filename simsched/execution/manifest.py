@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import simsched
-from simsched.agent.agent import Agent
 from simsched.experiment.grid import Grid, GridCell, Task
-from simsched.model.application import ApplicationSource
-from simsched.policy import Policy
 from simsched.results.curves import read_curves
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
 
 
-def environment() -> dict[str, Any]:
-    """Say what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
+def describe_environment() -> dict[str, Any]:
+    """Describe what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
     return {
         "simsched": simsched.__version__,
         "python": platform.python_version(),
@@ -55,24 +52,15 @@ def _git(checkout: Path, *arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def agents_of(task: Task, policy: Policy, applications: ApplicationSource) -> dict[str, str]:
-    """Say which agent ran beside the jobs of each application."""
-    first = {job.application: job for job in reversed(task.jobs)}
-    made: dict[str, Agent] = {
-        name: policy.agent(job, applications.for_job(name, job.duration_s)) for name, job in sorted(first.items())
-    }
-    return {name: type(agent).__name__ for name, agent in made.items()}
-
-
 def cell_manifest(
-    task: Task, agents: Mapping[str, str], around: Mapping[str, Any], wall_s: float, cpu_s: float
+    task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
 ) -> dict[str, Any]:
     """Describe a finished cell; times of the clock on the wall stand here and in no table."""
     return {
         **task.about,
         "cell": task.key,
         "agents": dict(agents),
-        "environment": dict(around),
+        "environment": dict(environment),
         "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
     }
 

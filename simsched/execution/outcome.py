@@ -1,11 +1,11 @@
-"""One attempt at a cell, and how it may end; what every way of running cells has in common."""
+"""Runs one cell and says how it ended; what every way of running cells has in common."""
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import format_exc
 from typing import Any
 
 from simsched.errors import InputError, Problem
@@ -19,7 +19,7 @@ class Outcome:
 
     wall_s: float = 0.0
     error: str = ""
-    trace: str = ""
+    traceback: str = ""
     problems: tuple[Problem, ...] = ()
 
 
@@ -27,15 +27,17 @@ class WorkerDiedError(Exception):
     """A worker process vanished, and with it what it was running."""
 
 
-def say_nothing(now_s: int, finished_jobs: int) -> None:
+def say_nothing(now_s: float, finished_jobs: int) -> None:
     """Report no progress."""
 
 
-def attempt(task: Task, folder: Path, around: Mapping[str, Any], report: Callable[[int, int], None]) -> Outcome:
+def run_to_outcome(
+    task: Task, folder: Path, environment: Mapping[str, Any], report: Callable[[float, int], None]
+) -> Outcome:
     """Run a cell, and turn what may go wrong with it into an outcome."""
     try:
-        return Outcome(wall_s=run_cell(task, folder, around, report))
+        return Outcome(wall_s=run_cell(task, folder, environment, report))
     except CellError as error:
-        return Outcome(error=error.message, trace=traceback.format_exc())
+        return Outcome(error=error.message, traceback=format_exc())
     except InputError as error:
         return Outcome(error=str(error), problems=error.problems)

@@ -13,19 +13,19 @@ from pathlib import Path
 _WORD = struct.Struct("=q")
 
 
-class Board:
+class ProgressFile:
     """Two numbers for each of a fixed count of cells, simulated seconds and finished jobs, and one flag for all."""
 
     def __init__(self, path: Path) -> None:
-        """Open a board that `make` has made."""
+        """Open a file that `make` has made."""
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
 
     @staticmethod
-    def make(path: Path, cells: int) -> Board:
-        """Make a board for `cells` cells, all at 0."""
+    def make(path: Path, cells: int) -> ProgressFile:
+        """Make a file for `cells` cells, all at 0."""
         path.write_bytes(bytes(_WORD.size * (1 + 2 * cells)))
-        return Board(path)
+        return ProgressFile(path)
 
     def write(self, cell: int, now_s: int, finished_jobs: int) -> None:
         """Note how far a cell is."""
@@ -33,7 +33,7 @@ class Board:
         self._put(2 + 2 * cell, finished_jobs)
 
     def read(self, cell: int) -> tuple[int, int]:
-        """Give the simulated second and the number of finished jobs of a cell."""
+        """Return the simulated second and the number of finished jobs of a cell."""
         return self._get(1 + 2 * cell), self._get(2 + 2 * cell)
 
     def cancel(self) -> None:
@@ -42,7 +42,7 @@ class Board:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether cells should stop."""
+        """Whether cells should stop."""
         return bool(self._get(0))
 
     def close(self) -> None:

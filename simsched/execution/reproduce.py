@@ -10,9 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
-from simsched.documents.yaml_lines import parse_value
+from simsched.documents.yaml_lines import parse_value, yaml_text
 from simsched.errors import InputError
 from simsched.experiment.shipped import shipped_experiments
 from simsched.experiment.spec import ExperimentSpec
@@ -29,7 +27,7 @@ _SAID_ONLY = MappingProxyType({"description": ""})
 
 
 def reproduction_of(run: Run) -> Reproduction:
-    """Say how to make a run anew: from a shipped experiment with `-o` options, or from a file that is given in full.
+    """Return how to make a run anew: from a shipped experiment with `-o` options, or from a file that is given in full.
 
     A command is named only if reading it gives the specification of the run, whatever its description says.
     """
@@ -43,7 +41,7 @@ def reproduction_of(run: Run) -> Reproduction:
         options = [part for override in overrides for part in ("-o", override)]
         return Reproduction(shlex.join(["simsched", "run", name, *options, *chosen]))
     file = f"{run.name}.yaml"
-    text = yaml.safe_dump(_without_defaults(wanted), sort_keys=False, allow_unicode=True, width=100)
+    text = yaml_text(_without_defaults(wanted))
     return Reproduction(shlex.join(["simsched", "run", file, *chosen]), file, text)
 
 

@@ -18,11 +18,12 @@ from typing import Any, Protocol
 from simsched.errors import InputError
 from simsched.execution.cell import Cancelled
 from simsched.execution.dask_runner import run_on_dask
-from simsched.execution.manifest import environment, run_index
-from simsched.execution.outcome import Outcome, WorkerDiedError, attempt
-from simsched.execution.progress import Board
-from simsched.execution.store import RUN_FILE, Store
+from simsched.execution.manifest import describe_environment, run_index
+from simsched.execution.outcome import Outcome, WorkerDiedError, run_to_outcome
+from simsched.execution.progress import ProgressFile
+from simsched.execution.store import Store
 from simsched.experiment.grid import Grid, GridCell, Task
+from simsched.results.reader import RUN_FILE
 from simsched.results.writer import write_json
 
 _POLL_S = 0.2
@@ -34,7 +35,7 @@ class Failure:
 
     name: str
     message: str
-    trace: str
+    traceback: str
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,9 @@ def run_grid(
     complete = [cell for cell in grid.cells if store.has(cell.task.key)]
     if complete:
         write_json(store.folder / RUN_FILE, run_index(grid, complete))
-    failures = [Failure(cell.name, outcomes[cell.task.key].error, outcomes[cell.task.key].trace) for cell in missing]
+    failures = [
+        Failure(cell.name, outcomes[cell.task.key].error, outcomes[cell.task.key].traceback) for cell in missing
+    ]
     failures = [failure for failure in failures if failure.message]
     return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures))
 
@@ -137,66 +140,68 @@ def _run_missing(
 
 
 def _run_here(missing: Sequence[GridCell], folder: Path, listener: Listener) -> Iterator[tuple[GridCell, Outcome]]:
-    around = environment()
+    environment = describe_environment()
     for cell in missing:
 
-        def report(now_s: int, finished_jobs: int, cell: GridCell = cell) -> None:
-            listener.advanced([(cell, now_s, finished_jobs)])
+        def report(now_s: float, finished_jobs: int, cell: GridCell = cell) -> None:
+            listener.advanced([(cell, int(now_s), finished_jobs)])
 
-        yield cell, attempt(cell.task, folder, around, report)
+        yield cell, run_to_outcome(cell.task, folder, environment, report)
 
 
 def _run_in_pool(
     missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener
 ) -> Iterator[tuple[GridCell, Outcome]]:
-    around = environment()
+    environment = describe_environment()
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-")))
-        board = Board.make(scratch / "board", len(missing))
-        stack.callback(board.close)
+        progress = ProgressFile.make(scratch / "progress", len(missing))
+        stack.callback(progress.close)
         pool = ProcessPoolExecutor(min(workers, len(missing)), get_context("spawn"), _prepare_worker)
         try:
             with _sigint_ignored():  # as the processes are started here, they inherit it
                 futures = {
-                    pool.submit(_attempt_there, cell.task, folder, around, scratch / "board", number): number
+                    pool.submit(_run_in_worker, cell.task, folder, environment, scratch / "progress", number): number
                     for number, cell in enumerate(missing)
                 }
-            yield from _collect(futures, missing, board, listener)
+            yield from _collect(futures, missing, progress, listener)
         except BrokenProcessPool as error:
             message = "a worker process was killed, perhaps for want of memory"
             raise WorkerDiedError(message) from error
         finally:
-            board.cancel()
+            progress.cancel()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _collect(
-    futures: Mapping[Future[Outcome], int], missing: Sequence[GridCell], board: Board, listener: Listener
+    futures: Mapping[Future[Outcome], int], missing: Sequence[GridCell], progress: ProgressFile, listener: Listener
 ) -> Iterator[tuple[GridCell, Outcome]]:
     pending = set(futures)
     while pending:
         done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
         for future in sorted(done, key=futures.__getitem__):
             yield missing[futures[future]], future.result()
-        running = [(missing[futures[f]], *board.read(futures[f])) for f in sorted(pending, key=futures.__getitem__)]
+        running = [(missing[futures[f]], *progress.read(futures[f])) for f in sorted(pending, key=futures.__getitem__)]
         listener.advanced([entry for entry in running if entry[1]])
 
 
-def _attempt_there(task: Task, folder: Path, around: Mapping[str, Any], board_file: Path, number: int) -> Outcome:
+def _run_in_worker(
+    task: Task, folder: Path, environment: Mapping[str, Any], progress_file: Path, number: int
+) -> Outcome:
     """Run a cell in a worker process."""
-    board = Board(board_file)
+    progress = ProgressFile(progress_file)
 
-    def report(now_s: int, finished_jobs: int) -> None:
-        board.write(number, now_s, finished_jobs)
-        if board.cancelled:
+    def report(now_s: float, finished_jobs: int) -> None:
+        progress.write(number, int(now_s), finished_jobs)
+        if progress.cancelled:
             raise Cancelled
 
     try:
-        return attempt(task, folder, around, report)
+        return run_to_outcome(task, folder, environment, report)
     except Cancelled:
         return Outcome(error="cancelled")
     finally:
-        board.close()
+        progress.close()
 
 
 @contextlib.contextmanager

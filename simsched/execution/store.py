@@ -14,21 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simsched.errors import InputError, input_error
+from simsched.results.reader import MANIFEST_FILE, SUMMARY_FILE
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-MANIFEST_FILE = "manifest.json"
-SUMMARY_FILE = "summary.json"
-RUN_FILE = "run.json"
 _TEMPORARY = ".tmp-"
 
 
 @dataclass(frozen=True)
-class Aside:
-    """A folder in which a cell is being written, locked for as long as its writer lives."""
+class StagedCell:
+    """A cell that is being written under a temporary name, locked for as long as its writer lives."""
 
     path: Path
     lock: int | None
@@ -58,11 +56,11 @@ class Store:
             _remove_if_abandoned(leftover)
 
     def cell(self, key: str) -> Path:
-        """Give the folder of a cell."""
+        """Return the folder of a cell."""
         return self.cells / key
 
     def has(self, key: str) -> bool:
-        """Tell whether a cell is complete."""
+        """Return whether a cell is complete."""
         folder = self.cell(key)
         return (folder / MANIFEST_FILE).is_file() and (folder / SUMMARY_FILE).is_file()
 
@@ -76,17 +74,17 @@ class Store:
         found = None if self.has(key) else self.elsewhere(key)
         if found is None:
             return False
-        aside = self.begin(key)
+        staged = self.begin(key)
         try:
             for file in sorted(found.iterdir()):
-                _link(file, aside.path / file.name)
+                _link(file, staged.path / file.name)
         except OSError:  # it went away, or cannot be read: then it is simply run again
-            self.discard(aside)
+            self.discard(staged)
             return False
-        self.publish(aside, key)
+        self.publish(staged, key)
         return True
 
-    def begin(self, key: str) -> Aside:
+    def begin(self, key: str) -> StagedCell:
         """Make an empty folder in which a cell can be written aside."""
         path = self.cells / f"{_TEMPORARY}{key}{_owner()}"
         shutil.rmtree(path, ignore_errors=True)
@@ -95,29 +93,29 @@ class Store:
                 path.mkdir(parents=True)
                 lock = _lock(path, wait=True)
                 if path.is_dir():  # nobody took it for abandoned before it was locked
-                    return Aside(path, lock)
+                    return StagedCell(path, lock)
                 _unlock(lock)
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def publish(self, aside: Aside, key: str) -> None:
+    def publish(self, staged: StagedCell, key: str) -> None:
         """Give a finished cell its name; if another process was faster, its cell stays (the two are the same)."""
         target = self.cell(key)
         try:
             if target.exists() and not self.has(key):  # somebody took files away
                 shutil.rmtree(target)
-            aside.path.replace(target)
+            staged.path.replace(target)
         except OSError as error:
             if not self.has(key):
                 raise self._unwritable(error) from error
-            shutil.rmtree(aside.path, ignore_errors=True)
+            shutil.rmtree(staged.path, ignore_errors=True)
         finally:
-            _unlock(aside.lock)
+            _unlock(staged.lock)
 
-    def discard(self, aside: Aside) -> None:
+    def discard(self, staged: StagedCell) -> None:
         """Remove what a failed or cancelled cell has written."""
-        shutil.rmtree(aside.path, ignore_errors=True)
-        _unlock(aside.lock)
+        shutil.rmtree(staged.path, ignore_errors=True)
+        _unlock(staged.lock)
 
     def _unwritable(self, error: OSError) -> InputError:
         remedy = "name a folder that can be written, with --out"

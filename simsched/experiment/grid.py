@@ -10,24 +10,41 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from simsched.agent import registry as agent_registry
+from simsched.agent.agent import AgentFactory
+from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
 from simsched.engine import SEMANTICS
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.experiment.inputs import Supply
-from simsched.experiment.policy_params import full_params, input_files, make_policy, takes_trace
+from simsched.experiment.inputs import CellInputs
+from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec, PolicySpec
 from simsched.experiment.validation import Experiment
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.policy import Policy, registry
+from simsched.model.placement import Site
+from simsched.plugins import source_hash
+from simsched.policy import Policy
 from simsched.results.schema import SCHEMA_VERSION
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
 WORKLOAD_FILE = "workload"
 
 _CODE = ("agent", "model", "policy")
+
+
+@dataclass(frozen=True)
+class AgentChoice:
+    """The agents that an experiment names for a policy, instead of its own."""
+
+    name: str
+    params: Mapping[str, Any]
+
+    def make(self, folder: Path) -> AgentFactory:
+        """Make the agents of one run; a relative file is looked up in `folder`."""
+        return make_agents(self.name, self.params, folder)
 
 
 @dataclass(frozen=True)
@@ -42,15 +59,16 @@ class Task:
     policy: str
     policy_folder: Path
     params: Mapping[str, Any]
-    trace: tuple[str, ...]
+    diagnostics: tuple[str, ...]
     cluster: Cluster
     jobs: tuple[JobSpec, ...]
-    applications_path: str | None
+    applications: ApplicationsOptions
     engine: EngineOptions
     seed: int
     about: Mapping[str, Any] = field(repr=False)
     node_price_per_h: float | None = None
     tuning: TuningOptions | None = None
+    agent: AgentChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +123,7 @@ def make_grid(experiment: Experiment, progress: Callable[[int], None] | None = N
     `progress` is told the number of cells resolved so far. Raises `InputError` for unreadable data and for jobs that
     could never run.
     """
-    maker = _Maker(experiment, Supply())
+    maker = _Maker(experiment, CellInputs())
     cells: list[GridCell] = []
     for cell in maker.cells():
         cells.append(cell)
@@ -118,17 +136,17 @@ def make_grid(experiment: Experiment, progress: Callable[[int], None] | None = N
 class _Maker:
     """Makes the cells; what is equal for several of them is read and hashed once."""
 
-    def __init__(self, experiment: Experiment, supply: Supply) -> None:
+    def __init__(self, experiment: Experiment, inputs: CellInputs) -> None:
         self._experiment = experiment
-        self._supply = supply
-        self._sources = {name: registry.source_hash(policy) for name, policy in experiment.policies.items()}
+        self._inputs = inputs
+        self._sources = {name: source_hash(policy) for name, policy in experiment.policies.items()}
         self._code = _code_hash()
         self._checked: set[tuple[Any, ...]] = set()
         self._problems: dict[Problem, None] = {}
 
     def cells(self) -> Iterator[GridCell]:
         for point in self._experiment.points:
-            for file in self._supply.workload_files(point.spec.workload):
+            for file in self._inputs.workload_files(point.spec.workload):
                 values = dict(point.values) | ({WORKLOAD_FILE: Path(file).stem} if file else {})
                 for policy in point.spec.policies:
                     for seed in point.spec.seeds:
@@ -142,31 +160,31 @@ class _Maker:
 
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
         kind = self._experiment.policies[policy.name]
-        trace = spec.trace if takes_trace(kind) else ()
+        diagnostics = spec.diagnostics if takes_diagnostics(kind) else ()
         options = EngineOptions(**spec.engine_of(policy).model_dump())
         cluster = spec.cluster.build()
         workload = spec.workload_of(policy)
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
-        made = make_policy(kind, policy.params, trace)
-        self._check(made, cluster, jobs, spec.applications.path)
+        made = make_policy(kind, policy.params, diagnostics)
+        self._check(made, cluster, jobs, spec.applications)
         about: dict[str, Any] = {
             "experiment": spec.name,
             "seed": seed,
             "policy": {
                 "name": policy.name,
                 "class": _class_name(kind),
-                "params": full_params(kind, policy.params, trace),
+                "params": full_params(kind, policy.params, diagnostics),
             },
             "policy_source": self._sources[policy.name],
-            "policy_needs": sorted(str(signal) for signal in kind.needs),
-            "trace": list(trace),
+            "policy_needs": sorted(signal.name for signal in made.signals),
+            "diagnostics": list(diagnostics),
             "cluster": _groups(cluster),
             "engine": asdict(options),
             "engine_semantics": SEMANTICS,
-            "workload": {"name": Path(file).stem if file else self._supply.workload_name(workload)},
+            "workload": {"name": Path(file).stem if file else self._inputs.workload_name(workload)},
             "jobs": len(jobs),
             "jobs_hash": jobs_hash,
-            "applications_hash": self._supply.applications_hash(spec.applications.path),
+            "applications_hash": self._inputs.applications_hash(spec.applications),
             "code_hash": self._code,
             "results_schema": SCHEMA_VERSION,
         }
@@ -174,49 +192,51 @@ class _Maker:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
+        if policy.agent is not None:
+            agents = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
+            params = full_params(agents, policy.agent.params)
+            about["agent"] = {"name": policy.agent.name, "params": params, "source": source_hash(agents)}
         files = input_files(kind, policy.params)
         if files:
-            about["policy_files"] = {name: self._supply.file_hash(path) for name, path in sorted(files.items())}
+            about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
         key = _key(about)
-        about["policy_informed_by"] = list(getattr(made, "informed_by", ()))
         if spec.tuning is None:
             about["workload"] |= workload.model_dump()
-        about["applications"] = spec.applications.model_dump()
-        folder = self._experiment.file.parent
+        about["applications"] = asdict(spec.applications)
+        folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
         return Task(
             key,
             policy.name,
             folder,
             policy.params,
-            trace,
+            diagnostics,
             cluster,
             jobs,
-            spec.applications.path,
+            spec.applications,
             options,
             seed,
             about,
             spec.cluster.node_price_per_h,
             spec.tuning,
+            None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params),
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
-        """Give the jobs of a cell and their hash."""
+        """Return the jobs of a cell and their hash."""
         if spec.tuning is not None:
-            return self._supply.trials(spec.tuning), ""  # what determines them is in the manifest's `tuning`
+            return self._inputs.trials(spec.tuning), ""  # what determines them is in the manifest's `tuning`
         workload = spec.workload_of(policy)
-        return self._supply.jobs(workload, file, seed, spec), self._supply.jobs_hash(workload, file, seed, spec)
+        return self._inputs.jobs(workload, file, seed, spec), self._inputs.jobs_hash(workload, file, seed, spec)
 
-    def _check(
-        self, policy: Policy, cluster: Cluster, jobs: tuple[JobSpec, ...], applications_path: str | None
-    ) -> None:
+    def _check(self, policy: Policy, cluster: Cluster, jobs: tuple[JobSpec, ...], options: ApplicationsOptions) -> None:
         """Refuse, before anything runs, jobs that could never run."""
         from simsched.engine.admission import check_jobs
 
-        what = (id(jobs), policy.rigid, cluster, applications_path)
+        what = (id(jobs), policy.rigid, cluster, options)
         if what in self._checked:
             return
         self._checked.add(what)
-        applications = self._supply.applications(applications_path)
+        applications = self._inputs.applications(options)
         try:
             check_jobs(jobs, cluster, applications, rigid=policy.rigid)
         except InputError as error:
@@ -228,12 +248,12 @@ class _Maker:
 def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
     """Find applications whose speed on a GPU type of the cluster is not known."""
     for job in {job.application: job for job in jobs}.values():
-        application = applications.for_job(job.application, job.duration_s)
+        application = applications.for_job(job.request, job.truth)
         if application.limits is None:
             continue
         for gpu_type in cluster.gpu_types:
             try:
-                application.step_time((1,), application.limits.min_local_bsz, gpu_type)
+                application.step_time(Site((1,), gpu_type), application.limits.min_local_bsz)
             except ValueError as error:
                 yield Problem("cluster.gpu_type", str(error), "name a GPU type that it knows, or other applications")
 

@@ -8,7 +8,8 @@ from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 
-from simsched.applications.catalogue import ApplicationCatalogue, catalogue
+from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
+from simsched.applications.measurements import bounds_named
 from simsched.applications.tensor_models import models_file
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
@@ -25,27 +26,28 @@ from simsched.workload.source import WorkloadOptions, make_workload
 _VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
 
 
-class Supply:
+class CellInputs:
     """Applications, job lists and hashes, each made once however many cells use it."""
 
     def __init__(self) -> None:
         """Start with nothing made."""
         self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str]] = {}
-        self._configurations: dict[tuple[str | None, int, str], Configurations] = {}
-        self._hashes: dict[str | None, str] = {}
+        self._configurations: dict[tuple[ApplicationsOptions, int, str], Configurations] = {}
+        self._hashes: dict[ApplicationsOptions, str] = {}
         self._trials: dict[TuningOptions, tuple[JobSpec, ...]] = {}
 
-    def applications(self, path: str | None) -> ApplicationCatalogue:
-        """Give the applications of a folder, or the shipped ones."""
-        return catalogue(path)
+    def applications(self, options: ApplicationsOptions) -> ApplicationCatalogue:
+        """Return the applications of a folder, or the shipped ones."""
+        return catalogue(options)
 
-    def applications_hash(self, path: str | None) -> str:
-        """Hash all files from which the applications are read."""
-        if path not in self._hashes:
-            folder = data_folder("workloads") / "applications" if path is None else Path(path)
-            both = _hash_of_folder(folder) + _hash_of_folder(models_file().parent)
-            self._hashes[path] = hashlib.sha256(both.encode()).hexdigest()
-        return self._hashes[path]
+    def applications_hash(self, options: ApplicationsOptions) -> str:
+        """Hash all files from which the applications are read, and how measurements are read."""
+        if options not in self._hashes:
+            folder = data_folder("workloads") / "applications" if options.path is None else Path(options.path)
+            known = repr((options.gpu_type, sorted(bounds_named(options.bounds).items())))
+            both = _hash_of_folder(folder) + _hash_of_folder(models_file().parent) + known
+            self._hashes[options] = hashlib.sha256(both.encode()).hexdigest()
+        return self._hashes[options]
 
     def file_hash(self, path: str) -> str:
         """Hash an input file of a policy."""
@@ -68,14 +70,14 @@ class Supply:
         return workload.source if workload.file is None else Path(workload.file).stem
 
     def trials(self, tuning: TuningOptions) -> tuple[JobSpec, ...]:
-        """Give the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""
+        """Return the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""
         require_optuna()
         if tuning not in self._trials:
             self._trials[tuning] = template_jobs(tuning)
         return self._trials[tuning]
 
     def jobs(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> tuple[JobSpec, ...]:
-        """Give the job list of a workload under a seed; `file` picks one of a folder of job lists."""
+        """Return the job list of a workload under a seed; `file` picks one of a folder of job lists."""
         return self._drawn(workload, file, seed, spec)[0]
 
     def jobs_hash(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> str:
@@ -86,7 +88,7 @@ class Supply:
         self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec
     ) -> tuple[tuple[JobSpec, ...], str]:
         seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
-        what = (workload, file, seed, spec.cluster, spec.applications.path)
+        what = (workload, file, seed, spec.cluster, spec.applications)
         if what not in self._jobs:
             jobs = tuple(self._draw(workload, file, seed, spec))
             text = "\n".join(map(repr, map(_VALUES_OF_JOB, jobs)))
@@ -94,7 +96,7 @@ class Supply:
         return self._jobs[what]
 
     def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
-        known = self.applications(spec.applications.path).applications
+        known = self.applications(spec.applications).applications
         source = file or workload.path or workload.source
         options = WorkloadOptions(**{**workload.model_dump(exclude={"path"}), "source": source})
         if workload.path is not None and not Path(workload.path).exists():
@@ -103,15 +105,15 @@ class Supply:
         tuned: Configurations = {}
         if options.recipe in (None, "pollux") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
-            tuned = self._tuned(spec.applications.path, node.gpus, node.gpu_type)
+            tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
         return make_workload(options, seed, tuned, initial_batch_sizes(known))
 
-    def _tuned(self, path: str | None, gpus_per_node: int, gpu_type: str) -> Configurations:
-        """Give the configurations of tuned jobs on nodes like the first of the cluster."""
-        what = (path, gpus_per_node, gpu_type)
+    def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
+        """Return the configurations of tuned jobs on nodes like the first of the cluster."""
+        what = (options, gpus_per_node, gpu_type)
         if what not in self._configurations:
             try:
-                made = tuned_configurations(self.applications(path).applications, gpus_per_node, gpu_type)
+                made = tuned_configurations(self.applications(options).applications, gpus_per_node, gpu_type)
             except ValueError as error:
                 raise input_error("cluster.gpu_type", str(error)) from error
             self._configurations[what] = made

@@ -4,66 +4,76 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
+from simsched.agent import registry as agent_registry
+from simsched.agent.agent import AgentFactory
 from simsched.documents.validation_messages import say
 from simsched.errors import InputError, Problem, nearest
-from simsched.policy import INPUT_FILE, Policy, registry
+from simsched.plugins import parameters
+from simsched.policy import INPUT_FILE, Policy
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.
-TRACE = "trace"
+DIAGNOSTICS_PARAMETER = "trace"
 
 
-def make_policy(policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str] = ()) -> Policy:
-    """Make a policy of parameters as they stand in an experiment, asking for the diagnostics `trace` where it has any.
+def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
+    """Make a policy of parameters as they stand in an experiment, asking for `diagnostics` where it has any.
 
     Raises `ValueError` or `TypeError` as the constructor does.
     """
-    known = {parameter.name: parameter for parameter in registry.parameters(policy)}
+    known = {parameter.name: parameter for parameter in parameters(policy)}
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
-    if trace and TRACE in known and TRACE not in values:
-        values[TRACE] = _validated(known[TRACE].annotation, list(trace))
+    if diagnostics and DIAGNOSTICS_PARAMETER in known and DIAGNOSTICS_PARAMETER not in values:
+        values[DIAGNOSTICS_PARAMETER] = _validated(known[DIAGNOSTICS_PARAMETER].annotation, list(diagnostics))
     return policy(**values)
 
 
-def full_params(policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str] = ()) -> dict[str, Any]:
-    """Give all parameters of a policy, defaults filled in, as plain data."""
+def make_agents(name: str, params: Mapping[str, Any], folder: Path) -> AgentFactory:
+    """Make the agents of a run by name, a relative file being looked up in `folder`."""
+    made: AgentFactory = make_policy(agent_registry.load(name, folder=folder), params)  # type: ignore[arg-type]
+    return made
+
+
+def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:
+    """Return all parameters of a policy or agent, defaults filled in, as plain data."""
     full: dict[str, Any] = {}
-    for parameter in registry.parameters(policy):
+    for parameter in parameters(policy):
         if parameter.name in params:
             full[parameter.name] = params[parameter.name]
-        elif parameter.name == TRACE and trace:
-            full[TRACE] = list(trace)
+        elif parameter.name == DIAGNOSTICS_PARAMETER and diagnostics:
+            full[DIAGNOSTICS_PARAMETER] = list(diagnostics)
         elif not parameter.required:
             full[parameter.name] = TypeAdapter(Any).dump_python(parameter.default, mode="json", fallback=repr)
     return full
 
 
-def takes_trace(policy: type[Policy]) -> bool:
-    """Tell whether a policy can be asked for extra diagnostics."""
-    return any(parameter.name == TRACE for parameter in registry.parameters(policy))
+def takes_diagnostics(policy: type[Policy]) -> bool:
+    """Return whether a policy can be asked for extra diagnostics."""
+    return any(parameter.name == DIAGNOSTICS_PARAMETER for parameter in parameters(policy))
 
 
 def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, str]:
-    """Give those of a policy's parameters that name input files, with the path that each names."""
-    marked = [one.name for one in registry.parameters(policy) if INPUT_FILE in get_args(one.annotation)]
+    """Return those of a policy's parameters that name input files, with the path that each names."""
+    marked = [one.name for one in parameters(policy) if INPUT_FILE in get_args(one.annotation)]
     return {name: params[name] for name in marked if isinstance(params.get(name), str) and params[name]}
 
 
-def complaints(
-    policy: type[Policy], name: str, params: Mapping[str, Any], trace: Sequence[str] = ()
+def parameter_problems(
+    policy: type[Any], name: str, params: Mapping[str, Any], diagnostics: Sequence[str] = (), *, noun: str = "policy"
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Find everything that is wrong with a policy's parameters: the key below `params`, the message, the remedy."""
-    known = {parameter.name: parameter for parameter in registry.parameters(policy)}
+    """Find all that is wrong with the parameters of a policy or agent: key below `params`, message, remedy."""
+    known = {parameter.name: parameter for parameter in parameters(policy)}
     faulty = False
     for key, value in params.items():
         if key not in known:
             faulty = True
             hint = nearest(key, known) if known else f"'{name}' takes none"
-            yield (key,), f"the policy '{name}' has no such parameter", hint
+            yield (key,), f"the {noun} '{name}' has no such parameter", hint
             continue
         for detail in _type_errors(known[key].annotation, value):
             faulty = True
@@ -72,16 +82,17 @@ def complaints(
     for parameter in known.values():
         if parameter.required and parameter.name not in params:
             faulty = True
-            yield (), f"the policy '{name}' needs the parameter '{parameter.name}'", ""
+            yield (), f"the {noun} '{name}' needs the parameter '{parameter.name}'", ""
     if not faulty:
-        yield from _refused(policy, params, trace)
+        yield from _refused(policy, params, diagnostics)
 
 
 def _refused(
-    policy: type[Policy], params: Mapping[str, Any], trace: Sequence[str]
+    policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str]
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     try:
-        _ = make_policy(policy, params, trace).triggers  # which refuse an interval of 0
+        made = make_policy(policy, params, diagnostics)
+        _ = getattr(made, "triggers", None)  # those of a policy refuse an interval of 0
     except InputError as error:
         for problem in error.problems:
             yield _of_file(policy, params, problem)
@@ -94,7 +105,7 @@ def _refused(
 def _of_file(
     policy: type[Policy], params: Mapping[str, Any], problem: Problem
 ) -> tuple[tuple[str | int, ...], str, str]:
-    """Lay a problem with an input file at the parameter that names the file."""
+    """Attribute a problem with an input file to the parameter that names the file."""
     key = [name for name, path in input_files(policy, params).items() if problem.where.startswith(path)]
     place = f"{problem.where}:{problem.line}" if problem.line else problem.where
     return tuple(key[:1]), f"{place}: {problem.message}", problem.remedy

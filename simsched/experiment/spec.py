@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hin
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
+from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.model.cluster import Cluster, NodeGroup
@@ -95,12 +96,6 @@ class WorkloadSpec(Section):
         seed: int | None = None
 
 
-class ApplicationsSpec(Section):
-    """Where the applications' physics comes from; without `path`, the shipped ones."""
-
-    path: str | None = Field(default=None, min_length=1, description="a folder of application YAMLs or of measurements")
-
-
 class EngineSpec(Section):
     """How the simulated cluster behaves."""
 
@@ -112,6 +107,13 @@ class EngineSpec(Section):
     node_start_s: int = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
 
 
+class AgentSpec(Section):
+    """What runs beside the jobs of a policy and picks their batch sizes."""
+
+    name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
+    params: dict[str, Any] = Field(default={}, description="parameters of the agent's constructor")
+
+
 class PolicySpec(Section):
     """A row of the comparison: a policy with its parameters, and what differs for it alone."""
 
@@ -120,6 +122,9 @@ class PolicySpec(Section):
         default=None, min_length=1, description="how tables and figures call it; by default its name"
     )
     params: dict[str, Any] = Field(default={}, description="parameters of the policy's constructor")
+    agent: AgentSpec | None = Field(
+        default=None, description="what picks the batch sizes of its jobs; by default the policy's own agent"
+    )
     workload: WorkloadSpec | None = Field(default=None, description="keys of 'workload' that differ for this policy")
     engine: EngineSpec | None = Field(default=None, description="keys of 'engine' that differ for this policy")
 
@@ -140,7 +145,7 @@ class FairnessSpec(Section):
     )
     batch: Literal["best", "submitted"] = Field(
         default="best",
-        description="batch size of the isolated run: the best, or as submitted where the policy does not adapt it",
+        description="batch size of the solo run: the best, or as submitted where the policy does not adapt it",
     )
 
 
@@ -195,14 +200,14 @@ class ExperimentSpec(Section):
     cluster: ClusterSpec = ClusterSpec()
     workload: WorkloadSpec = WorkloadSpec()
     tuning: TuningOptions | None = Field(default=None, description="hyper-parameter tuning, instead of 'workload'")
-    applications: ApplicationsSpec = ApplicationsSpec()
+    applications: ApplicationsOptions = ApplicationsOptions()
     engine: EngineSpec = EngineSpec()
     policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
     seeds: Seeds = Field(default=(1,), description="seeds, or how many to use (1, 2, ...)")
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
         default={}, description="dotted keys of this file and the values to try; all combinations are run"
     )
-    trace: tuple[str, ...] = Field(
+    diagnostics: tuple[str, ...] = Field(
         default=(), description="diagnostics that the policies should record, for instance 'gap'"
     )
     published: dict[str, dict[str, float]] = Field(
@@ -210,7 +215,7 @@ class ExperimentSpec(Section):
     )
     published_source: str = Field(default="", description="where the published values stand")
     finish_time_fairness: FairnessSpec | None = Field(
-        default=None, description="compare every job with an isolated run of it, for the metrics 'rho_...'"
+        default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
     )
     report: ReportSpec = ReportSpec()
 
@@ -226,11 +231,11 @@ class ExperimentSpec(Section):
         return self
 
     def workload_of(self, policy: PolicySpec) -> WorkloadSpec:
-        """Give the workload that a policy faces."""
+        """Return the workload that a policy faces."""
         return _merged(self.workload, policy.workload)
 
     def engine_of(self, policy: PolicySpec) -> EngineSpec:
-        """Give the engine's settings under a policy."""
+        """Return the engine's settings under a policy."""
         return _merged(self.engine, policy.engine)
 
 
@@ -241,6 +246,6 @@ def _merged(base: _Section, own: _Section | None) -> _Section:
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema of an experiment file, which editors use to complete and check it."""
+    """Return the JSON Schema of an experiment file, which editors use to complete and check it."""
     schema = ExperimentSpec.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "simsched experiment"}

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
+from simsched.agent import registry as agent_registry
 from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft, draft_of
 from simsched.documents.validation_messages import problems_of
 from simsched.errors import InputError, Problem, nearest
-from simsched.experiment.policy_params import complaints, input_files, takes_trace
+from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
 from simsched.results.metrics import find_metric
@@ -26,7 +27,7 @@ _NOT_SWEPT = (
     "description",
     "seeds",
     "sweep",
-    "trace",
+    "diagnostics",
     "published",
     "published_source",
     "report",
@@ -46,13 +47,15 @@ class Point:
 class Experiment:
     """An experiment that has been checked: what stands in the file, and one resolved specification for each point.
 
-    `policies` maps the policies' names, as written, to their classes.
+    `policies` maps the policies' names, as written, to their classes, and `folders` to the folders from which a name
+    that is a path counts.
     """
 
     file: Path
     spec: ExperimentSpec
     points: tuple[Point, ...]
     policies: Mapping[str, type[Policy]]
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -62,16 +65,17 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     and line, or the override that brought it in.
     """
     draft = draft_of(yaml_lines.load(path), overrides)
-    found = _Policies(path.parent)
+    found = _Policies()
     problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
     if problems:
         raise InputError(*_in_order(problems))
     spec = _validated(draft)
-    problems = [*_cross_problems(draft, spec), *found.trace_problems(draft, spec)]
+    problems = [*_cross_problems(draft, spec), *found.diagnostics_problems(draft, spec)]
     points, more = _points(draft, found)
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
-    return Experiment(path, spec, tuple(points), MappingProxyType(found.classes))
+    classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
+    return Experiment(path, spec, tuple(points), classes, folders)
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:
@@ -93,9 +97,9 @@ def _structural(draft: Draft) -> list[Problem]:
 class _Policies:
     """The classes of the policies that an experiment names, each loaded once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.classes: dict[str, type[Policy]] = {}
-        self._folder = folder
+        self.folders: dict[str, Path] = {}
         self._failed: dict[str, InputError] = {}
 
     def problems(self, draft: Draft) -> Iterator[Problem]:
@@ -104,7 +108,7 @@ class _Policies:
             name = entry.get("name")
             if not isinstance(name, str) or not name:
                 continue
-            policy = self._load(name)
+            policy = self._load(name, draft.folder_of(("policies", index, "name")))
             if policy is None:
                 for problem in self._failed[name].problems:
                     yield draft.problem(("policies", index, "name"), f"'{name}': {problem.message}", problem.remedy)
@@ -113,22 +117,42 @@ class _Policies:
             if isinstance(params, dict):
                 for parameter in input_files(policy, params):
                     draft.resolve_file(("policies", index, "params", parameter))
-                for key, message, remedy in complaints(policy, name, params, _trace_of(draft)):
+                for key, message, remedy in parameter_problems(policy, name, params, _diagnostics_of(draft)):
                     place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
                     yield draft.problem((*place, *key), message, remedy)
+            yield from self._agent_problems(draft, index, entry.get("agent"))
 
-    def trace_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    def _agent_problems(self, draft: Draft, index: int, entry: object) -> Iterator[Problem]:
+        """Find an agent that does not exist and parameters that it does not take."""
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict) or not isinstance(name, str) or not name:
+            return
+        try:
+            agent = agent_registry.load(name, folder=draft.folder_of(("policies", index, "name")))
+        except InputError as error:
+            for problem in error.problems:
+                yield draft.problem(("policies", index, "agent", "name"), problem.message, problem.remedy)
+            return
+        params = entry.get("params", {})
+        if isinstance(params, dict):
+            for key, message, remedy in parameter_problems(agent, name, params, noun="agent"):
+                place = "params" if "params" in entry else "name"
+                yield draft.problem(("policies", index, "agent", place, *key), message, remedy)
+
+    def diagnostics_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         """Refuse a request for diagnostics that no policy of the experiment can give."""
-        if spec.trace and not any(takes_trace(policy) for policy in self.classes.values()):
+        if spec.diagnostics and not any(takes_diagnostics(policy) for policy in self.classes.values()):
             names = ", ".join(sorted(self.classes))
-            yield draft.problem(("trace",), f"none of these policies records extra diagnostics: {names}")
+            yield draft.problem(("diagnostics",), f"none of these policies records extra diagnostics: {names}")
 
-    def _load(self, name: str) -> type[Policy] | None:
+    def _load(self, name: str, folder: Path) -> type[Policy] | None:
         if name not in self.classes and name not in self._failed:
             try:
-                self.classes[name] = registry.load(name, folder=self._folder)
+                self.classes[name] = registry.load(name, folder=folder)
             except InputError as error:
                 self._failed[name] = error
+            else:
+                self.folders[name] = folder
         return self.classes.get(name)
 
 
@@ -138,9 +162,9 @@ def _policy_entries(draft: Draft) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from ((index, entry) for index, entry in enumerate(policies) if isinstance(entry, dict))
 
 
-def _trace_of(draft: Draft) -> list[str]:
-    trace = draft.data.get("trace", [])
-    return [name for name in trace if isinstance(name, str)] if isinstance(trace, list) else []
+def _diagnostics_of(draft: Draft) -> list[str]:
+    diagnostics = draft.data.get("diagnostics", [])
+    return [name for name in diagnostics if isinstance(name, str)] if isinstance(diagnostics, list) else []
 
 
 def _label_problems(draft: Draft) -> Iterator[Problem]:

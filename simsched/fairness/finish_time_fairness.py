@@ -1,4 +1,4 @@
-"""Sets every finished job of a run beside an isolated run of it (see `simsched.results.fairness`)."""
+"""Sets every finished job of a run beside a solo run of it (see `simsched.results.fairness`)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simsched.agent.goodput_agent import GoodputAgent
 from simsched.applications.catalogue import catalogue
 from simsched.engine import SEMANTICS
 from simsched.execution.runner import Listener, RunResult, run_grid
-from simsched.execution.store import RUN_FILE, Store
+from simsched.execution.store import Store
 from simsched.experiment.grid import Grid, GridCell, Task, make_grid
 from simsched.experiment.policy_params import make_policy
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
-from simsched.fairness import solo_runs as isolated
-from simsched.fairness.solo_runs import Batch, IsolatedRuns
-from simsched.policy import Policy, registry
+from simsched.fairness import solo_runs
+from simsched.fairness.solo_runs import Batch, SoloRuns
+from simsched.policy import registry
 from simsched.results import fairness
 from simsched.results.fairness import (
     Floats,
@@ -32,11 +31,12 @@ from simsched.results.fairness import (
     time_on_share,
     write_fairness,
 )
-from simsched.results.reader import read_table
+from simsched.results.reader import RUN_FILE, read_table
 from simsched.results.writer import write_json
 
 _ISOLATED = "simsched_policies.isolated:Isolated"
 _COLUMNS = ("job_id", "submit_time_s", "end_time_s", "jct_s")
+_BATCH_COLUMNS = ("job_id", "gpus", "batch_size", "accum_steps")
 
 
 def run_with_fairness(
@@ -89,7 +89,7 @@ def record_fairness(grid: Grid, cells: Sequence[GridCell], store: Store) -> dict
         return {}
     references = reference_cells(grid)
     folder = Path("fairness") / _version(rule)
-    runs: dict[tuple[object, ...], IsolatedRuns] = {}
+    runs: dict[tuple[object, ...], SoloRuns] = {}
     for task in {cell.task.key: cell.task for cell in cells}.values():
         path = store.folder / folder / f"{task.key}.csv"
         if path.is_file():
@@ -102,10 +102,10 @@ def record_fairness(grid: Grid, cells: Sequence[GridCell], store: Store) -> dict
                 continue
             alone = _times(store.cell(reference.task.key), jobs)
         else:
-            room = (task.cluster, task.applications_path, task.engine)
+            room = (task.cluster, task.applications, task.engine)
             if room not in runs:
-                runs[room] = IsolatedRuns(task.cluster, catalogue(task.applications_path), task.engine)
-            alone = _alone(task, rule, runs[room], jobs, contention)
+                runs[room] = SoloRuns(task.cluster, catalogue(task.applications), task.engine)
+            alone = _alone(task, store.cell(task.key), rule, runs[room], jobs, contention)
         write_fairness(path, fairness_table(jobs, contention, alone))
     return {**rule.model_dump(), "folder": folder.as_posix()}
 
@@ -116,11 +116,13 @@ def _times(folder: Path, jobs: pd.DataFrame) -> Floats:
     return table.loc[jobs["job_id"]].to_numpy(dtype=np.float64)
 
 
-def _alone(task: Task, rule: FairnessSpec, runs: IsolatedRuns, jobs: pd.DataFrame, contention: Floats) -> Floats:
+def _alone(
+    task: Task, cell: Path, rule: FairnessSpec, runs: SoloRuns, jobs: pd.DataFrame, contention: Floats
+) -> Floats:
     specs = {job.id: job for job in task.jobs}
-    policy = make_policy(registry.load(task.policy, folder=task.policy_folder), task.params, task.trace)
+    policy = make_policy(registry.load(task.policy, folder=task.policy_folder), task.params, task.diagnostics)
     interval_s = policy.triggers.interval_s
-    batch = rule.batch if rule.batch == "best" else _batch_of(task, policy)
+    batch = rule.batch if rule.batch == "best" else _batch_of(task, cell)
     total = task.cluster.total_gpus
     found = []
     for job_id, others in zip(jobs["job_id"], contention, strict=True):
@@ -137,16 +139,28 @@ def _alone(task: Task, rule: FairnessSpec, runs: IsolatedRuns, jobs: pd.DataFram
     return np.array(found, dtype=np.float64)
 
 
-def _batch_of(task: Task, policy: Policy) -> Batch:
-    """Tell which batch a policy's jobs have: under one that adapts it, the submitted one means nothing."""
-    applications = catalogue(task.applications_path)
-    agents = (policy.agent(job, applications.for_job(job.application, job.duration_s)) for job in task.jobs[:1])
-    return "best" if any(isinstance(agent, GoodputAgent) for agent in agents) else "submitted"
+def _batch_of(task: Task, cell: Path) -> Batch:
+    """Return which batch the jobs of a cell ran with: where one was adapted, the submitted one means nothing."""
+    applications = catalogue(task.applications)
+    submitted = {}
+    for job in task.jobs:
+        application = applications.for_job(job.request, job.truth)
+        if application.limits is not None:
+            asked = application.fixed_batch_size or job.batch_size or application.limits.init_batch_size
+            submitted[job.id] = min(asked, application.limits.max_batch_size)
+    return "best" if was_adapted(read_table(cell, "allocations", _BATCH_COLUMNS), submitted) else "submitted"
+
+
+def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool:
+    """Return whether any job ran with more than its submitted total batch, beyond what splitting it rounds up."""
+    known = allocations[allocations["job_id"].isin(submitted.keys())]
+    parts = known["gpus"] * (known["accum_steps"] + 1)
+    return bool((known["batch_size"] - known["job_id"].map(submitted) >= parts).any())
 
 
 def _version(rule: FairnessSpec) -> str:
     """Name a folder by all that determines the ratios of a cell, besides the cell."""
-    sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (isolated, fairness)]
+    sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (solo_runs, fairness)]
     known: Mapping[str, object] = {**rule.model_dump(), "semantics": SEMANTICS, "sources": [*sources, _own_source()]}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -6,6 +6,7 @@ pays the restart delay.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -14,14 +15,14 @@ import numpy as np
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.agent.goodput_agent import Prior, Shared, goodput_agent
-from simsched.agent.offline import offline_prior
+from simsched.agent.offline import offline_priors
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import input_error
-from simsched.model.application import Application, ApplicationSource
+from simsched.model.application import Application, ApplicationFacts, ApplicationSource
 from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
+from simsched.model.job import JobRequest, JobSpec
 from simsched.model.placement import Allocation, consolidated_shape
 from simsched.policy import Decision, Policy, Triggers, View
 
@@ -30,28 +31,28 @@ Batch = Literal["best", "submitted"]
 
 
 @dataclass
-class _Alone(Policy):
-    """Gives the only job all the GPUs there are, once, as few nodes as possible."""
+class _SoloPolicy(Policy):
+    """Give the only job all the GPUs there are, once, as few nodes as possible."""
 
-    name: ClassVar[str] = "alone"
+    name: ClassVar[str] = "solo"
     rigid: ClassVar[bool] = False
 
     allocation: Allocation = ()
-    interval_s: int | None = None
+    interval_s: float | None = None
     batch: Batch = "best"
     shared: Shared = field(default_factory=Shared)
-    prior: Prior | None = None
+    priors: Mapping[str, Prior] = field(default_factory=dict)
 
     @property
     def triggers(self) -> Triggers:
         """Decide when the policy under study would."""
         return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
 
-    def agent(self, job: JobSpec, application: Application) -> Agent:
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Adapt the batch to a goodput that is known, or keep it."""
-        if self.batch == "submitted" or application.limits is None:
-            return fixed_agent(job, application)
-        return goodput_agent(job, application, shared=self.shared, prior=self.prior)
+        if self.batch == "submitted" or facts.limits is None:
+            return fixed_agent(request, facts)
+        return goodput_agent(request, facts, shared=self.shared, priors=self.priors)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start the job, then leave it alone."""
@@ -59,7 +60,7 @@ class _Alone(Policy):
         return Decision.change(dict.fromkeys(waiting, self.allocation))
 
 
-class IsolatedRuns:
+class SoloRuns:
     """Completion times of jobs alone on GPUs of the cluster's first node's make; equal runs are simulated once."""
 
     def __init__(self, cluster: Cluster, applications: ApplicationSource, options: EngineOptions) -> None:
@@ -72,22 +73,22 @@ class IsolatedRuns:
         self._total_gpus = cluster.total_gpus
         self._applications = applications
         self._options = replace(options, interference=0.0, initial_nodes=None)
-        self._known: dict[tuple[object, ...], int] = {}
-        self._priors: dict[str, Prior | None] = {}
+        self._known: dict[tuple[object, ...], float] = {}
+        self._priors: dict[str, Mapping[str, Prior]] = {}
         self._shared = Shared()
 
-    def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: int | None) -> int:
-        """Give a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
+    def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: float | None) -> float:
+        """Return a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
 
         `interval_s` is the policy's (None: it decides whenever something happens). A job that has no batch size runs on
-        what it asked for, and on fewer GPUs for longer in proportion.
+        what it asked for, and on fewer GPUs its work takes longer in proportion; waiting and restarting do not.
         """
-        app = self._applications.for_job(job.application, job.duration_s)
+        app = self._applications.for_job(job.request, job.truth)
         wait_s = 0 if interval_s is None else max(-(-job.submit_time_s // interval_s), 1) * interval_s
         wait_s -= 0 if interval_s is None else job.submit_time_s
         if app.limits is None:
-            alone_s = self._run(job, app, min(job.num_gpus, self._total_gpus), batch, interval_s)
-            return wait_s + round(alone_s * max(1.0, job.num_gpus / gpus))
+            longer = replace(job, duration_s=round(job.duration_s * max(1.0, job.num_gpus / gpus)))
+            return wait_s + self._run(longer, app, min(job.num_gpus, self._total_gpus), batch, interval_s)
         return wait_s + self._run(job, app, min(gpus, self._most(job, app, batch)), batch, interval_s)
 
     def _most(self, job: JobSpec, app: Application, batch: Batch) -> int:
@@ -97,7 +98,7 @@ class IsolatedRuns:
         most = max(min(examples // app.limits.min_local_bsz, self._total_gpus), 1)
         return most if app.max_gpus is None else min(most, app.max_gpus)
 
-    def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: int | None) -> int:
+    def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: float | None) -> float:
         """Simulate the job, submitted at the very second of a decision, so that all its kind are alike."""
         if app.limits is None:
             kind: object = job.duration_s
@@ -106,7 +107,7 @@ class IsolatedRuns:
         what = job.application, kind, gpus, interval_s
         if what not in self._known:
             shape = consolidated_shape(gpus, self._node.gpus)
-            policy = _Alone(tuple(enumerate(shape)), interval_s, batch, self._shared, self._prior(app, batch))
+            policy = _SoloPolicy(tuple(enumerate(shape)), interval_s, batch, self._shared, self._prior(app, batch))
             alone = replace(job, submit_time_s=interval_s or 0)
             room = Cluster.uniform(len(shape), self._node.gpus, self._node.gpu_type)
             found = MemoryRecorder()
@@ -114,9 +115,9 @@ class IsolatedRuns:
             self._known[what] = found.jobs[0].jct_s
         return self._known[what]
 
-    def _prior(self, app: Application, batch: Batch) -> Prior | None:
+    def _prior(self, app: Application, batch: Batch) -> Mapping[str, Prior]:
         if batch != "best" or app.limits is None:
-            return None
+            return {}
         if app.name not in self._priors:
-            self._priors[app.name] = offline_prior(app, self._node.gpus)
+            self._priors[app.name] = offline_priors(app, Cluster((self._node,)))
         return self._priors[app.name]

@@ -108,11 +108,11 @@ class Application(Protocol):
         """Give the only total batch size that the application runs at, None where it may be chosen."""
 
     @property
-    def restart_delay_s(self) -> int | None:
+    def restart_delay_s(self) -> float | None:
         """Give the seconds that a change of placement costs, None for the engine's default."""
 
     @property
-    def start_delay_s(self) -> int | None:
+    def start_delay_s(self) -> float | None:
         """Give the seconds that the first start costs, None for the engine's default."""
 
     @property
@@ -161,8 +161,8 @@ class ApplicationFacts:
     tuned: tuple[tuple[int, int], ...] = ()
     max_gpus: int | None = None
     fixed_batch_size: int | None = None
-    restart_delay_s: int | None = None
-    start_delay_s: int | None = None
+    restart_delay_s: float | None = None
+    start_delay_s: float | None = None
     tensor_skew: float | None = None
 
     def runs_on(self, gpu_type: str) -> bool:

@@ -46,6 +46,14 @@ class Cluster:
         """Count the GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
 
+    @cached_property
+    def gpus_by_type(self) -> dict[str, int]:
+        """Return the number of GPUs of each type, in the order of the nodes."""
+        counts: dict[str, int] = {}
+        for node in self.nodes:
+            counts[node.gpu_type] = counts.get(node.gpu_type, 0) + node.gpus
+        return counts
+
     def gpus_per_node(self, gpu_type: str) -> int:
         """Return the GPUs of the largest node of a type; raises `ValueError` where there is none."""
         return max(node.gpus for node in self.nodes if node.gpu_type == gpu_type)

@@ -67,7 +67,7 @@ class FittedApplication:
         tuned: tuple[tuple[int, int], ...] = (),
         fixed_batch_size: int | None = None,
         max_gpus: int | None = None,
-        restart_delay_s: int | None = None,
+        restart_delay_s: float | None = None,
     ) -> None:
         """Take the models; `step_models` is keyed by GPU type."""
         self.name = name

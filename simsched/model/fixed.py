@@ -21,15 +21,15 @@ class FixedDuration:
     gpu_types: tuple[str, ...] | None = None
     max_gpus: int | None = None
     fixed_batch_size: int | None = None
-    restart_delay_s: int | None = None
-    start_delay_s: int | None = None
+    restart_delay_s: float | None = None
+    start_delay_s: float | None = None
     tensor_skew: float | None = None
     epochs = 1
 
-    def __init__(self, duration_s: int) -> None:
-        """Take the service time in whole seconds, at least 1."""
-        if duration_s < 1:
-            message = f"a job of fixed duration needs at least 1 second, not {duration_s}"
+    def __init__(self, duration_s: float) -> None:
+        """Take the service time in seconds, above 0."""
+        if duration_s <= 0:
+            message = f"a job of fixed duration needs more than 0 seconds, not {duration_s}"
             raise ValueError(message)
         self.duration_s = duration_s
 

@@ -19,7 +19,7 @@ class JobRequest:
     """
 
     id: str
-    submit_time_s: int
+    submit_time_s: float
     num_gpus: int
     application: str = FIXED_DURATION
     batch_size: int = 0
@@ -27,8 +27,8 @@ class JobRequest:
     user: str = ""
     group: str = ""
     guaranteed: bool = False
-    deadline_s: int | None = None
-    time_limit_s: int | None = None
+    deadline_s: float | None = None
+    time_limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class JobTruth:
     `Failed`, or empty), `attempts` how often it was tried.
     """
 
-    duration_s: int = 0
+    duration_s: float = 0
     status: str = ""
     attempts: int = 1
 
@@ -50,19 +50,19 @@ class JobSpec:
     """One row of a workload: a request and the truth about it, whose fields it has."""
 
     id: str
-    submit_time_s: int
+    submit_time_s: float
     num_gpus: int
     application: str = FIXED_DURATION
     batch_size: int = 0
-    duration_s: int = 0
+    duration_s: float = 0
     tenant: str = ""
     user: str = ""
     status: str = ""
     attempts: int = 1
     group: str = ""
     guaranteed: bool = False
-    deadline_s: int | None = None
-    time_limit_s: int | None = None
+    deadline_s: float | None = None
+    time_limit_s: float | None = None
 
     @property
     def request(self) -> JobRequest:

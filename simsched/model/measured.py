@@ -81,7 +81,7 @@ class Bounds:
     max_local_bsz: int | None = None
     fixed_batch_size: int | None = None
     max_gpus: int | None = None
-    restart_delay_s: int | None = None
+    restart_delay_s: float | None = None
 
 
 class MeasuredApplication:

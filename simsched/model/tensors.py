@@ -57,10 +57,10 @@ class TensorModelJob:
     gpu_types: tuple[str, ...] | None = None
     max_gpus: int | None = None
     fixed_batch_size: int | None = None
-    start_delay_s: int | None = 0
+    start_delay_s: float | None = 0
     epochs = 1
 
-    def __init__(self, model: TensorModel, duration_s: int) -> None:
+    def __init__(self, model: TensorModel, duration_s: float) -> None:
         """Take the service time in whole seconds, at least 1."""
         if duration_s < 1:
             message = f"a job of {model.name} needs a duration of at least 1 second, not {duration_s}"
@@ -69,7 +69,7 @@ class TensorModelJob:
         self.name = model.name
         self.duration_s = duration_s
         self.tensor_skew: float | None = model.skew
-        self.restart_delay_s: int | None = round(model.checkpoint_s + model.resume_s)
+        self.restart_delay_s: float | None = round(model.checkpoint_s + model.resume_s)
 
     def epoch_end(self, epoch: int) -> float:
         """Give the duration, which is where the only epoch ends."""

@@ -27,21 +27,22 @@ class Triggers:
     """When a policy is asked: every `interval_s` while jobs are active, or when something happens.
 
     With an interval, decisions fall on its multiples, the first one after time 0. `node_change` means that a node went
-    down or came up.
+    down or came up, `leases_over` that of the jobs that run in leases the last one under way has ended its lease.
     """
 
-    interval_s: int | None = None
+    interval_s: float | None = None
     arrival: bool = False
     completion: bool = False
     node_change: bool = False
+    leases_over: bool = False
 
     def __post_init__(self) -> None:
         """Refuse triggers that would never call the policy."""
         if self.interval_s is None and not self.arrival:
             message = "a policy needs an interval or the arrival trigger, or it would never be called"
             raise ValueError(message)
-        if self.interval_s is not None and self.interval_s < 1:
-            message = f"interval_s must be at least 1, not {self.interval_s}"
+        if self.interval_s is not None and self.interval_s <= 0:
+            message = f"interval_s must be above 0, not {self.interval_s}"
             raise ValueError(message)
 
     @classmethod
@@ -76,6 +77,7 @@ class Policy(Protocol):
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the cluster, before the first job is submitted."""
+        return
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent that runs beside a job; by default the batch size stays as submitted.

@@ -16,17 +16,19 @@ class Decision:
     for one more decision at that second. `watch` asks to be told, and to decide, at the very second at which a job's
     attained service reaches so many GPU-seconds, more than it has attained by now; a watch stays until it strikes, is
     replaced, or the job finishes. `target_nodes` names the nodes to provision from now on (None: as before): others go
-    down at once and must be empty by then, and those that are down come up after the start-up delay. `diagnostics` are
+    down at once and must be empty by then, and those that are down come up after the start-up delay. With
+    `renew_leases` the leases of jobs that run in such end at this decision, and new ones begin. `diagnostics` are
     numbers about the decision that end in the table of decisions.
     """
 
     allocations: Mapping[str, Allocation]
     complete: bool = True
     stop: Collection[str] = ()
-    wake_at_s: int | None = None
-    watch: Mapping[str, int] = field(default_factory=dict)
+    wake_at_s: float | None = None
+    watch: Mapping[str, float] = field(default_factory=dict)
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     target_nodes: Collection[int] | None = None
+    renew_leases: bool = False
 
     @classmethod
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:

@@ -83,6 +83,4 @@ def available_gpus(view: View) -> int:
 
 def _free_of(view: View, gpu_type: str) -> list[int]:
     """Return the GPUs of each node that is up and of a type, 0 for all others."""
-    return [
-        node.gpus if up and node.gpu_type == gpu_type else 0 for node, up in zip(view.nodes, view.up, strict=True)
-    ]
+    return [node.gpus if up and node.gpu_type == gpu_type else 0 for node, up in zip(view.nodes, view.up, strict=True)]

@@ -82,7 +82,7 @@ class ServiceHistory:
         self.distribution = ServiceDistribution(known) if known else None
         self._next = self.LEAST
 
-    def learn(self, finished_gpu_s: Sequence[int]) -> bool:
+    def learn(self, finished_gpu_s: Sequence[float]) -> bool:
         """Look at the service of all finished jobs, and tell whether the distribution is a new one."""
         if not self.learns or len(finished_gpu_s) < self._next:
             return False
@@ -99,11 +99,11 @@ class IndexTable:
         self._points = list(points_gpu_s)
         self._values = list(values)
 
-    def value(self, service_gpu_s: int) -> float:
+    def value(self, service_gpu_s: float) -> float:
         """Look up the index."""
         return self._values[max(bisect_right(self._points, service_gpu_s) - 1, 0)]
 
-    def next_point(self, service_gpu_s: int) -> int | None:
+    def next_point(self, service_gpu_s: float) -> int | None:
         """Give the service at which the index changes next, None where it does not."""
         place = bisect_right(self._points, service_gpu_s)
         return self._points[place] if place < len(self._points) else None

@@ -15,8 +15,8 @@ class _Standing:
 
     def __init__(self) -> None:
         self.level = 0
-        self.base_gpu_s = 0
-        self.base_held_s = 0
+        self.base_gpu_s: float = 0
+        self.base_held_s: float = 0
         self.version = 0
 
 
@@ -40,7 +40,7 @@ class Levels:
         self.limits_gpu_s = limits
         self._knob = promote_knob
         self._standings: dict[str, _Standing] = {}
-        self._due: list[tuple[int, int, str]] = []
+        self._due: list[tuple[float, int, str]] = []
         self._versions = count(1)
 
     def __contains__(self, job_id: str) -> bool:
@@ -59,18 +59,18 @@ class Levels:
         """Give the level of a job."""
         return self._standings[job_id].level
 
-    def counted_gpu_s(self, job_id: str, attained_gpu_s: int) -> int:
+    def counted_gpu_s(self, job_id: str, attained_gpu_s: float) -> float:
         """Give the service that counts: what was attained since the last promotion."""
         return attained_gpu_s - self._standings[job_id].base_gpu_s
 
-    def limit_gpu_s(self, job_id: str) -> int | None:
+    def limit_gpu_s(self, job_id: str) -> float | None:
         """Give the attained service at which a job goes down a level, None on the last."""
         standing = self._standings[job_id]
         if standing.level == len(self.limits_gpu_s):
             return None
         return standing.base_gpu_s + self.limits_gpu_s[standing.level]
 
-    def demote(self, job_id: str, attained_gpu_s: int) -> bool:
+    def demote(self, job_id: str, attained_gpu_s: float) -> bool:
         """Lower a job to the level of its service, and tell whether that changed anything."""
         standing = self._standings[job_id]
         before = standing.level
@@ -83,7 +83,7 @@ class Levels:
         """Note that a job runs, so that it waits no longer."""
         self._standings[job_id].version = 0
 
-    def stopped(self, job_id: str, now_s: int, held_s: int) -> None:
+    def stopped(self, job_id: str, now_s: float, held_s: float) -> None:
         """Note that a job that has held GPUs for `held_s` seconds begins to wait."""
         standing = self._standings[job_id]
         if self._knob is None or not standing.level:
@@ -92,7 +92,7 @@ class Levels:
         patience_s = max(1, ceil(self._knob * (held_s - standing.base_held_s)))
         heapq.heappush(self._due, (now_s + patience_s, standing.version, job_id))
 
-    def _promoted(self, now_s: int) -> list[str]:
+    def _promoted(self, now_s: float) -> list[str]:
         ready: list[str] = []
         while (due_s := self.next_promotion_s()) is not None and due_s <= now_s:
             job_id = heapq.heappop(self._due)[2]
@@ -109,7 +109,7 @@ class Levels:
             standing.base_gpu_s, standing.base_held_s = job.attained_gpu_s, job.held_s
         return lifted
 
-    def next_promotion_s(self) -> int | None:
+    def next_promotion_s(self) -> float | None:
         """Say when the next job will have waited long enough, None where none is waiting for that."""
         while self._due:
             due_s, version, job_id = self._due[0]

@@ -9,14 +9,14 @@ from simsched.policy.view import View
 class Quantum:
     """Time cut into slices of `quantum_s` seconds that begin at its multiples."""
 
-    def __init__(self, policy: str, quantum_s: int) -> None:
+    def __init__(self, policy: str, quantum_s: float) -> None:
         """Begin in the first slice; `policy` is named in messages. Raises `ValueError` for less than a second."""
         if quantum_s < 1:
             message = f"quantum_s must be at least 1, not {quantum_s}"
             raise ValueError(message)
         self._policy = policy
         self._quantum_s = quantum_s
-        self._slice = 0
+        self._slice: float = 0
 
     def over(self, view: View) -> bool:
         """Tell whether a slice has ended since this was last asked.
@@ -33,6 +33,6 @@ class Quantum:
         before, self._slice = self._slice, view.now_s // self._quantum_s
         return self._slice != before
 
-    def end_s(self, now_s: int) -> int:
+    def end_s(self, now_s: float) -> float:
         """Say when the slice ends that is under way."""
         return (now_s // self._quantum_s + 1) * self._quantum_s

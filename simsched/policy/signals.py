@@ -103,9 +103,11 @@ STEP_TIMES: JobSignal[Callable[[Site, int], StepTime]] = JobSignal(
     "step_times", "the true step time on any site", oracle=True
 )
 #: The true work left.
-REMAINING_WORK: JobSignal[RemainingWork] = JobSignal("remaining_work", "the true work that the job has left", oracle=True)
+REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
+    "remaining_work", "the true work that the job has left", oracle=True
+)
 #: Attained service of finished jobs in GPU-seconds, in order of completion.
-SERVICE_HISTORY: ViewSignal[Sequence[int]] = ViewSignal(
+SERVICE_HISTORY: ViewSignal[Sequence[float]] = ViewSignal(
     "service_history", "the attained service of jobs that have finished"
 )
 #: Measurements of jobs that finished in an earlier run, from a file.

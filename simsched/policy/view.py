@@ -30,15 +30,15 @@ class JobFacts(Protocol):
         """Return the GPUs held."""
 
     @property
-    def attained_gpu_s(self) -> int:
+    def attained_gpu_s(self) -> float:
         """Return the attained service in GPU-seconds."""
 
     @property
-    def held_s(self) -> int:
+    def held_s(self) -> float:
         """Return the seconds with GPUs."""
 
     @property
-    def age_s(self) -> int:
+    def age_s(self) -> float:
         """Return the seconds since submission."""
 
     @property
@@ -46,7 +46,7 @@ class JobFacts(Protocol):
         """Return the number of placements so far."""
 
     @property
-    def first_start_s(self) -> int | None:
+    def first_start_s(self) -> float | None:
         """Return when GPUs were first held."""
 
 
@@ -59,7 +59,7 @@ class JobView:
 
     __slots__ = ("_granted", "_state", "id", "request")
 
-    def __init__(self, request: JobRequest, state: JobFacts, granted: Mapping[object, Provider]) -> None:
+    def __init__(self, request: JobRequest, state: JobFacts, granted: Mapping[JobSignal[Any], Provider]) -> None:
         """Show a request and the state of its job, and of the signals only those granted."""
         self._state = state
         self._granted = granted
@@ -109,17 +109,17 @@ class JobView:
         return bool(self._state.allocation)
 
     @property
-    def attained_gpu_s(self) -> int:
+    def attained_gpu_s(self) -> float:
         """Service attained so far, in GPU-seconds, restart delays included."""
         return self._state.attained_gpu_s
 
     @property
-    def held_s(self) -> int:
+    def held_s(self) -> float:
         """Seconds for which the job has held GPUs."""
         return self._state.held_s
 
     @property
-    def age_s(self) -> int:
+    def age_s(self) -> float:
         """Seconds since submission."""
         return self._state.age_s
 
@@ -134,7 +134,7 @@ class JobView:
         return max(self._state.starts - 1, 0)
 
     @property
-    def first_start_s(self) -> int | None:
+    def first_start_s(self) -> float | None:
         """When the job first held GPUs, None before."""
         return self._state.first_start_s
 
@@ -147,7 +147,7 @@ class View(Protocol):
     """
 
     @property
-    def now_s(self) -> int:
+    def now_s(self) -> float:
         """Seconds since the start of the workload."""
 
     @property
@@ -179,7 +179,7 @@ class View(Protocol):
         """Jobs whose attained service has reached the threshold watched for, since the last decision."""
 
     @property
-    def restart_delay_s(self) -> int:
+    def restart_delay_s(self) -> float:
         """Seconds that a change of placement costs unless the application says otherwise."""
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:

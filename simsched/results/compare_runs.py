@@ -53,7 +53,7 @@ class Ranking:
 
     @property
     def same(self) -> bool:
-        """Tell whether both runs rank the policies alike."""
+        """Whether both runs rank the policies alike."""
         return self.one == self.other
 
 

@@ -54,7 +54,7 @@ class Agreement:
 
     @property
     def exact(self) -> bool:
-        """Tell whether every job is there and took exactly the time expected."""
+        """Whether every job is there and took exactly the time expected."""
         return self.equal > 0 and not (self.different or self.missing or self.unexpected)
 
 

@@ -1,7 +1,7 @@
 """Finish-time fairness: how long a job took, beside what it would have taken with its fair share of the cluster.
 
 The ratio rho has been defined in at least four ways; each is here by name. All compare a job's completion time with
-that of an isolated run of it, start-up included, and differ in what that run is:
+that of a solo run of it, start-up included, and differ in what that run is:
 
 * `pollux`: alone on 1/n of the GPUs, n being the mean number of jobs in the system during the job's life (Themis,
   NSDI'20, section 3; Sia, SOSP'23; taken here for Pollux, OSDI'21, figure 7, where it is not spelt out);
@@ -24,12 +24,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error
+from simsched.files import written_aside
 
 Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
 Rounding = Literal["floor", "ceil", "interpolate"]
 #: The columns of a file of fairness, one row a finished job.
-COLUMNS = ("job_id", "contention", "isolated_s", "rho")
+COLUMNS = ("job_id", "contention", "solo_s", "rho")
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,7 +54,7 @@ def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
 
 
 def time_on_share(share: float, seconds: Callable[[int], float], rounding: Rounding = "floor") -> float:
-    """Give the seconds of a job alone on `share` GPUs, from `seconds`, which tells them for whole numbers of GPUs.
+    """Return the seconds of a job alone on `share` GPUs, from `seconds`, which tells them for whole numbers of GPUs.
 
     On less than one GPU it takes the time on one divided by the share, unless that is rounded up.
     """
@@ -68,28 +69,27 @@ def time_on_share(share: float, seconds: Callable[[int], float], rounding: Round
 
 
 def exclusive_slowdown(jobs: float, total_gpus: int) -> float:
-    """Give Shockwave's factor on the time alone: the jobs per GPU, at least 1."""
+    """Return Shockwave's factor on the time alone: the jobs per GPU, at least 1."""
     return max(1.0, jobs / total_gpus)
 
 
 def share_above(rho: npt.ArrayLike, limit: float) -> float:
-    """Give the share of the ratios that are above `limit`."""
+    """Return the share of the ratios that are above `limit`."""
     return float(np.mean(np.asarray(rho) > limit))
 
 
-def fairness_table(jobs: pd.DataFrame, contention: Floats, isolated_s: npt.ArrayLike) -> pd.DataFrame:
-    """Set completion times against isolated ones: `job_id, contention, isolated_s, rho`, in the order of `jobs`."""
-    isolated = np.asarray(isolated_s, dtype=np.float64)
-    values = (jobs["job_id"].to_numpy(), contention, isolated, jobs["jct_s"].to_numpy() / isolated)
+def fairness_table(jobs: pd.DataFrame, contention: Floats, solo_s: npt.ArrayLike) -> pd.DataFrame:
+    """Set completion times against solo ones: `job_id, contention, solo_s, rho`, in the order of `jobs`."""
+    solo = np.asarray(solo_s, dtype=np.float64)
+    values = (jobs["job_id"].to_numpy(), contention, solo, jobs["jct_s"].to_numpy() / solo)
     return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
 
 
 def write_fairness(path: Path, table: pd.DataFrame) -> None:
     """Write the ratios of a cell as CSV, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    table.to_csv(partial, index=False, lineterminator="\n")
-    partial.replace(path)
+    with written_aside(path) as aside:
+        table.to_csv(aside, index=False, lineterminator="\n")
 
 
 def read_fairness(path: Path) -> pd.DataFrame:
@@ -105,7 +105,7 @@ def read_fairness(path: Path) -> pd.DataFrame:
 
 
 def describe(rule: Mapping[str, str]) -> str:
-    """Say in a sentence what a run's ratios compare with."""
+    """Return a sentence that says what a run's ratios compare with."""
     batch = "its best batch size" if rule["batch"] == "best" else "the batch size that its policy uses"
     alone = {
         "pollux": f"alone on an equal share of the GPUs (those of the cluster / mean number of jobs in its life, "

@@ -108,7 +108,7 @@ def _utilisation(tables: Tables) -> float | None:
 def _node_hours(tables: Tables) -> float | None:
     if tables.rounds is None or not len(tables.jobs):
         return None
-    return integral(tables.rounds, "rented_nodes", int(_makespan(tables) or 0)) / SECONDS_PER_HOUR
+    return integral(tables.rounds, "provisioned_nodes", int(_makespan(tables) or 0)) / SECONDS_PER_HOUR
 
 
 def _cost(tables: Tables) -> float | None:
@@ -244,7 +244,7 @@ _ALL = (
         "node hours",
         "node h",
         _LOWER,
-        "`rented_nodes` integrated from second 0 to `makespan_s`, in hours; before the first decision as after it",
+        "`provisioned_nodes` integrated from second 0 to `makespan_s`, in hours; before the first decision as after it",
         _node_hours,
     ),
     Metric("cost", "cost", "$", _LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost),
@@ -374,7 +374,7 @@ def find_metric(name: str) -> Reading:
 
 
 def ratio_key(key: str) -> str:
-    """Give the key of the ratio of a time to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
+    """Return the key of the ratio of a time to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
     name, bracket, rest = key.partition("[")
     return name.removesuffix("_s") + _RATIO + bracket + rest
 

@@ -1,20 +1,44 @@
-"""Integrals over time of what the table of rounds says."""
+"""Integrals over time of what holds for intervals: allocations, and the values of successive decisions."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+
+Floats = npt.NDArray[np.float64]
 
 
 def integral(rounds: pd.DataFrame, column: str, until_s: int) -> int:
     """Integrate a whole-numbered column of the table of rounds from second 0 to `until_s`.
 
-    A value holds from its decision to the next one, the first from second 0 on; of several decisions in one second the
-    last counts. 0 where there is no decision. The unit is that of the column times seconds.
+    The unit is that of the column times seconds; 0 where there is no decision.
     """
-    if rounds.empty:
-        return 0
-    times = np.minimum(rounds["time_s"].to_numpy(dtype=np.int64), until_s)
-    times[0] = 0
-    seconds = np.diff(times, append=np.int64(until_s))
-    return int(seconds @ rounds[column].to_numpy(dtype=np.int64))
+    start, end, value = held_between_rounds(rounds, column, until_s)
+    return int(np.rint((end - start) @ value))
+
+
+def held_between_rounds(rounds: pd.DataFrame, column: str, until_s: float) -> tuple[Floats, Floats, Floats]:
+    """Return start, end (seconds) and value of the intervals up to `until_s` in which a column of the rounds holds.
+
+    A value holds from its decision to the next one, the first from second 0 on; of several decisions in one second the
+    last counts.
+    """
+    start = np.minimum(rounds["time_s"].to_numpy(dtype=np.float64), until_s)
+    start[:1] = 0.0
+    end = np.append(start[1:], until_s)[: len(start)]
+    lasting = end > start
+    return start[lasting], end[lasting], rounds[column].to_numpy(dtype=np.float64)[lasting]
+
+
+def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
+    """Integrate over each bin the sum of the weights of the intervals that cover an instant.
+
+    The sum is a step function of time, so its integral from the left is piecewise linear between the breakpoints.
+    """
+    if not len(start):
+        return np.zeros(len(edges) - 1)
+    times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    level = np.cumsum(np.bincount(place, weights=np.concatenate([weight, -weight])))
+    until = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
+    return np.diff(np.interp(edges, times, until))

@@ -53,7 +53,7 @@ class Cell:
         return str(name or "")
 
     def has(self, table: str) -> bool:
-        """Tell whether the table was recorded."""
+        """Return whether the table was recorded."""
         return (self.folder / TABLES[table].file).is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:

@@ -106,7 +106,7 @@ ROUNDS = Table(
         Column("running_jobs", _COUNT, "", "jobs that hold GPUs"),
         Column("allocated_gpus", _COUNT, "GPU", "GPUs held by jobs"),
         Column("available_gpus", _COUNT, "GPU", "GPUs of the nodes that are up"),
-        Column("rented_nodes", _COUNT, "", "nodes that are up or starting, and so are paid for"),
+        Column("provisioned_nodes", _COUNT, "", "nodes that are up or starting, and so are paid for"),
         Column("started", _COUNT, "", "jobs that got GPUs and held none before"),
         Column("stopped", _COUNT, "", "jobs that lost all their GPUs"),
         Column("moved", _COUNT, "", "jobs whose placement changed in any other way"),

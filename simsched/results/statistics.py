@@ -34,7 +34,7 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Tell whether there is an interval and it leaves zero out."""
+        """Whether there is an interval and it leaves zero out."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 

@@ -23,7 +23,7 @@ _COLUMNS = {
         "restarts",
     ),
     "allocations": ("start_s", "end_s", "restarting", "efficiency"),
-    "rounds": ("time_s", "available_gpus", "rented_nodes"),
+    "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
 }
 
 

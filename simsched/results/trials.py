@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from simsched.errors import input_error
+from simsched.files import written_aside
 
 TRIALS_FILE = "trials.csv"
 #: Columns that every such file has; the others are the hyper-parameters.
@@ -15,10 +16,8 @@ COLUMNS = ("job_id", "submit_time_s", "end_time_s", "accuracy")
 
 def write_trials(folder: Path, trials: pd.DataFrame) -> None:
     """Write the trials of a cell in the order of their completion, whole or not at all."""
-    path = Path(folder) / TRIALS_FILE
-    partial = path.with_name(f".{TRIALS_FILE}.partial")
-    trials.to_csv(partial, index=False, lineterminator="\n")
-    partial.replace(path)
+    with written_aside(Path(folder) / TRIALS_FILE) as aside:
+        trials.to_csv(aside, index=False, lineterminator="\n")
 
 
 def read_trials(folder: Path) -> pd.DataFrame | None:

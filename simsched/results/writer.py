@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simsched.errors import input_error
+from simsched.files import StagedFile, write_text
 from simsched.results.schema import TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
@@ -84,7 +84,7 @@ class TableWriter:
         if self._allocations is not None:
             self._allocations.add(record)
 
-    def round(self, record: Row) -> None:
+    def decision(self, record: Row) -> None:
         """Take a decision; its diagnostics, the last field, are copied, keys sorted."""
         if self._rounds is not None:
             *fields, diagnostics = record
@@ -105,13 +105,13 @@ class _TableFile:
         self._table = table
         self._schema = table.arrow
         self._path = folder / table.file
-        self._partial = folder / f".{table.file}.partial"
+        self._staged = StagedFile(self._path)
         self._limit = row_group_rows
         self._rows: list[Row] = []
         self._writer: pq.ParquetWriter | None = None
 
     def open(self) -> None:
-        self._writer = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(self._staged.path, self._schema, compression="zstd")
 
     def add(self, row: Row) -> None:
         rows = self._rows
@@ -126,7 +126,7 @@ class _TableFile:
             self._writer = None
 
     def publish(self) -> None:
-        self._partial.replace(self._path)
+        self._staged.publish()
 
     def discard(self) -> None:
         self._rows = []
@@ -135,7 +135,7 @@ class _TableFile:
             if writer is not None:
                 writer.close()
         with contextlib.suppress(OSError):
-            self._partial.unlink()
+            self._staged.discard()
 
     def _flush(self) -> None:
         if not self._rows or self._writer is None:
@@ -152,10 +152,4 @@ def write_json(path: Path, content: object) -> None:
     Not-a-number and infinity raise `ValueError`: they are not JSON, and a result that is not a number is left out.
     """
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(Path(path), text + "\n")

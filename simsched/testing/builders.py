@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 
 from simsched.agent.agent import Agent
+from simsched.agent.offline import offline_priors
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.remaining import TrueRemainingWork
 from simsched.engine.simulation import simulate
-from simsched.model.application import Application, BatchLimits, StepTime
+from simsched.model.application import Application, ApplicationFacts, ApplicationSource, BatchLimits, facts_of
 from simsched.model.cluster import Cluster, Node
+from simsched.model.fitted import FittedApplication, NoiseCurve, Training
 from simsched.model.fixed import FixedDuration
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model.job import FIXED_DURATION, JobRequest, JobSpec, JobTruth
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
-from simsched.model.placement import NOTHING, Allocation, Shape
+from simsched.model.placement import NOTHING, Allocation, Shape, Site, shape_of
+from simsched.model.step_model import SevenParameters
+from simsched.model.throughput import ThroughputParams
+from simsched.policy import signals
 from simsched.policy.contract import Policy
-from simsched.policy.signals import Signal
+from simsched.policy.signals import JobSignal, Signal, Speed, ViewSignal
 from simsched.policy.view import JobView
+
+T = TypeVar("T")
 
 
 def toy_application(
@@ -67,6 +76,19 @@ def toy_application(
     return MeasuredApplication(name, {shape: table(shape) for shape in shapes}, rows, curves, bounds=bounds)
 
 
+def two_type_application(name: str = "toy") -> FittedApplication:
+    """Make an application whose speed is known on GPUs of the types t4 and, twice as fast, v100.
+
+    Batches run from 16 to 256 with 8 to 64 per GPU, as those of `toy_application`.
+    """
+    slow = ThroughputParams(0.1, 0.01, 0.2, 0.01, 0.05, 0.01, 1.5)
+    fast = ThroughputParams(0.05, 0.005, 0.1, 0.005, 0.025, 0.005, 1.5)
+    batches = (16, 32, 64, 128, 256)
+    training = Training(4, 100.0, NoiseCurve((0, 3), (16, 256), ((16.0, 32.0), (64.0, 128.0))), batches, (1.0,) * 5)
+    models = {"t4": SevenParameters(slow), "v100": SevenParameters(fast)}
+    return FittedApplication(name, BatchLimits(16, 256, 8, 64), training, models)
+
+
 class Applications:
     """Finds applications by name; jobs of fixed duration need none."""
 
@@ -74,9 +96,13 @@ class Applications:
         """Know these."""
         self._known = {app.name: app for app in applications}
 
-    def for_job(self, name: str, duration_s: int) -> Application:
-        """Give the application of a job."""
-        return FixedDuration(duration_s) if name == FIXED_DURATION else self._known[name]
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
+        """Return the application of a job."""
+        return (
+            FixedDuration(truth.duration_s)
+            if request.application == FIXED_DURATION
+            else self._known[request.application]
+        )
 
 
 def run(
@@ -84,7 +110,7 @@ def run(
     jobs: Iterable[JobSpec],
     *,
     cluster: Cluster | None = None,
-    applications: Applications | None = None,
+    applications: ApplicationSource | None = None,
     options: EngineOptions | None = None,
     seed: int = 1,
 ) -> MemoryRecorder:
@@ -112,40 +138,43 @@ class FakeJob:
     agent: Agent
     cluster: Cluster
     allocation: Allocation = NOTHING
-    attained_gpu_s: int = 0
-    held_s: int = 0
-    age_s: int = 0
+    attained_gpu_s: float = 0
+    held_s: float = 0
+    age_s: float = 0
     starts: int = 0
-    first_start_s: int | None = None
+    first_start_s: float | None = None
+    epoch: int = 0
+    progress: float = 0.0
+    speeds: dict[Site, Speed] = field(default_factory=dict)
 
     @property
-    def limits(self) -> BatchLimits | None:
-        """Give the application's batch limits."""
-        return self.app.limits
+    def request(self) -> JobRequest:
+        """Return what was submitted."""
+        return self.spec.request
 
     @property
-    def max_gpus(self) -> int | None:
-        """Give the application's bound on GPUs."""
-        return self.app.max_gpus
+    def facts(self) -> ApplicationFacts:
+        """Return what is known of the application."""
+        return facts_of(self.app)
 
     @property
-    def fixed_batch_size(self) -> int | None:
-        """Give the application's only batch size."""
-        return self.app.fixed_batch_size
+    def site(self) -> Site | None:
+        """Return where the job runs."""
+        if not self.allocation:
+            return None
+        return Site(shape_of(self.allocation), self.cluster.nodes[self.allocation[0][0]].gpu_type)
 
-    @property
-    def report(self) -> object:
-        """Give the agent's report."""
-        return self.agent.report
 
-    @property
-    def remaining(self) -> TrueRemainingWork:
-        """Give the whole job's work."""
-        return TrueRemainingWork(self.spec, self.app, 0, 0.0, self.cluster)
-
-    def step_time(self, shape: Shape, local_bsz: int) -> StepTime:
-        """Give the true step time."""
-        return self.app.step_time(shape, local_bsz, self.cluster.nodes[0].gpu_type)
+#: What provides signals of jobs without an engine.
+PROVIDERS: Mapping[JobSignal[Any], Callable[[Any], object]] = MappingProxyType(
+    {
+        signals.GOODPUT: lambda job: job.agent.goodput,
+        signals.MEASURED_SPEEDS: lambda job: job.speeds,
+        signals.OFFLINE_PROFILES: lambda job: offline_priors(job.app, job.cluster),
+        signals.STEP_TIMES: lambda job: job.app.step_time,
+        signals.REMAINING_WORK: lambda job: TrueRemainingWork(job, job.progress),
+    }
+)
 
 
 @dataclass
@@ -154,21 +183,25 @@ class FakeView:
 
     cluster: Cluster
     jobs: dict[str, JobView] = field(default_factory=dict)
-    now_s: int = 60
+    now_s: float = 60
     up: Sequence[bool] = ()
     arrived: Sequence[JobView] = ()
     finished: Sequence[str] = ()
-    crossed: Sequence[JobView] = ()
-    restart_delay_s: int = 30
-    service_history_gpu_s: Sequence[int] = ()
+    reached_threshold: Sequence[JobView] = ()
+    restart_delay_s: float = 30
+    service_history: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         """Let every node be up unless told otherwise."""
         self.up = self.up or [True] * len(self.cluster.nodes)
 
+    def __getitem__(self, signal: ViewSignal[T]) -> T:
+        """Return the service history, the only signal of a view."""
+        return {signals.SERVICE_HISTORY: self.service_history}[signal]  # type: ignore[index, return-value]
+
     @property
     def nodes(self) -> Sequence[Node]:
-        """Give the cluster's nodes."""
+        """Return the cluster's nodes."""
         return self.cluster.nodes
 
     @property
@@ -181,14 +214,27 @@ class FakeView:
         return free
 
 
-def fresh_view(policy: Policy, jobs: Iterable[JobSpec], cluster: Cluster, applications: Applications) -> FakeView:
-    """Make a view in which all jobs have just been submitted and none runs."""
-    granted: frozenset[Signal] = policy.needs
+def fake_job_view(job: FakeJob, granted: Iterable[Signal]) -> JobView:
+    """Make the view of a job that shows the signals granted."""
+    return JobView(job.request, job, {one: PROVIDERS[one] for one in granted if isinstance(one, JobSignal)})
+
+
+def fresh_view(
+    policy: Policy, jobs: Iterable[JobSpec], cluster: Cluster, applications: Applications
+) -> tuple[FakeView, dict[str, FakeJob]]:
+    """Make a view in which all jobs have just been submitted and none runs; the policy is told the cluster first.
+
+    Returns the view, and the jobs that it shows by id, to be changed at will.
+    """
+    policy.begin(cluster)
+    found: dict[str, FakeJob] = {}
     views: dict[str, JobView] = {}
     for spec in jobs:
-        app = applications.for_job(spec.application, spec.duration_s)
-        views[spec.id] = JobView(FakeJob(spec, app, policy.agent(spec, app), cluster), granted)
-    return FakeView(cluster, views, arrived=list(views.values()))
+        app = applications.for_job(spec.request, spec.truth)
+        agent = policy.agent(spec.request, facts_of(app))
+        found[spec.id] = FakeJob(spec, app, agent, cluster)
+        views[spec.id] = fake_job_view(found[spec.id], policy.signals)
+    return FakeView(cluster, views, arrived=list(views.values())), found
 
 
 def random_jobs(rng: np.random.Generator, count: int, *, most_gpus: int, application: str = "toy") -> list[JobSpec]:

@@ -8,24 +8,42 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from simsched.engine.errors import EngineError
 from simsched.engine.records import MemoryRecorder
 from simsched.errors import InputError
+from simsched.model.application import facts_of
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.policy.contract import Policy, Triggers
 from simsched.policy.decision import Decision
-from simsched.policy.signals import Signal, UndeclaredSignalError
-from simsched.testing.builders import Applications, FakeView, fresh_view, random_jobs, run, toy_application
+from simsched.policy.signals import FileSignal, JobSignal, UndeclaredSignalError, ViewSignal
+from simsched.testing.builders import (
+    Applications,
+    FakeJob,
+    FakeView,
+    fresh_view,
+    random_jobs,
+    run,
+    two_type_application,
+)
+from simsched.testing.guard import Guard, GuardedApplications, GuardedPolicy, LeakError, guarded_jobs
 
 #: Makes a fresh instance of the policy under test.
 Maker = Callable[[], Policy]
 
-_CLUSTERS = (Cluster.uniform(1, 4), Cluster.uniform(3, 2), Cluster.of(NodeGroup(2, 4), NodeGroup(2, 1)))
+_CLUSTERS = (
+    Cluster.uniform(1, 4),
+    Cluster.uniform(3, 2),
+    Cluster.of(NodeGroup(2, 4), NodeGroup(2, 1)),
+    Cluster.of(NodeGroup(1, 2, "v100"), NodeGroup(2, 4, "t4")),
+)
 _JOBS = 25
+_LONG_S = 10_000
+_SIGNALS = (JobSignal, ViewSignal, FileSignal)
 
 
 @dataclass(frozen=True)
@@ -54,7 +72,7 @@ def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
     for name, check in CHECKS.items():
         try:
             check(make, seeds)
-        except (_FailedError, EngineError, UndeclaredSignalError, InputError) as error:
+        except (_FailedError, LeakError, EngineError, UndeclaredSignalError, InputError) as error:
             failures.append(Failure(name, str(error)))
         except Exception as error:  # noqa: BLE001  # whatever the policy raises is its failure, not the kit's
             failures.append(Failure(name, f"{type(error).__name__}: {error}"))
@@ -70,8 +88,9 @@ def _declaration(make: Maker, seeds: int) -> None:
     policy = make()
     _expect(isinstance(getattr(policy, "name", None), str) and bool(policy.name), "it has no name")
     _expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
-    unknown = sorted(str(signal) for signal in policy.needs if signal not in set(Signal))
-    _expect(not unknown, f"it needs unknown signals: {', '.join(unknown)}")
+    unknown = sorted(str(signal) for signal in policy.signals if not isinstance(signal, _SIGNALS))
+    _expect(not unknown, f"it needs what is no signal: {', '.join(unknown)}")
+    _expect(policy.needs <= policy.signals, "its 'signals' lack some of its 'needs'")
     _expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
 
 
@@ -102,12 +121,72 @@ def _job_larger_than_cluster(make: Maker, seeds: int) -> None:
             _expect(gpus == 0, f"rigid job {job_id} asks for 1000 GPUs and gets {gpus}")
 
 
+def _job_larger_than_a_type(make: Maker, seeds: int) -> None:
+    """A job that only GPUs of two types together could hold never gets a mixture."""
+    policy = make()
+    cluster = Cluster.of(NodeGroup(2, 4, "t4"), NodeGroup(1, 4, "v100"))
+    view = _view(policy, cluster, 2, gpus=10)
+    _check_placed(policy.decide(view, np.random.default_rng(0)), view, rigid=policy.rigid)
+
+
+def _node_lost(make: Maker, seeds: int) -> None:
+    """Jobs whose node goes down while they hold it are placed anew, and not there."""
+    policy = make()
+    cluster = Cluster.uniform(2, 4)
+    view, jobs = _view_and_jobs(policy, cluster, 3)
+    rng = np.random.default_rng(0)
+    first = policy.decide(view, rng)
+    for job_id, allocation in first.allocations.items():
+        jobs[job_id].allocation = allocation
+        jobs[job_id].starts, jobs[job_id].first_start_s = 1, view.now_s
+    lost = {node for allocation in first.allocations.values() for node, _ in allocation} or {0}
+    node = min(lost)
+    view.up = [index != node for index in range(2)]
+    view.arrived, view.now_s = [], 2 * _LONG_S
+    for job in jobs.values():
+        job.age_s = view.now_s
+        if any(at == node for at, _ in job.allocation):
+            job.allocation = ()
+    _check_placed(policy.decide(view, rng), view, rigid=policy.rigid)
+
+
+def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:
+    """Check what a decision leaves on the nodes of a view."""
+    held = {job.id: job.allocation for job in view.jobs.values()}
+    after = {**({} if decision.complete else held), **decision.allocations}
+    after = {job_id: placed for job_id, placed in after.items() if placed and job_id not in decision.stop}
+    used: dict[int, int] = {}
+    for job_id, placed in after.items():
+        types = {view.nodes[node].gpu_type for node, _ in placed}
+        _expect(len(types) == 1, f"job {job_id} gets GPUs of several types: {placed}")
+        gpus = sum(count for _, count in placed)
+        _expect(not rigid or gpus == view.jobs[job_id].num_gpus, f"rigid job {job_id} gets {gpus} GPUs")
+        for node, count in placed:
+            used[node] = used.get(node, 0) + count
+    for node, count in used.items():
+        room = view.nodes[node].gpus if view.up[node] else 0
+        _expect(count <= room, f"{count} GPUs of node {node} are given away, which has {room}")
+
+
 def _feasible(make: Maker, seeds: int) -> None:
     for seed in range(seeds):
         for cluster in _CLUSTERS:
             _, jobs = _workload(make(), cluster, seed)
             records = _run(make, cluster, seed)
             _expect(len(records.jobs) == len(jobs), f"{len(records.jobs)} of {len(jobs)} jobs finished (seed {seed})")
+
+
+def _knows_what_it_declares(make: Maker, seeds: int) -> None:
+    """Run under guard: truth, physics and kept views raise when the policy reads them."""
+    for cluster in (_CLUSTERS[1], _CLUSTERS[3]):
+        policy, guard = make(), Guard()
+        applications, jobs = _workload(policy, cluster, 3)
+        run(
+            cast("Policy", GuardedPolicy(policy, guard)),
+            guarded_jobs(jobs, guard),
+            cluster=cluster,
+            applications=GuardedApplications(applications, guard, policy),
+        )
 
 
 def _rigid_means_rigid(make: Maker, seeds: int) -> None:
@@ -123,7 +202,7 @@ def _rigid_means_rigid(make: Maker, seeds: int) -> None:
 def _deterministic(make: Maker, seeds: int) -> None:
     first, second = (_run(make, _CLUSTERS[1], 0) for _ in range(2))
     _expect(first.jobs == second.jobs, "the same seed gives other completion times")
-    _expect(first.rounds == second.rounds, "the same seed gives other decisions")
+    _expect(first.decisions == second.decisions, "the same seed gives other decisions")
 
 
 def _no_global_randomness(make: Maker, seeds: int) -> None:
@@ -145,11 +224,11 @@ def _order_of_names(make: Maker, seeds: int) -> None:
 
 
 def _needs_models(policy: Policy) -> bool:
-    """Tell whether the policy refuses jobs that know only a duration."""
+    """Return whether the policy refuses jobs that know only a duration."""
     applications = Applications()
     try:
-        app = applications.for_job(FIXED_DURATION, 1)
-        policy.agent(JobSpec("probe", 0, 1, duration_s=1), app)
+        probe = JobSpec("probe", 0, 1, duration_s=1)
+        policy.agent(probe.request, facts_of(applications.for_job(probe.request, probe.truth)))
     except InputError:
         return True
     return False
@@ -160,7 +239,7 @@ def _workload(policy: Policy, cluster: Cluster, seed: int) -> tuple[Applications
     most = min(4, cluster.total_gpus)
     rng = np.random.default_rng(seed)
     jobs = random_jobs(rng, _JOBS, most_gpus=most, application=application)
-    return Applications(toy_application()), jobs
+    return Applications(two_type_application()), jobs
 
 
 def _run(make: Maker, cluster: Cluster, seed: int) -> MemoryRecorder:
@@ -170,9 +249,15 @@ def _run(make: Maker, cluster: Cluster, seed: int) -> MemoryRecorder:
 
 
 def _view(policy: Policy, cluster: Cluster, count: int, gpus: int = 2) -> FakeView:
+    return _view_and_jobs(policy, cluster, count, gpus)[0]
+
+
+def _view_and_jobs(policy: Policy, cluster: Cluster, count: int, gpus: int = 2) -> tuple[FakeView, dict[str, FakeJob]]:
     application = "toy" if _needs_models(policy) else FIXED_DURATION
-    jobs = [JobSpec(f"job-{i}", 0, gpus, application=application, batch_size=32, duration_s=100) for i in range(count)]
-    return fresh_view(policy, jobs, cluster, Applications(toy_application()))
+    jobs = [
+        JobSpec(f"job-{i}", 0, gpus, application=application, batch_size=32, duration_s=_LONG_S) for i in range(count)
+    ]
+    return fresh_view(policy, jobs, cluster, Applications(two_type_application()))
 
 
 #: The checks by name, in the order in which they run.
@@ -181,7 +266,10 @@ CHECKS: dict[str, Callable[[Maker, int], None]] = {
     "empty queue": _empty_queue,
     "all nodes down": _all_nodes_down,
     "job larger than the cluster": _job_larger_than_cluster,
+    "job larger than any GPU type": _job_larger_than_a_type,
+    "a node is lost while it is held": _node_lost,
     "feasible decisions, every job finishes, nothing undeclared read": _feasible,
+    "knows only what it declares": _knows_what_it_declares,
     "rigid jobs get what they asked for": _rigid_means_rigid,
     "same seed, same run": _deterministic,
     "no global random generator": _no_global_randomness,

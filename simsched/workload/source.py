@@ -125,7 +125,7 @@ def load_trace(options: WorkloadOptions, seed: int) -> Trace:
 
 
 def _holds_workloads(path: Path) -> bool:
-    """Tell whether a path is a workload CSV or a folder of them, rather than a trace."""
+    """Return whether a path is a workload CSV or a folder of them, rather than a trace."""
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     return bool(files) and files[0].is_file() and is_workload(head_of(files[0]))
 
@@ -145,7 +145,7 @@ def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
 
 
 def _is_list(options: WorkloadOptions) -> bool:
-    """Tell whether the source is a list of jobs rather than a trace."""
+    """Return whether the source is a list of jobs rather than a trace."""
     if options.source in NAMED_SOURCES:
         return False
     return options.format == "workload" or (options.format == "auto" and _holds_workloads(Path(options.source)))

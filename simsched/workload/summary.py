@@ -113,7 +113,7 @@ def _size_classes(gpu_time_s: npt.NDArray[np.float64], gpu_h: npt.NDArray[np.flo
 
 
 def _arrivals(submit: npt.NDArray[np.int64]) -> dict[str, float]:
-    """Say how bursty the submissions are: a Poisson stream has a coefficient of variation (cv) and an idc of 1."""
+    """Measure how bursty the submissions are: a Poisson stream has a coefficient of variation (cv) and an idc of 1."""
     gaps = np.diff(submit)
     if len(gaps) == 0 or gaps.mean() == 0:
         return {}

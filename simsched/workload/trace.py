@@ -61,17 +61,17 @@ class Trace:
     start_s: int = 0
 
     def __len__(self) -> int:
-        """Count the jobs."""
+        """Return the number of jobs."""
         return len(self.table)
 
     @property
     def gpu_time_s(self) -> npt.NDArray[np.float64]:
-        """Give the GPU-seconds of each job, in the order of the table."""
+        """The GPU-seconds of each job, in the order of the table."""
         gpu_time: npt.NDArray[np.float64] = self.table["duration_s"].to_numpy() * self.table["num_gpus"].to_numpy()
         return gpu_time
 
     def second_of_day(self) -> npt.NDArray[np.int64]:
-        """Give the seconds since midnight at which each job came.
+        """Return the seconds since midnight at which each job came.
 
         Where there is no `origin`, second 0 of the source's clock is taken for midnight.
         """
@@ -80,7 +80,7 @@ class Trace:
 
 
 def seconds_of(moment: pd.Timestamp) -> int:
-    """Count the whole seconds from 1970-01-01 to a timestamp without a time zone."""
+    """Return the number of whole seconds from 1970-01-01 to a timestamp without a time zone."""
     return int((moment - EPOCH) // pd.Timedelta(seconds=1))
 
 

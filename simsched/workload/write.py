@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from simsched.errors import input_error
+from simsched.files import written_aside
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.readers import plain, workload_csv
 from simsched.workload.readers.version import version_line
@@ -69,15 +69,13 @@ def _shortest(values: pd.Series[float]) -> pd.Series[float] | pd.Series[int]:
 
 def _write(table: pd.DataFrame, path: Path, kind: str) -> None:
     """Write beside the target and rename, so that nobody ever sees half a file."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     head = f"{version_line(kind)}\n" if kind else ""
     data = (head + table.to_csv(index=False, lineterminator="\n")).encode()
     try:
         # Without a time stamp in it, a compressed file depends on its content alone.
-        aside.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-        aside.replace(path)
+        with written_aside(path) as aside:
+            aside.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise input_error(
             path, f"cannot be written: {error.strerror}", "name a file in a folder you may write to"
         ) from None

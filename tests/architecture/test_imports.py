@@ -38,14 +38,14 @@ MAY_IMPORT = {
     },
     "simsched_policies": {"policy", "agent", "model"},
 }  # fmt: skip
-GROUND = {"errors", "files", "jit", "keys", "paths", "threads", "__init__"}
+GROUND = {"errors", "files", "jit", "keys", "paths", "plugins", "threads", "__init__"}
 
 #: Heavy or special libraries and the only rooms, or rooms in rooms, that may import them.
 ONLY_IMPORTER = {
     "simpy": {"engine"},
     "pydantic": {"documents", "applications", "experiment"},
     "pydantic_core": {"documents"},
-    "yaml": {"documents", "applications", "experiment", "execution"},
+    "yaml": {"documents", "applications"},
     "pyarrow": {"results"},
     "matplotlib": {"report/figures"},
     "optuna": {"closed_loop"},

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
+from simsched_policies.sjf import Sjf
 
-from simsched.policy import Decision, Policy, Signal, View, registry
-from simsched.policy.gang import admit, available_gpus, keep_and_place
+from simsched.model.job import JobSpec
+from simsched.model.placement import Allocation
+from simsched.policy import Decision, Policy, Signal, UndeclaredSignalError, View, registry
+from simsched.policy.gang import most_free_first, run_in_order
+from simsched.policy.signals import REMAINING_WORK
 from simsched.testing import check_policy
 
 
@@ -29,7 +33,7 @@ class Good(Policy):
     name: ClassVar[str] = "good"
 
     def decide(self, view: View, rng) -> Decision:
-        return Decision(keep_and_place(admit(view.jobs.values(), available_gpus(view)), view))
+        return Decision(run_in_order(view.jobs.values(), view))
 
 
 class Overcommits(Good):
@@ -43,7 +47,7 @@ class Peeks(Good):
     """Reads an oracle without saying so."""
 
     def decide(self, view: View, rng) -> Decision:
-        sorted(view.jobs.values(), key=lambda job: job.remaining.seconds)
+        sorted(view.jobs.values(), key=lambda job: job[REMAINING_WORK].seconds)
         return super().decide(view, rng)
 
 
@@ -52,7 +56,7 @@ class Gambles(Good):
 
     def decide(self, view: View, rng) -> Decision:
         order = sorted(view.jobs.values(), key=lambda job: (not job.running, random.random()))
-        return Decision(keep_and_place(admit(order, available_gpus(view)), view))
+        return Decision(run_in_order(order, view))
 
 
 class SortsByName(Good):
@@ -60,7 +64,7 @@ class SortsByName(Good):
 
     def decide(self, view: View, rng) -> Decision:
         order = sorted(view.jobs.values(), key=lambda job: job.id)
-        return Decision(keep_and_place(admit(order, available_gpus(view)), view))
+        return Decision(run_in_order(order, view))
 
 
 class Trims(Good):
@@ -118,17 +122,109 @@ def test_the_kit_passes_a_good_policy() -> None:
 
 
 def test_undeclared_signals_are_absent() -> None:
-    found: list[bool] = []
+    refused: list[str] = []
 
     class Asks(Good):
         """Looks whether the oracle is there."""
 
-        needs: ClassVar[frozenset[Signal]] = frozenset()
-
         def decide(self, view: View, rng) -> Decision:
-            found.extend(hasattr(job, "remaining") for job in view.jobs.values())
+            for job in view.jobs.values():
+                try:
+                    refused.append(f"{job[REMAINING_WORK].seconds} s")
+                except UndeclaredSignalError as error:
+                    refused.append(str(error))
             return super().decide(view, rng)
 
     assert check_policy(Asks, seeds=1) == []
-    assert found
-    assert not any(found)
+    assert set(refused) == {"the signal 'remaining_work' is not in the policy's needs"}
+
+
+class ReadsTheDuration(Good):
+    """Is a perfect SJF that declares nothing, by the way into the engine."""
+
+    def decide(self, view: View, rng) -> Decision:
+        return Decision(run_in_order(sorted(view.jobs.values(), key=lambda job: job._state.truth.duration_s), view))
+
+
+class ReadsTheStatus(Good):
+    """Runs those first that the trace says will pass."""
+
+    def decide(self, view: View, rng) -> Decision:
+        order = sorted(view.jobs.values(), key=lambda job: job._state.truth.status != "Pass")
+        return Decision(run_in_order(order, view))
+
+
+class ReadsThePhysics(Good):
+    """Asks the application how long its epochs take."""
+
+    def decide(self, view: View, rng) -> Decision:
+        order = sorted(view.jobs.values(), key=lambda job: job._state.app.epoch_end(0))
+        return Decision(run_in_order(order, view))
+
+
+@dataclass
+class KeepsAView(Good):
+    """Looks at the cluster between its decisions, when it makes an agent."""
+
+    kept: View | None = None
+
+    def agent(self, request, facts):
+        if self.kept is not None:
+            assert self.kept.now_s >= 0
+        return super().agent(request, facts)
+
+    def decide(self, view: View, rng) -> Decision:
+        self.kept = view
+        return super().decide(view, rng)
+
+
+@pytest.mark.parametrize("cheat", [ReadsTheDuration, ReadsTheStatus, ReadsThePhysics, KeepsAView])
+def test_the_kit_rejects_cheats(cheat: type[Policy]) -> None:
+    assert failed(cheat) == {"knows only what it declares"}
+
+
+def test_a_request_has_no_truth() -> None:
+    job = JobSpec("a", 0, 1, duration_s=60, status="Pass", attempts=2)
+    assert not {"duration_s", "status", "attempts", "truth"} & set(dir(job.request))
+
+
+def test_sjf_fails_without_its_oracle() -> None:
+    class Undeclared(Sjf):
+        """Is SJF, but does not say what it knows."""
+
+        needs: ClassVar[frozenset[Signal]] = frozenset()
+
+    assert any("remaining_work" in failure.reason for failure in check_policy(Undeclared, seeds=1))
+
+
+class MixesTypes(Good):
+    """Fills nodes without looking at their GPUs."""
+
+    def decide(self, view: View, rng) -> Decision:
+        free = list(view.free)
+        started = {}
+        for job in view.jobs.values():
+            if not job.running and (picked := most_free_first(free, job.num_gpus)):
+                started[job.id] = picked
+        return Decision.change(started)
+
+
+class ForgetsLostNodes(Good):
+    """Keeps a list of its own of who runs where, and looks at no node again."""
+
+    def __init__(self) -> None:
+        self.placed: dict[str, Allocation] = {}
+
+    def decide(self, view: View, rng) -> Decision:
+        if any(view.up):
+            fresh = run_in_order(view.jobs.values(), view)
+            self.placed = {**fresh, **{job_id: held for job_id, held in self.placed.items() if job_id in view.jobs}}
+        return Decision(self.placed if any(view.up) else {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "check"),
+    [(MixesTypes, "job larger than any GPU type"), (ForgetsLostNodes, "a node is lost while it is held")],
+)
+def test_the_kit_shows_types_and_lost_nodes(policy: type[Policy], check: str) -> None:
+    assert check in failed(policy)

@@ -35,7 +35,7 @@ def long_run(policy: Policy, count: int = 1, options: EngineOptions = ONE_NODE, 
 
 
 def nodes(records: MemoryRecorder) -> list[int]:
-    return [row.rented_nodes for row in records.rounds]
+    return [row.provisioned_nodes for row in records.decisions]
 
 
 def test_utility_is_speedup_over_one_gpu_per_gpu() -> None:
@@ -86,10 +86,10 @@ def test_a_band_rents_nodes_for_a_crowd_and_lets_them_go_after_it() -> None:
 def test_no_more_nodes_are_asked_for_while_some_are_starting() -> None:
     options = EngineOptions(restart_delay_s=30, initial_nodes=1, node_start_s=150)
     records = long_run(PolluxAutoscale(low_utility=0, high_utility=0.3, target_utility=0.2, window=1), options=options)
-    asked = next(i for i, row in enumerate(records.rounds) if row.rented_nodes > 1)
-    came = next(i for i, row in enumerate(records.rounds) if row.available_gpus > 4)
-    assert records.rounds[came].time_s - records.rounds[asked].time_s == 150
-    assert len({row.rented_nodes for row in records.rounds[asked:came]}) == 1
+    asked = next(i for i, row in enumerate(records.decisions) if row.provisioned_nodes > 1)
+    came = next(i for i, row in enumerate(records.decisions) if row.available_gpus > 4)
+    assert records.decisions[came].time_s - records.decisions[asked].time_s == 150
+    assert len({row.provisioned_nodes for row in records.decisions[asked:came]}) == 1
 
 
 def test_at_full_size_the_allocation_is_that_of_pollux() -> None:
@@ -149,8 +149,8 @@ def test_workers_that_nobody_needs_any_more_are_let_go() -> None:
         applications=Applications(toy_application(epochs=4)),
         options=ONE_NODE,
     )
-    assert records.rounds[-1].rented_nodes <= 4
-    assert next(row for row in records.rounds if row.time_s >= 100_000).rented_nodes == 1
+    assert records.decisions[-1].provisioned_nodes <= 4
+    assert next(row for row in records.decisions if row.time_s >= 100_000).provisioned_nodes == 1
 
 
 @pytest.mark.parametrize("params", [{"start_nodes": 0}, {"step_nodes": 0}, {"threshold": 2.0}, {"min_batches": -1}])

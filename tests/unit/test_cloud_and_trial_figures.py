@@ -36,7 +36,7 @@ def read(tmp_path):
 
 
 def rounds(*steps: tuple[int, int]) -> pd.DataFrame:
-    return pd.DataFrame(steps, columns=["time_s", "rented_nodes"])
+    return pd.DataFrame(steps, columns=["time_s", "provisioned_nodes"])
 
 
 def intervals(*spans: tuple[int, int, float]) -> pd.DataFrame:
@@ -54,7 +54,7 @@ def intervals(*spans: tuple[int, int, float]) -> pd.DataFrame:
     ],
 )
 def test_integral_of_a_column_of_rounds(steps, until_s, expected):
-    assert integral(rounds(*steps), "rented_nodes", until_s) == expected
+    assert integral(rounds(*steps), "provisioned_nodes", until_s) == expected
 
 
 def test_nodes_come_and_go_where_their_number_changes():

@@ -191,7 +191,7 @@ def test_the_view_lists_what_changed_since_the_last_decision() -> None:
 def test_a_quiet_time_is_skipped() -> None:
     script = Script({10: {"a": ((0, 1),)}, 1_000_010: {"b": ((0, 1),)}})
     records = run(script, [fixed("a", 0, duration_s=5), fixed("b", 1_000_001, duration_s=5)])
-    assert len(records.rounds) < 15
+    assert len(records.decisions) < 15
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_rented_node_is_paid_for_at_once_and_up_after_its_start() -> None:
     cloud = EngineOptions(initial_nodes=1, node_start_s=25)
     script = Script({40: {"a": ((1, 1),)}, 70: {"a": ((0, 1),)}}, rent={10: {0, 1}, 70: {0}})
     records = run(script, [fixed("a", duration_s=20)], options=cloud)
-    seen = {row.time_s: (row.available_gpus, row.rented_nodes) for row in records.rounds}
+    seen = {row.time_s: (row.available_gpus, row.provisioned_nodes) for row in records.decisions}
     assert [seen[now] for now in (10, 30, 40, 70)] == [(4, 2), (4, 2), (8, 2), (4, 1)]
     assert records.jobs[0].end_time_s == 70 + 30 + 20
 

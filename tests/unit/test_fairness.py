@@ -5,7 +5,8 @@ from simsched_policies.isolated import Isolated
 
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.fairness.solo_runs import IsolatedRuns
+from simsched.fairness.finish_time_fairness import was_adapted
+from simsched.fairness.solo_runs import SoloRuns
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.results.fairness import (
@@ -83,7 +84,7 @@ def test_ratios_survive_their_file_and_a_damaged_one_is_named(tmp_path):
         read_fairness(tmp_path / "b.csv")
 
 
-# --- isolated runs -------------------------------------------------------------------------------------------------
+# --- solo runs -----------------------------------------------------------------------------------------------------
 
 FIXED = JobSpec("f", 70, 4, duration_s=100)
 TOY = JobSpec("t", 70, 4, application="toy", batch_size=16)
@@ -91,17 +92,17 @@ TOY = JobSpec("t", 70, 4, application="toy", batch_size=16)
 
 def runs(cluster=None, delay_s=30):
     options = EngineOptions(restart_delay_s=delay_s)
-    return IsolatedRuns(cluster or Cluster.uniform(2, 4), Applications(toy_application()), options)
+    return SoloRuns(cluster or Cluster.uniform(2, 4), Applications(toy_application()), options)
 
 
-def test_an_isolated_run_waits_for_the_next_decision_and_pays_the_restart_delay():
+def test_a_solo_run_waits_for_the_next_decision_and_pays_the_restart_delay():
     assert runs().seconds(FIXED, 4, "submitted", 60) == 50 + 30 + 100  # submitted at 70, started at 120
     assert runs().seconds(FIXED, 4, "submitted", None) == 30 + 100
     assert runs(delay_s=7).seconds(FIXED, 4, "submitted", 60) == 50 + 7 + 100
 
 
 def test_a_job_without_batch_size_takes_longer_on_fewer_gpus_in_proportion():
-    assert runs().seconds(FIXED, 1, "submitted", None) == 4 * 130
+    assert runs().seconds(FIXED, 1, "submitted", None) == 30 + 4 * 100, "the restart delay is paid once"
     assert runs().seconds(FIXED, 8, "submitted", None) == 130
 
 
@@ -119,6 +120,13 @@ def test_the_best_batch_is_faster_than_the_submitted_one_and_equal_runs_are_simu
     monkeypatch.setattr("simsched.fairness.solo_runs.simulate", None)
     later = JobSpec("other", 115, 1, application="toy", batch_size=64)  # asks for something else, but may adapt
     assert alone.seconds(later, 4, "best", 60) == best - 45
+
+
+def test_a_batch_counts_as_adapted_by_what_was_recorded_not_by_the_class_of_the_agent():
+    columns = ("job_id", "gpus", "batch_size", "accum_steps")
+    rounded_up = pd.DataFrame([("a", 3, 102, 0), ("a", 1, 100, 1), ("b", 4, 0, 0)], columns=columns)
+    assert not was_adapted(rounded_up, {"a": 100})
+    assert was_adapted(pd.DataFrame([("a", 3, 103, 0)], columns=columns), {"a": 100})
 
 
 def test_a_share_of_gpus_of_several_types_is_refused():

@@ -3,8 +3,10 @@
 import pytest
 
 from simsched.engine.records import JobRecord
+from simsched.paths import data_folder
 from simsched.report.figures.draw import run_figures
 from simsched.report.figures.history import fill_data, gain_data, gain_figure, history_figures, paired_jobs
+from simsched.results.curves import read_curves
 from simsched.results.reader import read_run
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
@@ -104,10 +106,15 @@ def test_drawing_a_run_includes_them(tmp_path):
     assert {"history-gain", "history-fill"} <= {name for name, _ in run_figures(run)}
 
 
-def test_the_published_band_stands_at_load_1_only(tmp_path):
+def test_the_published_band_stands_at_load_1_only_and_only_where_data_give_one(tmp_path):
+    run = make_run(tmp_path / "without", two_seeds(0.5, count=3), point={"workload.load": 1.0})
+    figure, _ = gain_figure(gain_data(paired_jobs(run, "none")), title="x")
+    assert "published" not in figure.texts[1].get_text()
+    curves = read_curves(data_folder("experiments") / "pollux" / "published" / "history.csv")
+    assert {(point.panel, point.y) for point in curves} == {("cifar10", -0.05), ("cifar10", -0.02)}
     for load, bands in ((0.5, 0), (1.0, 1)):
         run = make_run(tmp_path / str(load), two_seeds(0.5, count=3), point={"workload.load": load})
-        figure, _ = gain_figure(gain_data(paired_jobs(run, "none")), title="x")
+        figure, _ = gain_figure(gain_data(paired_jobs(run, "none")), title="x", curves=curves)
         drawn = [one for one in figure.axes[0].collections if one.get_label().startswith("_child")]
         shaded = [one for one in drawn if type(one).__name__ in ("PolyCollection", "FillBetweenPolyCollection")]
         assert len(shaded) == bands

@@ -20,6 +20,7 @@ from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import BatchChoice, StepTime
 from simsched.model.cluster import Cluster, NodeGroup
@@ -241,3 +242,8 @@ def test_a_static_share_is_no_larger_than_the_batch_can_feed():
 def test_static_shares_of_nothing_are_refused(params):
     with pytest.raises(ValueError, match="at least 1"):
         Static(**params)
+
+
+def test_no_published_accuracy_stands_beside_the_surface_that_was_calibrated_to_it():
+    published = read_experiment(find_experiment("pollux/table3-hpo")).spec.published
+    assert {metric for values in published.values() for metric in values} == {"jct_mean_min", "makespan_h"}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.measurements import read_application, read_folder
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, StepTime
@@ -79,10 +80,19 @@ def test_what_the_measurements_do_not_say_can_be_given(folder):
 @pytest.mark.parametrize(
     ("name", "fixed", "gpus", "local"), [("ncf", 32768, 1, 16), ("yolov3", None, None, 8), ("bert", None, None, 16)]
 )
-def test_published_bounds_go_by_the_name(folder, name, fixed, gpus, local):
-    renamed = folder.rename(folder.parent / name)
-    app = read_application(renamed)
+def test_published_bounds_go_by_the_name_only_where_they_are_asked_for(folder, name, fixed, gpus, local):
+    folder.rename(folder.parent / name)
+    plain = read_folder(folder.parent)[name]
+    assert (plain.fixed_batch_size, plain.max_gpus, plain.limits.max_local_bsz) == (None, None, 16)
+    app = read_folder(folder.parent, bounds="pollux-osdi21")[name]
     assert (app.fixed_batch_size, app.max_gpus, app.limits.max_local_bsz) == (fixed, gpus, local)
+    with pytest.raises(InputError, match="did you mean 'pollux-osdi21'"):
+        read_folder(folder.parent, bounds="polux-osdi21")
+
+
+def test_the_gpu_type_of_measurements_is_the_users_to_say(folder):
+    found = ApplicationCatalogue.load(folder.parent, gpu_type="v100")
+    assert found.applications["toy"].gpu_types == ("v100",)
 
 
 @pytest.mark.parametrize("name", ["placements.csv", "scalability.csv"])

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simsched.engine.records import AllocationRecord, JobRecord, RoundRecord
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
 from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise, summarise_rho
 
@@ -37,7 +37,7 @@ ALLOCATIONS = pd.DataFrame(
 )
 # One node of 4 GPUs until second 60, two until 120 (where the second decision counts), then one again.
 NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
-ROUNDS = pd.DataFrame([RoundRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
+ROUNDS = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
 ACCURACIES = (94.0, 95.0, 95.5, 93.0, 95.25, 94.5, 94.75)  # the best five: 94.5, 94.75, 95.0, 95.25, 95.5
 SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES)
 SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
@@ -102,7 +102,7 @@ def test_metrics_of_tables_that_were_not_recorded_are_left_out():
 
 
 def test_nodes_are_paid_for_until_the_last_job_ends_and_no_longer():
-    rounds = pd.DataFrame([RoundRecord(now, 1, 1, 1, 4, 3, 0, 0, 0, {}) for now in (0, 900, 5000)])
+    rounds = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4, 3, 0, 0, 0, {}) for now in (0, 900, 5000)])
     assert summarise(JOBS, None, rounds, 4)["node_hours"] == pytest.approx(3 * 1000 / 3600)
 
 

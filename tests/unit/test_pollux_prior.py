@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_run_and_the_same_pool(prior):
     jobs = random_jobs(np.random.default_rng(1), 20, most_gpus=4)
     first, second = Pollux(prior=prior), Pollux(prior=prior)
     one, other = run(first, jobs), run(second, jobs)
-    assert (one.jobs, one.allocations, one.rounds) == (other.jobs, other.allocations, other.rounds)
+    assert (one.jobs, one.allocations, one.decisions) == (other.jobs, other.allocations, other.decisions)
     assert first.artifacts() == second.artifacts()
 
 
@@ -139,8 +139,8 @@ def test_a_run_leaves_a_pool_of_all_its_jobs():
     assert pool.jobs == 3  # the last of them finished after the last decision
     assert pool["toy"].max_profiled_gpus == max(interval.gpus for interval in records.allocations)
     assert sorted(pool["toy"].noise) == [0, 1, 2, 3]
-    assert records.rounds[0].diagnostics["pool_jobs"] == 0
-    assert records.rounds[-1].diagnostics["pool_jobs"] == 2
+    assert records.decisions[0].diagnostics["pool_jobs"] == 0
+    assert records.decisions[-1].diagnostics["pool_jobs"] == 2
 
 
 def test_without_a_pool_nothing_is_left():
@@ -148,7 +148,7 @@ def test_without_a_pool_nothing_is_left():
         policy = Pollux(prior=prior)
         records = run(policy, toy_jobs(0))
         assert policy.artifacts() == {}
-        assert "pool_jobs" not in records.rounds[0].diagnostics
+        assert "pool_jobs" not in records.decisions[0].diagnostics
 
 
 def test_a_policy_says_what_it_was_told(tmp_path):

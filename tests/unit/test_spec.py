@@ -143,7 +143,10 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
             "name: x\npolicies:\n  - name: tiresias\n    params: {queue_thresholds_gpu_s: [2, 1]}",
             "e.yaml:4: policies.tiresias.params.queue_thresholds_gpu_s: queue_thresholds_gpu_s must be positive and",
         ),
-        ("name: x\npolicies: [{name: fifo}]\ntrace: [gap]", "e.yaml:3: trace: none of these policies records extra"),
+        (
+            "name: x\npolicies: [{name: fifo}]\ndiagnostics: [gap]",
+            "e.yaml:3: diagnostics: none of these policies",
+        ),
         ("name: x\npolicies: [{name: fifo}]\nreport: {reference: fif}", "e.yaml:3: report.reference: no policy of"),
         ("name: x\npolicies: [{name: fifo}]\npublished: {fif: {jct_mean_s: 1}}", "did you mean 'fifo'?"),
         ("name: x\npolicies: [{name: fifo}]\npublished: {fifo: {jct_man_s: 1}}", "did you mean 'jct_mean_s'?"),
@@ -232,8 +235,8 @@ def test_parameters_are_converted_as_the_constructor_says_and_defaults_filled_in
 
 
 def test_diagnostics_go_to_the_policies_that_know_them(read):
-    experiment = read("name: x\npolicies: [{name: pollux}, {name: fifo}]\ntrace: [gap]\n")
-    assert experiment.spec.trace == ("gap",)
+    experiment = read("name: x\npolicies: [{name: pollux}, {name: fifo}]\ndiagnostics: [gap]\n")
+    assert experiment.spec.diagnostics == ("gap",)
     assert full_params(registry.load("pollux"), {}, ["gap"])["trace"] == ["gap"]
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simsched.engine.records import AllocationRecord, JobRecord, Recorder, RoundRecord
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
 from simsched.errors import InputError
 from simsched.results.metrics import summarise
 from simsched.results.reader import read_cell, read_run, read_table
@@ -23,8 +23,8 @@ ALLOCATIONS = [
     AllocationRecord("a", 90, 160, 1, 1, "0:1", False, 256, 0, 256, 0, 0.0, 1.5, 0.9, 384.0),
 ]
 ROUNDS = [
-    RoundRecord(60, 2, 2, 3, 4, 1, 2, 0, 0, {"z": 1.0, "fitness": 0.25}),
-    RoundRecord(120, 1, 1, 1, 4, 1, 0, 0, 1, {}),
+    DecisionRecord(60, 2, 2, 3, 4, 1, 2, 0, 0, {"z": 1.0, "fitness": 0.25}),
+    DecisionRecord(120, 1, 1, 1, 4, 1, 0, 0, 1, {}),
 ]
 
 
@@ -225,10 +225,10 @@ def test_a_missing_table_and_a_foreign_one_are_refused(tmp_path):
     cell = read_cell(make_cell(tmp_path))
     (tmp_path / "rounds.parquet").unlink()
     with pytest.raises(InputError, match="table of rounds is not there"):
-        _ = cell.rounds
+        _ = cell.decisions
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "rounds.parquet")
     with pytest.raises(InputError, match="version none"):
-        _ = cell.rounds
+        _ = cell.decisions
     shutil.copy(tmp_path / "jobs.parquet", tmp_path / "rounds.parquet")
     with pytest.raises(InputError, match="lacks the column 'time_s'"):
-        _ = cell.rounds
+        _ = cell.decisions

@@ -33,13 +33,13 @@ def test_scaling_by_goodput_is_cheaper_and_a_little_slower_than_by_throughput(fi
 
 
 def test_scaling_by_goodput_goes_through_few_sizes_and_by_throughput_soon_to_the_largest(figure9):
-    sizes = [list(dict.fromkeys(cell.rounds["rented_nodes"])) for cell in figure9.values()]
+    sizes = [list(dict.fromkeys(cell.decisions["provisioned_nodes"])) for cell in figure9.values()]
     assert sizes[0][0] == 4
     assert sizes[0][-1] == 16
     assert all(8 <= size <= 10 for size in sizes[0][1:-1])  # published 10, recomputed 8
     assert sizes[1] == [4, 8, 12, 16]
-    last = figure9["Or et al. (throughput)"].rounds
-    assert last[last["rented_nodes"] == 16]["time_s"].min() < 1200  # published about 900
+    last = figure9["Or et al. (throughput)"].decisions
+    assert last[last["provisioned_nodes"] == 16]["time_s"].min() < 1200  # published about 900
 
 
 @pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")

@@ -52,7 +52,7 @@ def test_all_640_jobs_of_workloads_1_to_4_take_the_published_seconds(shared, res
 
 @pytest.fixture(scope="module")
 def applications(shared):
-    return ApplicationCatalogue.load(shared / "pollux-osdi21" / "traces")
+    return ApplicationCatalogue.load(shared / "pollux-osdi21" / "traces", bounds="pollux-osdi21")
 
 
 @pytest.fixture(scope="module")

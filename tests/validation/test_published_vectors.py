@@ -25,7 +25,7 @@ EXACT = pytest.approx
 
 @pytest.fixture(scope="module")
 def applications(shared):
-    return read_folder(shared / "pollux-osdi21" / "traces")
+    return read_folder(shared / "pollux-osdi21" / "traces", bounds="pollux-osdi21")
 
 
 def test_all_six_are_there(applications):

@@ -78,6 +78,6 @@ def srpt_mean_response(load: float) -> float:
 
 def test_littles_law_links_the_table_of_rounds_to_the_table_of_jobs() -> None:
     records = simulate(Fifo(), 3, 1.5, 1500, 7)  # overloaded, so that the queue is never empty before the end
-    ends = [*(r.time_s for r in records.rounds[1:]), max(job.end_time_s for job in records.jobs)]
-    jobs_seconds = sum(r.active_jobs * (end - r.time_s) for r, end in zip(records.rounds, ends, strict=True))
+    ends = [*(r.time_s for r in records.decisions[1:]), max(job.end_time_s for job in records.jobs)]
+    jobs_seconds = sum(r.active_jobs * (end - r.time_s) for r, end in zip(records.decisions, ends, strict=True))
     assert jobs_seconds == sum(job.jct_s for job in records.jobs)

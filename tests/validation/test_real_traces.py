@@ -51,7 +51,7 @@ def test_the_eligible_jobs_are_those_of_the_published_recipe(philly):
 
 
 def test_measured_applications_give_the_published_configurations(shared):
-    applications = read_folder(shared / "pollux-osdi21" / "traces")
+    applications = read_folder(shared / "pollux-osdi21" / "traces", bounds="pollux-osdi21")
     assert dict(tuned_configurations(applications)) == TUNED
     assert dict(initial_batch_sizes(applications)) == INITIAL
 

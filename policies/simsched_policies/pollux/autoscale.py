@@ -1,11 +1,11 @@
 """Pollux in a cloud: provisions as many nodes as its jobs' goodput is worth.
 
-Idea: the utility of the nodes provisioned is the sum over jobs of goodput over goodput on one GPU, divided by the GPUs. One
-GPU for every job makes it 1; it falls as jobs are spread thin. Where it rises above a threshold, nodes are added until
-it is near a target, where it falls below another one, nodes go (Qiao et al., OSDI'21, section 4.2.2). With one job,
-`low_utility` 0, `high_utility` U = 2/3, `target_utility` L = 1/2 and `window` 1, this is the paper's rule for a single
-training job: scale out whenever max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65, averaged
-over 15 rounds with its middle as the target, is that of the published simulator for many jobs.
+Idea: the utility of the nodes provisioned is the sum over jobs of goodput over goodput on one GPU, divided by the GPUs.
+One GPU for every job makes it 1; it falls as jobs are spread thin. Where it rises above a threshold, nodes are added
+until it is near a target, where it falls below another one, nodes go (Qiao et al., OSDI'21, section 4.2.2). With one
+job, `low_utility` 0, `high_utility` U = 2/3, `target_utility` L = 1/2 and `window` 1, this is the paper's rule for a
+single training job: scale out whenever max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65,
+averaged over 15 rounds with its middle as the target, is that of the published simulator for many jobs.
 
 Within the nodes, Pollux allocates as it always does. A node that is to leave is left out of its search, so jobs move
 away in the same round; the nodes that hold the most GPUs in use stay. Nodes to come are counted as soon as they are
@@ -49,8 +49,8 @@ class PolluxAutoscale(Pollux):
     """Pollux on a number of nodes that follows the utility of its allocation.
 
     Nodes are added when the mean utility of the last `window` rounds exceeds `high_utility` and let go when it is below
-    `low_utility`; in both cases so many are provisioned that the utility comes closest to `target_utility` (None: the middle
-    of the two). There are always `min_nodes` at least. The other parameters are those of Pollux.
+    `low_utility`; in both cases so many are provisioned that the utility comes closest to `target_utility` (None: the
+    middle of the two). There are always `min_nodes` at least. The other parameters are those of Pollux.
     """
 
     name: ClassVar[str] = "pollux-autoscale"

@@ -32,7 +32,14 @@ from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Trigg
 from simsched.policy.signals import GOODPUT
 from simsched.policy.type_pools import TypePool, type_pools
 from simsched_policies.pollux.priors import PriorSource
-from simsched_policies.pollux.search import AllocationProblem, SearchOptions, SearchResult, match_population, search, upper_bound
+from simsched_policies.pollux.search import (
+    AllocationProblem,
+    SearchOptions,
+    SearchResult,
+    match_population,
+    search,
+    upper_bound,
+)
 from simsched_policies.pollux.tables import GoodputTables, most_gpus_for_batch
 
 Ints = NDArray[np.integer[Any]]
@@ -145,8 +152,7 @@ class Pollux(Policy):
                 row[columns[node]] = gpus
         width = max(caps) + 1
         tables = [
-            self._tables.speedup(job, pool.gpu_type, cap, fair_gpus, width)
-            for job, cap in zip(jobs, caps, strict=True)
+            self._tables.speedup(job, pool.gpu_type, cap, fair_gpus, width) for job, cap in zip(jobs, caps, strict=True)
         ]
         return AllocationProblem(
             speedup=np.array(tables),
@@ -203,6 +209,6 @@ def _on_nodes(row: Sequence[int], nodes: Sequence[int]) -> Allocation:
     return tuple((node, gpus) for node, gpus in zip(nodes, row, strict=True) if gpus)
 
 
-def restart_factor(job: JobView, delay_s: int) -> float:
+def restart_factor(job: JobView, delay_s: float) -> float:
     """Return REALLOC_FACTOR, by which a change of placement discounts a job's speedup (Pollux, section 4.2)."""
     return max(job.age_s - delay_s * job.restarts, 0) / (job.age_s + delay_s) if job.age_s or delay_s else 1.0

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.report.figures.over_time import integrals
 from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
 from simsched.report.units import HOUR_S
 from simsched.results.curves import CurvePoint
+from simsched.results.over_time import integrals
 
 #: The columns of the tables that are needed here.
 JOB_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s", "attained_gpu_s")

@@ -74,7 +74,7 @@ def cdf_data(times_s: Mapping[str, Sequence[Times]]) -> pd.DataFrame:
 
 
 def share_within(times: Times, limits: Times) -> npt.NDArray[np.float64]:
-    """Give the share of `times` that are at most each of `limits`."""
+    """Return the share of `times` that are at most each of `limits`."""
     return np.searchsorted(np.sort(times), limits, side="right") / len(times)
 
 

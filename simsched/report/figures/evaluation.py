@@ -31,7 +31,7 @@ def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Dra
 
 
 def curves_of(run: Run, figure: str) -> tuple[CurvePoint, ...]:
-    """Give the published curves that belong to a figure."""
+    """Return the published curves that belong to a figure."""
     return tuple(point for point in run.published_curves if point.figure == figure)
 
 

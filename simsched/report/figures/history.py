@@ -7,7 +7,6 @@ set against, job by job under the same seed and at the same point of the sweep.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,11 @@ from matplotlib.axes import Axes
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S
 from simsched.results.compare import short_keys
+from simsched.results.curves import CurvePoint
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Estimate, estimate
 
-#: Change of mean JCT that models seeded offline brought, by application (Qiao et al., OSDI'21, section 5.3.2).
-PUBLISHED: Mapping[str, tuple[float, float]] = MappingProxyType({"cifar10": (-0.05, -0.02)})
-
+#: Names of the point of a sweep at which published changes hold.
 _PUBLISHED_AT = ("", "load 1", "load 1.0")
 
 ALL = "all jobs"
@@ -49,7 +47,8 @@ def history_figures(run: Run, replicate_over: Collection[str] = ()) -> dict[str,
     jobs = paired_jobs(run, reference, replicate_over)
     if jobs.empty:
         return {}
-    figures = {"history-gain": gain_figure(gain_data(jobs), title=f"{run.name}: completion times with a prior")}
+    title = f"{run.name}: completion times with a prior"
+    figures = {"history-gain": gain_figure(gain_data(jobs), title=title, curves=run.published_curves)}
     learning = [label for label, prior in priors.items() if prior == "pool"]
     filling = fill_data(jobs[jobs["policy"].isin(learning[:1])])
     if not filling.empty:
@@ -142,8 +141,12 @@ def gain_data(jobs: pd.DataFrame) -> pd.DataFrame:
     return _frame(lines, _GAIN)
 
 
-def gain_figure(data: pd.DataFrame, *, title: str, published: Mapping[str, tuple[float, float]] = PUBLISHED) -> Drawn:
-    """Draw one panel per point of the sweep, one row per application, one mark per policy."""
+def gain_figure(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint] = ()) -> Drawn:
+    """Draw one panel per point of the sweep, one row per application, one mark per policy.
+
+    Published `curves` of the figure `history-gain` give an application (their panel) a grey band at load 1.
+    """
+    published = _published_bands(curves)
     points, groups = list(dict.fromkeys(data["point"])), list(dict.fromkeys(data["group"]))
     styles = looks(dict.fromkeys(data["policy"]))
     caption = f"Change of mean JCT against agents that start from nothing (left is better); {_seeds_caption(data)}"
@@ -166,6 +169,15 @@ def gain_figure(data: pd.DataFrame, *, title: str, published: Mapping[str, tuple
         _clip(panels[0], data, horizontal=True)
         legend_above(figure, panels[0])
     return figure, data
+
+
+def _published_bands(curves: Sequence[CurvePoint]) -> dict[str, tuple[float, float]]:
+    """Return the lowest and highest published change of mean JCT by application."""
+    found: dict[str, list[float]] = {}
+    for point in curves:
+        if point.figure == "history-gain":
+            found.setdefault(point.panel, []).append(point.y)
+    return {application: (min(values), max(values)) for application, values in found.items()}
 
 
 def _gain_panel(axes: Axes, part: pd.DataFrame, groups: Sequence[str], styles: Mapping[str, Look]) -> None:

@@ -103,5 +103,5 @@ def _log_axes(axes: Axes, places: Sequence[float]) -> None:
 
 
 def _shades(count: int) -> Sequence[tuple[float, float, float, float]]:
-    """Give colours from dark to light whose order shows in grey and under colour blindness alike."""
+    """Return colours from dark to light whose order shows in grey and under colour blindness alike."""
     return [tuple(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.88, max(count, 1)))][:count]

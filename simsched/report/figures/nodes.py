@@ -11,10 +11,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.over_time import Floats, binned, integrals
+from simsched.report.figures.over_time import binned
 from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
 from simsched.results.curves import CurvePoint
+from simsched.results.over_time import Floats, held_between_rounds, integrals
 
 _MOST_BINS = 400
 _MOST_BANDS = 2  # the number of nodes varies so much between seeds that more would hide the lines
@@ -24,7 +25,7 @@ _BINS_S = (
     *(DAY_S * days for days in (1, 2, 7, 14, 28)),
 )
 #: The columns of `rounds` that are needed here.
-NODE_COLUMNS = ("time_s", "rented_nodes")
+NODE_COLUMNS = ("time_s", "provisioned_nodes")
 
 
 class Rental(NamedTuple):
@@ -36,8 +37,8 @@ class Rental(NamedTuple):
 
 
 def come_and_go(rounds: pd.DataFrame) -> bool:
-    """Tell whether the number of nodes rented changes in a table of rounds."""
-    return rounds["rented_nodes"].nunique() > 1
+    """Return whether the number of nodes provisioned changes in a table of rounds."""
+    return rounds["provisioned_nodes"].nunique() > 1
 
 
 def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
@@ -65,15 +66,9 @@ def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
 
 
 def _rented(rental: Rental, edges: Floats) -> Floats:
-    """Give the mean number of nodes in each bin; the first decision's holds from second 0 on."""
-    times = np.minimum(rental.rounds["time_s"].to_numpy(dtype=float), rental.makespan_s)
-    if not len(times):
-        return np.zeros(len(edges) - 1)
-    times[0] = 0.0
-    ends = np.append(times[1:], rental.makespan_s)
-    nodes = rental.rounds["rented_nodes"].to_numpy(dtype=float)
-    lasting = ends > times
-    return integrals(times[lasting], ends[lasting], nodes[lasting], edges) / np.diff(edges)
+    """Return the mean number of nodes in each bin; the first decision's holds from second 0 on."""
+    held = held_between_rounds(rental.rounds, "provisioned_nodes", rental.makespan_s)
+    return integrals(*held, edges) / np.diff(edges)
 
 
 def nodes_over_time(

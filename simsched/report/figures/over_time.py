@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -14,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
 from simsched.results.curves import CurvePoint
+from simsched.results.over_time import Floats, integrals
 
 _MOST_BINS = 60
 _BINS_S = (
@@ -24,24 +24,9 @@ _BINS_S = (
 #: The columns of `allocations` that are needed here.
 INTERVAL_COLUMNS = ("start_s", "end_s", "gpus", "restarting", "efficiency")
 
-Floats = npt.NDArray[np.float64]
-
-
-def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
-    """Integrate over each bin the sum of the weights of the intervals that cover an instant.
-
-    The sum is a step function of time, so its integral from the left is piecewise linear between the breakpoints.
-    """
-    if not len(start):
-        return np.zeros(len(edges) - 1)
-    times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
-    level = np.cumsum(np.bincount(place, weights=np.concatenate([weight, -weight])))
-    until = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
-    return np.diff(np.interp(edges, times, until))
-
 
 def binned(intervals: pd.DataFrame, edges: Floats) -> tuple[Floats, Floats]:
-    """Give the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
+    """Return the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
 
     The efficiency is not-a-number in bins during which no job ran.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation, Transform
+
+from simsched.files import written_aside
 
 #: The kinds of picture that are written; `svg` can be had too.
 FORMATS = ("png", "pdf")
@@ -81,7 +82,7 @@ class Look:
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """Give each label its look; the usual policies keep theirs, and no two of the first eight share a colour."""
+    """Return the look of each label; the usual policies keep theirs, and no two of the first eight share a colour."""
     names = list(dict.fromkeys(labels))
     chosen: dict[str, int] = {}
     for policy, colour in _USUAL.items():
@@ -149,7 +150,7 @@ def legend_above(figure: Figure, axes: Axes) -> None:
 
 
 def _corner(figure: Figure, top: int) -> Transform:
-    """Give coordinates in inches from the lower (0) or upper (1) left corner of a figure, whatever its size."""
+    """Return coordinates in inches from the lower (0) or upper (1) left corner of a figure, whatever its size."""
     whole: Any = figure.transFigure  # any transform will do, the stubs ask for an affine one
     return figure.dpi_scale_trans + ScaledTranslation(0, top, whole)
 
@@ -189,14 +190,10 @@ def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: S
     paths = []
     with styled():
         for kind in formats:
-            partial = _partial(folder, f"{name}.{kind}")
-            figure.savefig(partial, format=kind, metadata=_NO_DATES.get(kind))
-            paths.append(partial.replace(folder / f"{name}.{kind}"))
-    partial = _partial(folder, f"{name}.csv")
-    data.to_csv(partial, index=False, lineterminator="\n")
-    paths.append(partial.replace(folder / f"{name}.csv"))
+            paths.append(folder / f"{name}.{kind}")
+            with written_aside(paths[-1]) as aside:
+                figure.savefig(aside, format=kind, metadata=_NO_DATES.get(kind))
+    paths.append(folder / f"{name}.csv")
+    with written_aside(paths[-1]) as aside:
+        data.to_csv(aside, index=False, lineterminator="\n")
     return paths
-
-
-def _partial(folder: Path, name: str) -> Path:
-    return folder / f".{name}.{os.getpid()}.partial"

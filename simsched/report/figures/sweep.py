@@ -87,7 +87,7 @@ def _ordered(values: pd.Series) -> list[Any]:
 
 
 def _places(values: Sequence[Any]) -> dict[Any, float]:
-    """Say where on the axis each value stands: numbers at themselves, others one after the other."""
+    """Return where on the axis each value stands: numbers at themselves, others one after the other."""
     numeric = all(_is_number(value) for value in values)
     return {value: float(value if numeric else index) for index, value in enumerate(values)}
 

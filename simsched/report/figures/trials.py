@@ -37,7 +37,7 @@ def trials_data(trials: Mapping[str, Iterable[pd.DataFrame]]) -> pd.DataFrame:
 
 
 def _best_so_far(accuracies: np.ndarray) -> np.ndarray:
-    """Give the mean of the five best of the first n trials for every n from 0; not-a-number below five."""
+    """Return the mean of the five best of the first n trials for every n from 0; not-a-number below five."""
     means = [np.sort(accuracies[:n])[-_TOP:].mean() if n >= _TOP else np.nan for n in range(len(accuracies) + 1)]
     return np.array(means)
 
@@ -46,7 +46,7 @@ def trials_over_time(
     data: pd.DataFrame,
     *,
     seeds: int,
-    title: str = "Search for hyper-parameters",
+    title: str = "Hyper-parameter tuning",
     styles: Mapping[str, Look] | None = None,
 ) -> Drawn:
     """Draw the accuracy of the five best trials and the trials finished over time; `data` is of `trials_data`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from simsched.files import write_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.svg import Picture, inline_svg
 from simsched.report.page.provenance import experiment_text, provenance
@@ -27,22 +27,14 @@ class Part:
     """A run on the page; swept keys in `replicate_over` count as replications, as in `comparison`."""
 
     run: Run
-    recipe: Reproduction
+    reproduction: Reproduction
     replicate_over: Collection[str] = ()
     missing: Sequence[str] = ()
 
 
 def write_report(parts: Sequence[Part], title: str, path: Path) -> None:
     """Write the page of these runs, whole or not at all; the same results give the same bytes."""
-    text = report_page(parts, title)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(Path(path), report_page(parts, title))
 
 
 def report_page(parts: Sequence[Part], title: str) -> str:
@@ -120,7 +112,7 @@ def _section(part: Part, anchor: str, heading: str) -> str:
         blocks.append(_table(difference_table(differences), f"{anchor}-differences"))
     blocks += [
         _figures(part, anchor),
-        _recipe(part.recipe, run),
+        _reproduction(part.reproduction, run),
         provenance(run),
         experiment_text(run),
     ]
@@ -191,7 +183,7 @@ def _figure(picture: Picture, run_name: str) -> str:
 </figure>"""
 
 
-def _recipe(recipe: Reproduction, run: Run) -> str:
+def _reproduction(recipe: Reproduction, run: Run) -> str:
     text = f"""<div class="block">
 <h3>How to reproduce this</h3>
 <pre><code>{escape(recipe.command)}

@@ -40,7 +40,7 @@ def _facts(cells: Iterable[Cell]) -> list[tuple[str, str]]:
     manifests = [cell.manifest for cell in cells]
     environments = [_mapping(manifest, "environment") for manifest in manifests]
     seeds = sorted({cell.seed for cell in cells})
-    wall_s = sum(float(_mapping(manifest, "timing").get("cpu_s", 0)) for manifest in manifests)
+    cpu_s = sum(float(_mapping(manifest, "timing").get("cpu_s", 0)) for manifest in manifests)
     return [
         ("simsched", _distinct(environment.get("simsched") for environment in environments)),
         ("git commit", _distinct(_commit(environment.get("git_commit")) for environment in environments)),
@@ -54,7 +54,7 @@ def _facts(cells: Iterable[Cell]) -> list[tuple[str, str]]:
         ("engine", _distinct(_pairs(_mapping(manifest, "engine")) for manifest in manifests)),
         ("hash of the code", _distinct(manifest.get("code_hash") for manifest in manifests)),
         ("hash of the applications", _distinct(manifest.get("applications_hash") for manifest in manifests)),
-        ("processor time", f"{wall_s:,.0f} s in all"),
+        ("processor time", f"{cpu_s:,.0f} s in all"),
     ]
 
 

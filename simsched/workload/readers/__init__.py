@@ -101,7 +101,7 @@ def _unknown(path: Path, head: Head) -> InputError:
 
 
 def _likeness(columns: frozenset[str], known: frozenset[str]) -> int:
-    """Count the columns that a format knows or nearly knows."""
+    """Return the number of columns that a format knows or nearly knows."""
     return sum(1 for column in sorted(columns) if get_close_matches(column, known, n=1, cutoff=0.8))
 
 

@@ -103,7 +103,7 @@ def _jobs_of_tasks(tasks: pd.DataFrame, dropped: Mapping[str, int]) -> Jobs:
 
 
 def _span(sheet: Sheet, start: Numbers, end: str, start_name: str) -> Numbers:
-    """Give the seconds from `start` to the column `end`; an end before the start is a problem of the sheet."""
+    """Return the seconds from `start` to the column `end`; an end before the start is a problem of the sheet."""
     seconds = sheet.number(end) - start
     sheet.blame(end, seconds < 0, f"lies before '{start_name}'")
     return seconds

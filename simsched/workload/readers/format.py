@@ -18,7 +18,7 @@ class Head:
     columns: frozenset[str]
 
     def has(self, *columns: str) -> bool:
-        """Tell whether the file is a CSV with all these columns."""
+        """Return whether the file is a CSV with all these columns."""
         return self.columns.issuperset(columns)
 
 

@@ -57,7 +57,7 @@ def _read(path: Path) -> Jobs:
 
 
 def _never_started(sheet: Sheet) -> npt.NDArray[np.bool_]:
-    """Tell which jobs have no duration, or no start where the file has such a column."""
+    """Return which jobs have no duration, or no start where the file has such a column."""
     never = sheet.missing("duration")
     return never | sheet.missing("start_time") if "start_time" in sheet else never
 

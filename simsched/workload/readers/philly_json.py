@@ -59,7 +59,7 @@ class _Log:
 
 
 def _gpus_of(attempts: Sequence[dict[str, Any]]) -> int:
-    """Count the GPUs of the first attempt that lists any; a machine listed twice counts twice."""
+    """Return the number of GPUs of the first attempt that lists any; a machine listed twice counts twice."""
     return next((gpus for gpus in map(_gpus_of_attempt, attempts) if gpus), 0)
 
 

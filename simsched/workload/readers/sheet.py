@@ -31,16 +31,16 @@ class Sheet:
     problems: list[Problem] = field(default_factory=list)
 
     def __contains__(self, column: str) -> bool:
-        """Tell whether the file has a column."""
+        """Return whether the file has a column."""
         return column in self.cells.columns
 
     def __len__(self) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
         return len(self.cells)
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Give the 0-based data row of the file behind each remaining row."""
+        """The 0-based data row of the file behind each remaining row."""
         return self.cells.index.to_numpy()
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> int:
@@ -50,17 +50,17 @@ class Sheet:
         return before - len(self.cells)
 
     def missing(self, column: str) -> npt.NDArray[np.bool_]:
-        """Tell which cells of a column hold no value."""
+        """Return which cells of a column hold no value."""
         return self.cells[column].str.strip().isin(MISSING).to_numpy("bool")
 
     def text(self, column: str) -> Any:
-        """Give a column as text without blanks around it; missing values are empty, as is a column the file lacks."""
+        """Return a column as text without blanks around it; missing values are empty, as is a column the file lacks."""
         if column not in self:
             return ""
         return self.cells[column].str.strip().mask(self.missing(column), "")
 
     def number(self, column: str, *, least: float = -np.inf, whole: bool = False) -> npt.NDArray[np.float64]:
-        """Give a column as numbers of at least `least`; what is no such number becomes a problem of this sheet."""
+        """Return a column as numbers of at least `least`; what is no such number becomes a problem of this sheet."""
         values = pd.to_numeric(self.cells[column], errors="coerce").to_numpy("float64", copy=True)
         missing = self.missing(column)
         self.blame(column, missing, "is missing")
@@ -72,7 +72,7 @@ class Sheet:
         return values
 
     def moment(self, column: str, style: str = "ISO8601") -> npt.NDArray[np.int64]:
-        """Give a column of timestamps as whole seconds since 1970-01-01.
+        """Return a column of timestamps as whole seconds since 1970-01-01.
 
         Timestamps with an offset are turned into UTC, those without are taken as they stand.
         """
@@ -84,7 +84,7 @@ class Sheet:
         return ((moments - EPOCH) // pd.Timedelta(seconds=1)).fillna(0).to_numpy("int64").astype(np.int64)
 
     def one_of(self, column: str, known: Sequence[str]) -> Any:
-        """Give a column of names, each of which must be known or missing."""
+        """Return a column of names, each of which must be known or missing."""
         names = self.text(column)
         if isinstance(names, str):
             return names
@@ -92,7 +92,7 @@ class Sheet:
         return names
 
     def unique(self, column: str) -> Any:
-        """Give a column of names, none of which may be missing or occur twice."""
+        """Return a column of names, none of which may be missing or occur twice."""
         self.blame(column, self.missing(column), "is missing")
         names = self.text(column)
         self.blame(column, ((names != "") & names.duplicated()).to_numpy("bool"), "names an earlier row too")
@@ -103,7 +103,7 @@ class Sheet:
         raise_all(str(self.path), iter(self.problems))
 
     def line(self, row: int) -> int:
-        """Give the line of the file, counted from 1, on which a 0-based data row stands."""
+        """Return the line of the file, counted from 1, on which a 0-based data row stands."""
         return self.first_line + row
 
     def blame(self, column: str, mask: npt.NDArray[np.bool_], what: str) -> None:
@@ -144,7 +144,7 @@ def open_sheet(path: Path, required: Sequence[str], names: Sequence[str] | None 
 
 
 def first_lines(path: Path, count: int = 100, size: int = 65536) -> list[str]:
-    """Give the first lines of a text file (plain or .gz), as much as is needed to tell its format."""
+    """Return the first lines of a text file (plain or .gz), as much as is needed to tell its format."""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
             return stream.read(size).decode("utf-8-sig", errors="replace").splitlines()[:count]
@@ -153,7 +153,7 @@ def first_lines(path: Path, count: int = 100, size: int = 65536) -> list[str]:
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
-    """Say in one line why a file cannot be read."""
+    """Return in one line why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
         return input_error(path, "there is no such file", "check the path")
     if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
@@ -165,7 +165,7 @@ def unreadable(path: Path, error: Exception) -> InputError:
 
 
 def _comment_lines(path: Path) -> int:
-    """Count the lines at the top that begin with #."""
+    """Return the number of lines at the top that begin with #."""
     lines = first_lines(path)
     return next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
 

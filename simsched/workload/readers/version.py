@@ -11,7 +11,7 @@ VERSION = 1
 
 
 def version_line(kind: str) -> str:
-    """Give the line that marks a file, such as `# simsched-trace 1`."""
+    """Return the line that marks a file, such as `# simsched-trace 1`."""
     return f"# {kind} {VERSION}"
 
 

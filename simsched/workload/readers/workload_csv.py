@@ -22,7 +22,7 @@ OPTIONAL = ("duration", "tenant", "user", "status", "attempts")
 
 
 def is_workload(head: Head) -> bool:
-    """Tell whether a file is a job list, by its beginning."""
+    """Return whether a file is a job list, by its beginning."""
     return head.has("name", "time", "num_replicas") or KIND in head.line
 
 

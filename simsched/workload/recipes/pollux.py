@@ -84,7 +84,7 @@ def _seed_of_day(seed: int, day: int) -> int:
 
 
 def eligible(trace: Trace, recipe: PolluxRecipe) -> pd.DataFrame:
-    """Give the jobs that the recipe draws from, in the order of the source.
+    """Return the jobs that the recipe draws from, in the order of the source.
 
     The columns are those of the trace, and `time_s`, the seconds since the window opened on the job's own day.
     """

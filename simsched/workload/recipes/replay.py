@@ -95,7 +95,7 @@ def _selected(trace: Trace, replay: ReplayRecipe, rng: np.random.Generator) -> p
 def _assigned(
     table: pd.DataFrame, name: str, rng: np.random.Generator, initial_batch_sizes: Mapping[str, int]
 ) -> pd.DataFrame:
-    """Give each job an application of its class of GPU-time, each of the class being equally likely."""
+    """Assign each job an application of its class of GPU-time, each of the class being equally likely."""
     classes = size_class_of(table["duration_s"].to_numpy() * table["num_gpus"].to_numpy())
     applications: Any = np.full(len(table), FIXED_DURATION, dtype=object)
     for size, _, names in SIZE_CLASSES:

@@ -1,18 +1,18 @@
 """The allocation search of Pollux as a pure function of arrays; it knows nothing of the simulator around it.
 
-``search`` takes a ``AllocationProblem`` (speedups, caps, nodes, the current allocation) and returns an allocation, its fitness and
-a population to start the next round from; ``upper_bound`` says how much better any allocation could be. Importing this
-package loads numpy only; numba and scipy are loaded at the first search and the first bound.
+``search`` takes an ``AllocationProblem`` (speedups, caps, nodes, the current allocation) and returns an allocation, its
+fitness and a population to start the next round from; ``upper_bound`` says how much better any allocation could be.
+Importing this package loads numpy only; numba and scipy are loaded at the first search and the first bound.
 """
 
+from .allocation_problem import AllocationProblem, IntArray, fitness, is_feasible, job_values, power_mean, violations
 from .population import match_population
-from .allocation_problem import IntArray, AllocationProblem, fitness, is_feasible, job_values, power_mean, violations
 from .result import SearchOptions, SearchResult
 from .run import Method, search
 
 __all__ = [
-    "Method",
     "AllocationProblem",
+    "Method",
     "SearchOptions",
     "SearchResult",
     "fitness",

@@ -6,7 +6,7 @@ import numpy as np
 
 from ._anneal import load, price_gpus
 from ._tables import build, empty_state, longest_row, middle, pack_rows, unpack_rows
-from .allocation_problem import IntArray, AllocationProblem, job_values
+from .allocation_problem import AllocationProblem, IntArray, job_values
 
 
 def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.Generator) -> IntArray:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from .allocation_problem import BoolArray, FloatArray, IntArray, AllocationProblem
+from .allocation_problem import AllocationProblem, BoolArray, FloatArray, IntArray
 
 NOTHING, CURRENT = -2, -1
 Term = tuple[IntArray, FloatArray | IntArray | float]  # variables and their coefficients
@@ -62,7 +62,9 @@ class _Nodes:
     touched: IntArray  # nodes used by them
 
 
-def program_bound(problem: AllocationProblem, columns: Columns, time_limit_s: float, *, whole: bool, split: bool) -> float:
+def program_bound(
+    problem: AllocationProblem, columns: Columns, time_limit_s: float, *, whole: bool, split: bool
+) -> float:
     """Return an upper bound of the summed worth; infinite when none was found in time.
 
     Args:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._state import COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
-from .allocation_problem import BoolArray, AllocationProblem, power_mean
+from .allocation_problem import AllocationProblem, BoolArray, power_mean
 
 STEEPEST = 600.0  # largest exponent of e in a table; beyond it all that is bad is equally bad
 GENTLE = 12.0  # exponents up to here are searched directly

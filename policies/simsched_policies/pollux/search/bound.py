@@ -12,7 +12,7 @@ import numpy as np
 
 from ._program import CURRENT, NOTHING, Columns, program_bound
 from ._tables import current_values, keepable, worth
-from .allocation_problem import FloatArray, IntArray, AllocationProblem, fitness, is_feasible
+from .allocation_problem import AllocationProblem, FloatArray, IntArray, fitness, is_feasible
 
 SAFETY = 1e-6  # the solver's tolerances, as a share of the sum of terms
 CLOSE = 1e-5  # a relative gap at which no finer relaxation is tried

@@ -21,7 +21,7 @@ import numpy as np
 from ._genetic import UNIT, Breeding, Genes, breed, settle, survive
 from ._state import KEPT, IntArray, Problem
 from ._tables import build, current_values, middle, stages
-from .allocation_problem import FloatArray, AllocationProblem, fitness, job_values
+from .allocation_problem import AllocationProblem, FloatArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
 CROSSOVER, RESET, SHRINK = 0.9, 0.1, 0.1

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from .allocation_problem import AnyIntArray, AllocationProblem, fitness
+from .allocation_problem import AllocationProblem, AnyIntArray, fitness
 from .result import SearchOptions, SearchResult
 
 Method = Literal["hybrid", "genetic"]

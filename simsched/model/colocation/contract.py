@@ -1,0 +1,59 @@
+"""What a model of GPU sharing is asked, and what it may know of a job on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from simsched.errors import wrong
+
+
+class Resident(Protocol):
+    """A job on a GPU, as far as the speed of its neighbours depends on it."""
+
+    @property
+    def application(self) -> str:
+        """Name the application."""
+
+    @property
+    def batch_size(self) -> int:
+        """Return the examples per GPU and step, 0 where the job has no batch size."""
+
+    @property
+    def iteration_s(self) -> float:
+        """Return the seconds of an iteration of the job when it is alone."""
+
+    @property
+    def stages_s(self) -> tuple[float, ...]:
+        """Return the seconds of an iteration that each resource is busy; () where this is not known."""
+
+    @property
+    def guaranteed(self) -> bool:
+        """Say whether the job belongs to the class that sharing must not slow down."""
+
+
+class Colocation(Protocol):
+    """A model of the speed of jobs that share a GPU."""
+
+    def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
+        """Return the speed of each resident as a share of its speed when alone, in the order of the residents."""
+
+
+@dataclass(frozen=True)
+class GuaranteedFirst:
+    """A model in which a guaranteed job runs as if alone, and the others as `beneath` says (AntMan, section 4.2)."""
+
+    beneath: Colocation
+
+    def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
+        """Return 1 for the guaranteed resident and the speeds of `beneath` for the others.
+
+        Raises `InputError` if two residents are guaranteed: both cannot keep the whole GPU.
+        """
+        guaranteed = [resident for resident in on_one_gpu if resident.guaranteed]
+        if len(guaranteed) > 1:
+            names = " and ".join(f"'{resident.application}'" for resident in guaranteed)
+            raise wrong("sharing", f"{names} are both guaranteed and share a GPU", "place guaranteed jobs apart")
+        below = self.beneath.speeds(on_one_gpu, gpu_type)
+        return tuple(1.0 if who.guaranteed else speed for who, speed in zip(on_one_gpu, below, strict=True))

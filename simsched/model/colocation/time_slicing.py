@@ -1,0 +1,34 @@
+"""Sharing by turns of equal length (Gandiva, section 3.2: 60 s, suspend and resume under 2 %)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simsched.errors import wrong
+from simsched.model.colocation.contract import Resident
+
+
+@dataclass(frozen=True)
+class TimeSlicing:
+    """Jobs take turns of `quantum_s`; each turn starts with a switch of `switch_s` in which nobody progresses."""
+
+    quantum_s: float = 60.0
+    switch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.quantum_s > 0:
+            raise wrong("sharing.quantum_s", f"is {self.quantum_s}, not positive", "for example 60")
+        if not 0 <= self.switch_s < self.quantum_s:
+            raise wrong(
+                "sharing.switch_s",
+                f"is {self.switch_s}, not in [0, {self.quantum_s}): no time is left to run",
+                "make the turn longer or the switch cheaper",
+            )
+
+    def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
+        """Return (quantum - switch) / quantum / k for each of k jobs; 1 for a job that is alone."""
+        jobs = len(on_one_gpu)
+        if jobs <= 1:
+            return (1.0,) * jobs
+        return ((1 - self.switch_s / self.quantum_s) / jobs,) * jobs

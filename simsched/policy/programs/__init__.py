@@ -1,0 +1,1 @@
+"""Linear and mixed-integer programs that policies share; pure functions on arrays."""

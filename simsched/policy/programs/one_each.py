@@ -1,0 +1,148 @@
+"""The program that gives each job at most one of its offers within the GPUs of each type, solved by prices.
+
+With a price on the GPUs of each type the jobs part, and the cheapest offers bound the optimum from below. Only offers
+that are little dearer than their job's cheapest go to the solver; more of them do until the answer is within the gap
+of the bound, or no offer left out can better it. So the whole program is answered by a small part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import coo_array
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+#: Cuts after which prices are good enough; any prices give a valid bound.
+MOST_CUTS = 60
+#: The prices' bound may miss the best one by this share of it.
+PRICE_GAP = 1e-5
+#: The answer is proven to this share of the optimum; the artifact's solver stops there too.
+RELATIVE_GAP = 1e-4
+NODE_LIMIT = 5000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Offers sorted by job: `job`, `gpu_type`, `gpus` and `cost` of shape (m,).
+
+    `room` counts the GPUs of each type; `must` says of each job whether it has to get an offer. A job without one
+    costs nothing, so only offers of negative cost are worth taking. Jobs without offers are left out.
+    """
+
+    job: Integers
+    gpu_type: Integers
+    gpus: Integers
+    cost: Floats
+    room: Integers
+    must: Flags
+
+
+def solve(problem: Problem) -> Integers:
+    """Choose offers of least total cost: for each job an index into the offers, -1 for none.
+
+    Raises `ValueError` where the jobs that must get an offer do not fit.
+    """
+    chosen = np.full(len(problem.must), -1, dtype=np.int64)
+    if not len(problem.job):
+        return chosen
+    prices, bound = _prices(problem)
+    dearer = _dearer(problem, prices)
+    enough = max(abs(bound), 1.0) * RELATIVE_GAP
+    slack = enough / 8
+    while True:
+        kept = np.flatnonzero(dearer <= slack)
+        best, cost = _milp(problem, kept)
+        if cost - bound <= max(slack, enough) or len(kept) == len(problem.job):
+            break
+        slack = min(4 * slack, cost - bound)
+    chosen[problem.job[best]] = best
+    return chosen
+
+
+def _reduced(problem: Problem, prices: Floats) -> tuple[Floats, Integers, Floats, Floats]:
+    """Return each offer's cost with prices, each job's first offer, least cost, and least cost with none allowed."""
+    costs = problem.cost + prices[problem.gpu_type] * problem.gpus
+    starts = np.flatnonzero(np.diff(problem.job, prepend=-1))
+    least = np.minimum.reduceat(costs, starts)
+    best = np.where(problem.must[problem.job[starts]], least, np.minimum(least, 0.0))
+    return costs, starts, least, best
+
+
+def _dearer(problem: Problem, prices: Floats) -> Floats:
+    """Return how much dearer each offer is than what its job would choose at these prices."""
+    costs, starts, _, best = _reduced(problem, prices)
+    counts = np.diff(np.append(starts, len(costs)))
+    dearer: Floats = costs - np.repeat(best, counts)
+    return dearer
+
+
+def _bound(problem: Problem, prices: Floats) -> tuple[float, Floats]:
+    """Return the bound that prices give and how it rises with each of them: GPUs asked for less those there are."""
+    costs, starts, least, best = _reduced(problem, prices)
+    ends = np.append(starts[1:], len(costs))
+    taken = (best == least) & ((least < 0) | problem.must[problem.job[starts]])
+    counts = ends - starts
+    first = np.flatnonzero((costs == np.repeat(least, counts)) & np.repeat(taken, counts))
+    _, once = np.unique(problem.job[first], return_index=True)
+    picks = first[once]
+    asked = np.bincount(problem.gpu_type[picks], problem.gpus[picks].astype(np.float64), len(problem.room))
+    return float(best.sum() - prices @ problem.room), np.asarray(asked - problem.room, dtype=np.float64)
+
+
+def _prices(problem: Problem) -> tuple[Floats, float]:
+    """Return good prices and their bound, by cutting planes."""
+    types = len(problem.room)
+    highest = float(np.max(np.abs(problem.cost))) + 1.0
+    prices, best, at = np.zeros(types), -np.inf, np.zeros(types)
+    rows: list[Floats] = []
+    rights: list[float] = []
+    for _ in range(MOST_CUTS):
+        value, slope = _bound(problem, prices)
+        if value > best:
+            best, at = value, prices
+        rows.append(np.append(-slope, 1.0))
+        rights.append(value - float(slope @ prices))
+        cut = linprog(
+            np.append(np.zeros(types), -1.0),
+            A_ub=np.array(rows),
+            b_ub=np.array(rights),
+            bounds=[(0.0, highest)] * types + [(None, None)],
+        )
+        if cut.x is None or cut.fun is None or -cut.fun - best <= PRICE_GAP * max(1.0, abs(best)):
+            break
+        prices = cut.x[:types]
+    return at, best
+
+
+def _milp(problem: Problem, kept: Integers) -> tuple[Integers, float]:
+    """Solve the program of the offers `kept`; returns the chosen offers and their cost, infinite where none fits."""
+    each = np.arange(len(kept))
+    jobs = len(problem.must)
+    ones = np.ones(len(kept))
+    one = coo_array((ones, (problem.job[kept], each)), shape=(jobs, len(kept))).tocsr()
+    room = coo_array(
+        (problem.gpus[kept].astype(np.float64), (problem.gpu_type[kept], each)), shape=(len(problem.room), len(kept))
+    ).tocsr()
+    if not len(kept):
+        return kept, np.inf if problem.must.any() else 0.0
+    solution = milp(
+        problem.cost[kept],
+        integrality=np.ones(len(kept), dtype=np.int64),
+        bounds=Bounds(0, 1),
+        constraints=[
+            LinearConstraint(one, problem.must.astype(float), 1.0),
+            LinearConstraint(room, -np.inf, problem.room.astype(float)),
+        ],
+        options={"mip_rel_gap": RELATIVE_GAP, "node_limit": NODE_LIMIT},
+    )
+    if solution.x is None:
+        if len(kept) == len(problem.job):
+            raise ValueError("the jobs that must keep their GPUs do not fit on the cluster")
+        return kept[:0], np.inf
+    return kept[solution.x > 0.5], float(problem.cost[kept] @ np.rint(solution.x))

@@ -1,0 +1,162 @@
+"""Proves that a policy knows no more than it declares: truth and physics that raise when a policy reads them.
+
+The engine runs as always; only while the policy itself is at work do these objects refuse to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from simsched.agent.agent import Agent
+from simsched.model.application import Application, ApplicationFacts, ApplicationSource
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest, JobSpec, JobTruth
+from simsched.policy.contract import Policy
+from simsched.policy.decision import Decision
+from simsched.policy.signals import OFFLINE_PROFILES, FileSignal
+from simsched.policy.view import View
+
+_TRUTH = ("duration_s", "status", "attempts", "truth")
+_PHYSICS = ("run", "step_time", "iterations", "epoch_end", "epochs", "duration_s")
+
+
+class LeakError(Exception):
+    """A policy has read what it does not declare, or a view that was not its to keep."""
+
+
+class Guard:
+    """Knows whether the policy is at work, and which of its decisions is under way."""
+
+    def __init__(self) -> None:
+        """Begin outside the policy."""
+        self.inside = False
+        self.decision = 0
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Count what happens within as done by the policy."""
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
+
+
+class _Guarded:
+    """Another object of which some attributes may not be read while the policy is at work."""
+
+    def __init__(self, inner: Any, guard: Guard, secret: Sequence[str], what: str) -> None:
+        self._inner = inner
+        self._guard = guard
+        self._secret = frozenset(secret)
+        self._what = what
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._secret and self._guard.inside:
+            message = f"it reads '{name}' of {self._what}, which it does not declare in its needs"
+            raise LeakError(message)
+        found = getattr(self._inner, name)
+        return _Guarded(found, self._guard, _TRUTH, self._what) if isinstance(found, JobTruth) else found
+
+
+def guarded_jobs(jobs: Sequence[JobSpec], guard: Guard) -> list[JobSpec]:
+    """Return jobs whose truth a policy cannot read."""
+    return [_Guarded(job, guard, _TRUTH, "a job's truth") for job in jobs]  # type: ignore[misc]  # it acts as one
+
+
+class GuardedApplications:
+    """Applications whose physics a policy cannot read, unless it declares an oracle or an offline profile."""
+
+    def __init__(self, inner: ApplicationSource, guard: Guard, policy: Policy) -> None:
+        """Guard what `inner` gives from `policy`."""
+        knows = [s for s in policy.signals if not isinstance(s, FileSignal) and (s.oracle or s is OFFLINE_PROFILES)]
+        self._inner = inner
+        self._guard = guard
+        self._secret = () if knows else _PHYSICS
+
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
+        """Return the application of a job."""
+        app = self._inner.for_job(request, truth)
+        return _Guarded(app, self._guard, self._secret, "an application's physics")
+
+
+class _Expiring:
+    """A view, or the view of a job, that can be read during one decision only."""
+
+    def __init__(self, inner: Any, guard: Guard) -> None:
+        self._inner = inner
+        self._guard = guard
+        self._decision = guard.decision
+
+    def _check(self) -> None:
+        if self._guard.decision != self._decision or not self._guard.inside:
+            message = "it keeps a view and reads it after the decision, when it shows what happens in between"
+            raise LeakError(message)
+
+    def __getattr__(self, name: str) -> Any:
+        self._check()
+        return getattr(self._inner, name)
+
+    def __getitem__(self, signal: Any) -> Any:
+        self._check()
+        return self._inner[signal]
+
+
+class _ExpiringView(_Expiring):
+    """A view whose jobs expire with it."""
+
+    def __init__(self, inner: View, guard: Guard) -> None:
+        super().__init__(inner, guard)
+        jobs = {job_id: _Expiring(job, guard) for job_id, job in inner.jobs.items()}
+        self._jobs: Mapping[str, Any] = jobs
+        self._listed = {
+            name: [jobs[job.id] for job in getattr(inner, name)] for name in ("arrived", "reached_threshold")
+        }
+
+    @property
+    def jobs(self) -> Mapping[str, Any]:
+        self._check()
+        return self._jobs
+
+    @property
+    def arrived(self) -> Sequence[Any]:
+        self._check()
+        return self._listed["arrived"]
+
+    @property
+    def reached_threshold(self) -> Sequence[Any]:
+        self._check()
+        return self._listed["reached_threshold"]
+
+
+class GuardedPolicy:
+    """A policy under guard: whatever it reads while it is at work is checked."""
+
+    def __init__(self, inner: Policy, guard: Guard) -> None:
+        """Watch over `inner`."""
+        self._inner = inner
+        self._guard = guard
+
+    def __getattr__(self, name: str) -> Any:
+        """Be the policy in everything else."""
+        return getattr(self._inner, name)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Tell the policy the cluster."""
+        with self._guard.at_work():
+            self._inner.begin(cluster)
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Have the policy make an agent."""
+        with self._guard.at_work():
+            return self._inner.agent(request, facts)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Have the policy decide, on a view that expires."""
+        self._guard.decision += 1
+        with self._guard.at_work():
+            return self._inner.decide(_ExpiringView(view, self._guard), rng)

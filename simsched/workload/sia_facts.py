@@ -1,0 +1,89 @@
+"""What Sia's evaluation ran: applications on three GPU types, clusters, mixes of jobs (SOSP'23)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simsched.paths import data_folder
+
+HOUR_S = 3600
+
+
+@dataclass(frozen=True)
+class SiaApplication:
+    """An application on other GPU types.
+
+    `speed` is the examples per second of one GPU relative to a T4, `largest` the largest measured batch of one GPU, in
+    examples, both by GPU type; `restart_delay_s` is what a checkpoint and restore take.
+    """
+
+    speed: Mapping[str, float]
+    largest: Mapping[str, int]
+    restart_delay_s: float
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A mix of applications: `jobs` in `hours`, each application in proportion to its count."""
+
+    jobs: int
+    hours: float
+    counts: Mapping[str, int]
+
+
+class Arrival(NamedTuple):
+    """An application that is submitted at a time."""
+
+    submit_time_s: float
+    application: str
+
+
+@dataclass(frozen=True)
+class SiaFacts:
+    """The evaluation's applications, clusters as (nodes, GPUs of a node) by GPU type, and mixes, each by name."""
+
+    applications: Mapping[str, SiaApplication]
+    clusters: Mapping[str, Mapping[str, tuple[int, int]]]
+    mixes: Mapping[str, Mix]
+
+
+def sia_facts() -> SiaFacts:
+    """Return the facts that ship with simsched, from `workloads/sia.json`, which names their sources."""
+    figures: Mapping[str, Any] = json.loads((data_folder("workloads") / "sia.json").read_text(encoding="utf-8"))
+    return SiaFacts(
+        MappingProxyType({name: _application(entry) for name, entry in sorted(figures["applications"].items())}),
+        MappingProxyType({name: _cluster(entry) for name, entry in sorted(figures["clusters"].items())}),
+        MappingProxyType({name: _mix(entry) for name, entry in sorted(figures["mixes"].items())}),
+    )
+
+
+def draw(mix: Mix, rng: np.random.Generator, load: float = 1.0) -> tuple[Arrival, ...]:
+    """Draw jobs of a mix, submitted at random within its hours, in the order of submission.
+
+    `load` multiplies the number of jobs. Submissions are whole seconds.
+    """
+    names = sorted(mix.counts)
+    counts = np.array([mix.counts[name] for name in names], dtype=np.float64)
+    jobs = round(mix.jobs * load)
+    times = np.sort(rng.integers(0, round(mix.hours * HOUR_S), size=jobs))
+    picks = rng.choice(len(names), size=jobs, p=counts / counts.sum())
+    return tuple(Arrival(float(time), names[pick]) for time, pick in zip(times, picks, strict=True))
+
+
+def _application(entry: Mapping[str, Any]) -> SiaApplication:
+    speed, largest = MappingProxyType(entry["speed"]), MappingProxyType(entry["largest"])
+    return SiaApplication(speed, largest, float(entry["restart_delay_s"]))
+
+
+def _cluster(entry: Mapping[str, Any]) -> Mapping[str, tuple[int, int]]:
+    return MappingProxyType({gpu_type: (nodes, gpus) for gpu_type, (nodes, gpus) in sorted(entry.items())})
+
+
+def _mix(entry: Mapping[str, Any]) -> Mix:
+    return Mix(entry["jobs"], entry["hours"], MappingProxyType(entry["counts"]))

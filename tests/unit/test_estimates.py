@@ -1,0 +1,92 @@
+"""Durations learned from finished jobs, and speeds learned from steps."""
+
+from itertools import product
+
+import pytest
+
+from simsched.errors import InputError
+from simsched.policy.estimates import DurationHistory, stem
+from simsched.policy.speed_model import SpeedModel, SpeedSample, allocate_by_time, fit_speed
+
+
+def test_the_most_specific_group_speaks():
+    history = DurationHistory(prior_s=50)
+    assert history.expected_s("ann", "train_01", 4) == 50
+    history.finished("bob", "eval", 4, 10)
+    assert history.expected_s("ann", "train_01", 4) == 10, "somebody else's job of the same size"
+    history.finished("ann", "other", 8, 30)
+    assert history.expected_s("ann", "train_01", 4) == 30, "ann's jobs come before others of the same size"
+    history.finished("ann", "train_07", 8, 100)
+    history.finished("ann", "train_08", 8, 200)
+    assert history.expected_s("ann", "train_01", 4) == 150, "the same name with another number"
+    history.finished("ann", "train_09", 4, 400)
+    assert history.expected_s("ann", "train_01", 4) == 400
+    assert history.gpu_time_gpu_s("ann", "train_01", 4) == 1600
+    assert history.expected_s("eve", "", 2) == pytest.approx((10 + 30 + 100 + 200 + 400) / 5)
+
+
+def test_only_the_latest_count_and_few_are_not_trusted():
+    history = DurationHistory(window=2, least=2, statistic="median")
+    for duration_s in (1, 5, 9):
+        history.finished("ann", "a", 1, duration_s)
+    assert history.expected_s("ann", "a", 1) == 7
+    history.finished("ann", "b", 1, 100)
+    assert history.expected_s("ann", "b", 1) == (9 + 100) / 2, "one 'b' is too few, so all of ann's count"
+
+
+def test_what_has_run_already_tells_something():
+    history = DurationHistory(prior_s=60)
+    for duration_s in (10, 100, 300):
+        history.finished("ann", "a", 1, duration_s)
+    assert history.expected_remaining_s("ann", "a", 1, 50) == (50 + 250) / 2
+    assert history.expected_remaining_s("ann", "a", 1, 400) == 400
+    assert DurationHistory(prior_s=60).expected_remaining_s("ann", "a", 1, 20) == 40
+
+
+def test_settings_are_checked():
+    assert stem(" Train-12_v3 ") == "train-#_v#"
+    with pytest.raises(InputError, match="known: mean, median"):
+        DurationHistory(statistic="mode")
+    with pytest.raises(InputError, match="least"):
+        DurationHistory(least=200)
+
+
+def test_speeds_with_servers_are_found_again():
+    truth = SpeedModel(64, (0.01, 0.1, 0.02, 0.005, 0.003))
+    places = [(1, 1), (2, 1), (4, 2), (4, 4), (8, 4), (2, 4)]
+    model = fit_speed([SpeedSample(w, p, truth.steps_per_s(w, p)) for w, p in places], 64)
+    assert model.theta == pytest.approx(truth.theta, rel=1e-6)
+    assert model.step_s(16, 8) == pytest.approx(truth.step_s(16, 8))
+
+
+def test_speeds_with_all_reduce_are_found_again():
+    truth = SpeedModel(128, (0.002, 0.05, 0.01))
+    model = fit_speed([SpeedSample(w, 0, truth.steps_per_s(w)) for w in (1, 2, 4)], 128)
+    assert model.step_s(8) == pytest.approx(128 / 8 * 0.002 + 0.05 + 0.08)
+    assert model.steps_per_s(0) == 0
+
+
+def test_samples_that_cannot_be_fitted_are_refused():
+    with pytest.raises(InputError, match="missing"):
+        fit_speed([], 1)
+    with pytest.raises(InputError, match="mix"):
+        fit_speed([SpeedSample(1, 0, 1.0), SpeedSample(1, 1, 1.0)], 1)
+
+
+def test_workers_go_where_they_save_most_time():
+    models = [SpeedModel(64, (0.01, 0.1, 0.01)), SpeedModel(64, (0.02, 0.05, 0.002)), SpeedModel(64, (0.001, 0.1, 0.1))]
+    remaining = [100.0, 300.0, 50.0]
+    counts = allocate_by_time(remaining, [model.steps_per_s for model in models], 9)
+
+    def total(counts) -> float:
+        return sum(steps * model.step_s(n) for steps, model, n in zip(remaining, models, counts, strict=True))
+
+    assert total(counts) == pytest.approx(min(map(total, (c for c in product(range(1, 10), repeat=3) if sum(c) <= 9))))
+    assert counts[2] == 1, "the third only gets slower"
+    assert allocate_by_time(remaining, [model.steps_per_s for model in models], 2) == (1, 1, 0)
+
+
+def test_a_young_job_counts_a_little_less():
+    speed = SpeedModel(64, (0.01, 0.1, 0.0)).steps_per_s
+    assert allocate_by_time([100.0, 100.0], [speed, speed], 3) == (2, 1)
+    assert allocate_by_time([100.0, 100.0], [speed, speed], 3, young=[True]) == (1, 2)

@@ -1,0 +1,84 @@
+"""Predicted losses: curves of the families are found again, and greedy allocation equals brute force."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from simsched.errors import InputError
+from simsched.policy.loss_curves import (
+    allocate_by_gain,
+    fit_convergence,
+    fit_slaq,
+    normalised_gain,
+    without_outliers,
+)
+
+STEPS = np.arange(1.0, 31.0)
+
+
+def test_a_sublinear_curve_is_found_again():
+    fit = fit_slaq(STEPS, 1 / (0.002 * STEPS**2 + 0.05 * STEPS + 0.5) + 0.3)
+    assert fit.family == "sublinear"
+    assert fit.loss(60) == pytest.approx(1 / (7.2 + 3 + 0.5) + 0.3, rel=0.02)
+
+
+def test_a_geometric_curve_is_found_again():
+    fit = fit_slaq(STEPS, 2 * 0.9**STEPS + 0.7)
+    assert fit.family == "geometric"
+    assert fit.loss(45) == pytest.approx(2 * 0.9**45 + 0.7, rel=1e-3)
+    assert normalised_gain(fit, 30, 40, 1.0) == pytest.approx(2 * (0.9**30 - 0.9**40), rel=0.01)
+
+
+def test_recent_points_weigh_more():
+    # The loss changes its course at step 15: the fit follows the new one.
+    old, new = 3 * 0.8**STEPS + 1, 1.5 * 0.97**STEPS + 0.5
+    losses = np.where(STEPS <= 15, old + new[14] - old[14], new)
+    recent, flat = fit_slaq(STEPS, losses, 0.7), fit_slaq(STEPS, losses, 1.0)
+    truth = 1.5 * 0.97**33 + 0.5
+    assert abs(recent.loss(33) - truth) < abs(flat.loss(33) - truth)
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses"), [([1, 2, 3], [3, 2, 1]), ([1, 2, 2, 3], [4, 3, 2, 1]), ([1, 2, 3, 4], [4, 3, np.nan, 1])]
+)
+def test_a_curve_that_cannot_be_fitted_is_refused(steps, losses):
+    with pytest.raises(InputError, match="loss curve"):
+        fit_slaq(steps, losses)
+
+
+def test_greedy_equals_brute_force_on_four_concave_jobs():
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        tables = np.cumsum(-np.sort(-rng.random((4, 9)), axis=1), axis=1)
+        tables = np.hstack([np.zeros((4, 1)), tables])
+        gains = [lambda n, row=row: float(row[min(n, 9)]) for row in tables]
+        for units in (4, 6, 9):
+            counts = allocate_by_gain(gains, units)
+            assert sum(counts) == units
+            everybody = [c for c in product(range(1, 10), repeat=4) if sum(c) == units]
+            best = max(sum(gain(n) for gain, n in zip(gains, c, strict=True)) for c in everybody)
+            assert sum(gain(n) for gain, n in zip(gains, counts, strict=True)) == pytest.approx(best)
+
+
+def test_scarce_units_go_to_the_largest_gain_and_useless_ones_to_nobody():
+    gains = [lambda n: 0.1 * min(n, 1), lambda n: 0.5 * min(n, 2), lambda n: 0.3 * min(n, 1)]
+    assert allocate_by_gain(gains, 2) == (0, 1, 1)
+    assert allocate_by_gain(gains, 9) == (1, 2, 1)
+
+
+def test_convergence_is_found_again_despite_an_outlier():
+    losses = 1 / (0.05 * STEPS + 0.9) + 0.1
+    losses[12] = 5.0
+    model = fit_convergence(STEPS, losses)
+    scale = losses[0]
+    for step in (40, 80, 160):
+        assert model.loss(step) * scale == pytest.approx(1 / (0.05 * step + 0.9) + 0.1, rel=0.05)
+    assert without_outliers([5, 4, 9, 2, 1]).tolist() == [5, 4, 3, 2, 1]
+
+
+def test_a_job_has_converged_when_its_loss_hardly_falls():
+    model = fit_convergence(STEPS, 1 / STEPS)
+    # 1/k falls by 1/(k + 1) from step k to k + 1: under 5 % from k = 20 on, and three epochs make it step 22 or 23.
+    assert model.last_step(0.05, 1, epochs=3) == pytest.approx(22, abs=1)
+    assert model.last_step(0.0, 1, most_epochs=50) == 50

@@ -1,0 +1,61 @@
+"""Reading Shockwave's traces and tables of rates."""
+
+import json
+
+import pytest
+
+from simsched.errors import InputError
+from simsched.workload.shockwave_trace import StepsJob, read_rates, read_shockwave_trace
+
+LINE = "LM (batch size 10)\trun me\tdir\t--steps\t1\t1500\t2\tgns\t1\t-1.000000\t1418\t7.5"
+
+
+def test_a_line_becomes_a_job(tmp_path):
+    trace = tmp_path / "two.trace"
+    trace.write_text(LINE + "\n" + LINE.replace("LM (batch size 10)", "A3C").replace("-1.000000", "90") + "\n")
+    first, second = read_shockwave_trace(trace)
+    assert first == StepsJob("LM", 10, 1500, 2, "gns", 1.0, None, 1418.0, 7.5)
+    assert (second.model, second.batch_size, second.deadline_s) == ("A3C", 0, 90.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("\tgns", "", "the line has 11 columns, not 12"),
+        ("gns", "gnz", "'gnz' is no batch rule; known: static, accordion, gns"),
+        ("1500", "many", "invalid literal for int"),
+        ("1500", "0", "steps and GPUs must be at least 1"),
+        ("LM (batch", "LM (bitch", "is no job type such as"),
+    ],
+)
+def test_every_wrong_line_is_named(tmp_path, before, after, message):
+    trace = tmp_path / "bad.trace"
+    bad = LINE.replace(before, after)
+    trace.write_text("\n".join([LINE, bad, LINE, bad]))
+    with pytest.raises(InputError) as caught:
+        read_shockwave_trace(trace)
+    assert [problem.line for problem in caught.value.problems] == [2, 4]
+    assert message in caught.value.problems[0].message
+
+
+def test_missing_and_empty_files_are_refused(tmp_path):
+    (tmp_path / "empty.trace").write_text("")
+    for name, message in (("empty.trace", "the trace is empty"), ("none.trace", "cannot be read")):
+        with pytest.raises(InputError, match=message):
+            read_shockwave_trace(tmp_path / name)
+
+
+def test_rates_alone_of_one_type(tmp_path):
+    table = tmp_path / "rates.json"
+    pair = {"null": 9.5, "('A3C', 1)": [3.0, 4.0]}
+    rows = {"('LM (batch size 10)', 2)": pair, "('A3C', 1)": {"null": 2}, "('LM (batch size 80)', 4)": {"null": 0.0}}
+    table.write_text(json.dumps({"v100": rows, "k80": {}}))
+    assert dict(read_rates(table)) == {("LM", 10, 2): 9.5, ("A3C", 0, 1): 2.0}
+    with pytest.raises(InputError, match="no GPU type 't4'; it has: k80, v100"):
+        read_rates(table, "t4")
+    table.write_text(json.dumps({"v100": {"LM": {"null": 1.0}}}))
+    with pytest.raises(InputError, match='"LM" is no row'):
+        read_rates(table)
+    table.write_text("{")
+    with pytest.raises(InputError, match="no JSON"):
+        read_rates(table)
