@@ -43,8 +43,13 @@ def table_of(jobs: pd.DataFrame, first: pd.Timestamp, days: int) -> pd.DataFrame
     hour = table["second"] // HOUR_S
     seen = (table["duration_s"] >= MIN_DURATION_S) & (gpu_time < MAX_GPU_TIME_S) & (hour % 24).between(2, 9)
     return table.assign(
-        gpu_time=gpu_time, hour=hour, day=hour // 24, seen=seen, batch=batch_numbers(table), **{"class": size_class_of(gpu_time)}
-    )  # fmt: skip
+        gpu_time=gpu_time,
+        hour=hour,
+        day=hour // 24,
+        seen=seen,
+        batch=batch_numbers(table),
+        **{"class": size_class_of(gpu_time)},
+    )
 
 
 def total_variation(one: Values, other: Values) -> float:

@@ -239,8 +239,8 @@ def statistics_of(path: Path) -> dict[str, Any]:
     jobs = jobs_of(path)
     ordered, batches = batches_of(jobs[~jobs["cron"]])
     return {
-        "_about": "Statistics of the Philly trace for simsched.workload.generator; traces/README.md, 'Philly statistics',"
-        " says what each means. Written by benchmarks/philly_statistics.py.",
+        "_about": "Statistics of the Philly trace for simsched.workload.generator; traces/README.md, 'Philly"
+        " statistics', says what each means. Written by benchmarks/philly_statistics.py.",
         "_source": "Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads, USENIX"
         " ATC 2019; trace CC BY 4.0 (github.com/msr-fiddle/philly-traces). Computed from the 80 days 2017-09-24 to"
         " 2017-12-12 of its passed jobs.",

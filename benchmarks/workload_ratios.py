@@ -3,10 +3,10 @@
     python benchmarks/workload_ratios.py PHILLY.csv OUT.csv [--seeds 20] [--loads 0.5 1 2] [--policies tiresias ...]
 
 Jobs are drawn by the recipe `pollux`, tuned, 160 at load 1, with the shipped applications on 16 nodes of 4 GPUs; the
-generated ones come from each seed's own stretch. The two workloads of a seed are coupled: both sort the jobs that may be
-drawn by class and time of day and take those at the same shares of the list, so each is a draw with equal chances, and
-they differ no more than the traces do. `--apart` draws as the recipe does instead. Mean JCTs are added to OUT.csv, and
-what is in it is not run again. A Pollux run takes some 5 to 25 s of CPU, the others about one.
+generated ones come from each seed's own stretch. The two workloads of a seed are coupled: both sort the jobs that may
+be drawn by class and time of day and take those at the same shares of the list, so each is a draw with equal chances,
+and they differ no more than the traces do. `--apart` draws as the recipe does instead. Mean JCTs are added to OUT.csv,
+and what is in it is not run again. A Pollux run takes some 5 to 30 s of CPU, the others about one.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Cell:
     """Batches of one class of jobs and one range of sizes.
 
     `follows` lists the processes that its rate follows, by index; `hourly` is the expected number of batches in each
-    hour of the week, Monday 0:00 first, of shape (168,); `tenant` (indices), `gpus` and `share` list the kinds of batches.
+    hour of the week, Monday 0:00 first, of shape (168,); `tenant` (by index), `gpus` and `share` list the kinds.
     """
 
     job_class: int

@@ -1,10 +1,10 @@
 """How many jobs of each class a seed draws, spread evenly over seeds: variance reduction for experiments of few seeds.
 
 Drawing `n` of the jobs of a trace gives each class a hypergeometric number of them. Here that number is found by
-inverting its distribution at a point of the unit cube, and the points of successive seeds are those of a scrambled Sobol
-sequence, which fill the cube evenly: each eight seeds from 1, 9, 17 ... on fall into eight different eighths. Every
-seed's counts still follow their distribution and every job is drawn with the same chance, so means stay what they are
-(Owen, *Scrambled net variance for integrals of smooth functions*, Annals of Statistics 25(4), 1997).
+inverting its distribution at a point of the unit cube, and the points of successive seeds are those of a scrambled
+Sobol sequence, which fill the cube evenly: each eight seeds from 1, 9, 17 ... on fall into eight different eighths.
+Every seed's counts still follow their distribution and every job is drawn with the same chance, so means stay what
+they are (Owen, *Scrambled net variance for integrals of smooth functions*, Annals of Statistics 25(4), 1997).
 """
 
 from __future__ import annotations
