@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 #: A bid of one application: the value (1/rho, positive) of every number of GPUs from 0 on, not falling.
 Bid = Sequence[float]
@@ -38,7 +38,7 @@ def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
     At least one is offered, the least fair first, equals in the order of their names.
     """
     if not 0 <= fairness <= 1:
-        raise wrong("fairness", f"is {fairness}, not in [0, 1]", "0.8 is the published value")
+        raise input_error("fairness", f"is {fairness}, not in [0, 1]", "0.8 is the published value")
     offered = max(1, math.ceil((1 - fairness) * len(ratios) - 1e-9))
     return sorted(ratios, key=lambda name: (-ratios[name], name))[:offered]
 
@@ -147,4 +147,6 @@ def _check(bids: Sequence[Bid]) -> None:
     for index, bid in enumerate(bids):
         falls = any(after < before for before, after in pairwise(bid))
         if not bid or bid[0] < 0 or falls:
-            raise wrong(f"bid {index}", "is empty, negative or falls with more GPUs", "bid 1/rho for 0, 1, 2 ... GPUs")
+            raise input_error(
+                f"bid {index}", "is empty, negative or falls with more GPUs", "bid 1/rho for 0, 1, 2 ... GPUs"
+            )

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 _DIGITS = re.compile(r"\d+")
 _Key = tuple[str, ...]
@@ -35,9 +35,11 @@ class DurationHistory:
 
     def __post_init__(self) -> None:
         if self.statistic not in ("mean", "median"):
-            raise wrong("estimates.statistic", f"is '{self.statistic}'", "known: mean, median")
+            raise input_error("estimates.statistic", f"is '{self.statistic}'", "known: mean, median")
         if not 1 <= self.least <= self.window:
-            raise wrong("estimates.least", f"is {self.least}, not in [1, {self.window}]", "lower it to the window")
+            raise input_error(
+                "estimates.least", f"is {self.least}, not in [1, {self.window}]", "lower it to the window"
+            )
 
     def finished(self, user: str, name: str, gpus: int, duration_s: float) -> None:
         """Learn from a job that has just finished."""

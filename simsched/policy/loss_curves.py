@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares, nnls
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 Numbers = npt.NDArray[np.float64]
 #: A fitted curve: the loss expected at an iteration.
@@ -99,9 +99,13 @@ def _fit(
 def _points(iterations: Sequence[float], losses: Sequence[float]) -> tuple[Numbers, Numbers]:
     k, y = np.asarray(iterations, dtype=np.float64), np.asarray(losses, dtype=np.float64)
     if len(k) != len(y) or len(k) < _FEWEST:
-        raise wrong("loss curve", f"has {len(k)} iterations and {len(y)} losses", "a fit needs four of each or more")
+        raise input_error(
+            "loss curve", f"has {len(k)} iterations and {len(y)} losses", "a fit needs four of each or more"
+        )
     if not np.isfinite(y).all() or (np.diff(k) <= 0).any():
-        raise wrong("loss curve", "has a loss that is not finite, or iterations that do not rise", "leave them out")
+        raise input_error(
+            "loss curve", "has a loss that is not finite, or iterations that do not rise", "leave them out"
+        )
     return k, y
 
 
@@ -184,7 +188,7 @@ def fit_convergence(steps: Sequence[float], losses: Sequence[float], floors: int
     """
     k, y = _points(steps, losses)
     if y[0] <= 0:
-        raise wrong("loss curve", f"starts at {y[0]:g}", "Optimus' model needs positive losses")
+        raise input_error("loss curve", f"starts at {y[0]:g}", "Optimus' model needs positive losses")
     y = without_outliers((y / y[0]).tolist())
     fits = (_fit_floor(k, y, floor) for floor in np.linspace(0.0, float(y.min()), floors, endpoint=False))
     return min(fits, key=lambda fit: fit.residual)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 _ALL_REDUCE_TERMS, _SERVER_TERMS = 3, 5
 
@@ -52,10 +52,10 @@ def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
     others have none. Fewer samples than terms (Optimus takes 5) leave terms at 0.
     """
     if not samples or any(sample.steps_per_s <= 0 or sample.workers < 1 for sample in samples):
-        raise wrong("speed samples", "are missing, or without speed or workers", "measure a few steps first")
+        raise input_error("speed samples", "are missing, or without speed or workers", "measure a few steps first")
     with_servers = {sample.servers > 0 for sample in samples}
     if len(with_servers) > 1:
-        raise wrong("speed samples", "mix parameter servers with all-reduce", "fit them apart")
+        raise input_error("speed samples", "mix parameter servers with all-reduce", "fit them apart")
     terms = _SERVER_TERMS if with_servers.pop() else _ALL_REDUCE_TERMS
     seconds = np.array([1 / sample.steps_per_s for sample in samples])
     design = np.array([_terms(batch_size, sample.workers, sample.servers, terms) for sample in samples])

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from simsched.errors import InputError, Problem, wrong
+from simsched.errors import InputError, Problem, input_error
 
 COLUMNS = (
     "job type", "command", "directory", "steps flag", "needs data", "total steps", "GPUs", "batch rule", "weight",
@@ -64,7 +64,7 @@ def read_shockwave_trace(path: Path) -> tuple[StepsJob, ...]:
     if problems:
         raise InputError(*problems)
     if not jobs:
-        raise wrong(path, "the trace is empty", "give a trace with at least one job")
+        raise input_error(path, "the trace is empty", "give a trace with at least one job")
     return tuple(jobs)
 
 
@@ -100,10 +100,12 @@ def read_rates(path: Path, gpu_type: str = "v100") -> Mapping[RateKey, float]:
     try:
         table = json.loads(_text(path))
     except json.JSONDecodeError as error:
-        raise wrong(path, f"this is no JSON: {error.msg}", "give a table of throughputs", line=error.lineno) from error
+        raise input_error(
+            path, f"this is no JSON: {error.msg}", "give a table of throughputs", line=error.lineno
+        ) from error
     if not isinstance(table, dict) or not isinstance(table.get(gpu_type), dict):
         known = ", ".join(sorted(table)) if isinstance(table, dict) else "none"
-        raise wrong(path, f"the table has no GPU type '{gpu_type}'", f"it has: {known}")
+        raise input_error(path, f"the table has no GPU type '{gpu_type}'", f"it has: {known}")
     return MappingProxyType(dict(_alone(path, row, entry) for row, entry in table[gpu_type].items() if _rate(entry)))
 
 
@@ -116,7 +118,7 @@ def _alone(path: Path, row: str, entry: Any) -> tuple[RateKey, float]:
     match = _ROW.fullmatch(row)
     kind = _TYPE.fullmatch(match["type"]) if match else None
     if match is None or kind is None:
-        raise wrong(path, f'"{row}" is no row', "a row reads \"('LM (batch size 10)', 1)\": job type and GPUs")
+        raise input_error(path, f'"{row}" is no row', "a row reads \"('LM (batch size 10)', 1)\": job type and GPUs")
     return (kind["model"], int(kind["batch"] or 0), int(match["gpus"])), _rate(entry)
 
 
@@ -125,4 +127,4 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise wrong(path, f"the file cannot be read: {reason}", "name a readable file") from error
+        raise input_error(path, f"the file cannot be read: {reason}", "name a readable file") from error

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MAY_IMPORT = {
     "model": set(),
     "agent": {"model"},
-    "policy": {"agent", "model"},
+    "programs": set(),
+    "policy": {"programs", "agent", "model"},
     "engine": {"policy", "agent", "model"},
     "workload": {"model"},
     "documents": set(),
@@ -36,7 +37,7 @@ MAY_IMPORT = {
         "fairness", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model", "workload",
         "applications", "calibration", "documents", "results", "report", "testing",
     },
-    "simsched_policies": {"policy", "agent", "model"},
+    "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip
 GROUND = {"errors", "files", "jit", "keys", "paths", "plugins", "threads", "__init__"}
 

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simsched.policy.programs.regime_forecast import epochs_within, expected_epochs, remaining_of, remaining_s
-from simsched.policy.programs.shockwave import (
+from simsched.programs.regime_forecast import epochs_within, expected_epochs, remaining_of, remaining_s
+from simsched.programs.shockwave import (
     MOST_WEIGHT,
     PlanJobs,
     PlanOptions,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from simsched.policy.programs.sia import (
+from simsched.programs.sia import (
     Configuration,
     bootstrapped,
     choose,

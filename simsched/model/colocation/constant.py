@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.colocation.contract import Resident
 
 
@@ -17,7 +17,7 @@ class ConstantSharing:
 
     def __post_init__(self) -> None:
         if self.factor is not None and not 0 < self.factor <= 1:
-            raise wrong("sharing.factor", f"is {self.factor}, not in (0, 1]", "leave it out for 1/k among k jobs")
+            raise input_error("sharing.factor", f"is {self.factor}, not in (0, 1]", "leave it out for 1/k among k jobs")
 
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
         """Return the same speed for all; 1 for a job that is alone."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 
 
 class Resident(Protocol):
@@ -54,6 +54,6 @@ class GuaranteedFirst:
         guaranteed = [resident for resident in on_one_gpu if resident.guaranteed]
         if len(guaranteed) > 1:
             names = " and ".join(f"'{resident.application}'" for resident in guaranteed)
-            raise wrong("sharing", f"{names} are both guaranteed and share a GPU", "place guaranteed jobs apart")
+            raise input_error("sharing", f"{names} are both guaranteed and share a GPU", "place guaranteed jobs apart")
         below = self.beneath.speeds(on_one_gpu, gpu_type)
         return tuple(1.0 if who.guaranteed else speed for who, speed in zip(on_one_gpu, below, strict=True))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simsched.errors import InputError, Problem, nearest, wrong
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.model.colocation.contract import Resident
 
 COLUMNS = (
@@ -58,7 +58,7 @@ class PairTable:
             return (1.0,) * len(on_one_gpu)
         if len(on_one_gpu) > 2:
             remedy = "set engine.sharing.max_jobs to 2, or choose another model of sharing"
-            raise wrong("sharing", f"{len(on_one_gpu)} jobs share a GPU, and a table knows pairs only", remedy)
+            raise input_error("sharing", f"{len(on_one_gpu)} jobs share a GPU, and a table knows pairs only", remedy)
         one, other = (Kind(resident.application, resident.batch_size) for resident in on_one_gpu)
         found = self.pairs.get((gpu_type, min(one, other), max(one, other)))
         if found is None:
@@ -70,7 +70,7 @@ class PairTable:
             return self.default
         types = {key[0] for key in self.pairs}
         hint = f"no pair is known on '{gpu_type}'; {nearest(gpu_type, types)}" if gpu_type not in types else ""
-        raise wrong(
+        raise input_error(
             "pair table",
             f"{one} beside {other} on '{gpu_type}' is not in it",
             hint or "measure the pair and add a row, or declare a default speed",
@@ -84,11 +84,13 @@ def read_pairs(text: str, where: str, default: float | None = None) -> PairTable
     0 or above 1.5, a pair given twice.
     """
     if default is not None and not 0 < default <= _FASTEST:
-        raise wrong(where, f"the default speed is {default}, not in (0, {_FASTEST}]", "a share of the speed when alone")
+        raise input_error(
+            where, f"the default speed is {default}, not in (0, {_FASTEST}]", "a share of the speed when alone"
+        )
     rows = csv.DictReader(io.StringIO(text))
     missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
     if missing:
-        raise wrong(where, f"has no column {', '.join(missing)}", f"the header is {','.join(COLUMNS)}", line=1)
+        raise input_error(where, f"has no column {', '.join(missing)}", f"the header is {','.join(COLUMNS)}", line=1)
     pairs: dict[Key, tuple[float, float]] = {}
     lines: dict[Key, int] = {}
     problems: list[Problem] = []
@@ -183,7 +185,9 @@ def _measured(
 def _number(value: object) -> float:
     if isinstance(value, int | float):
         return float(value)
-    raise wrong("throughputs", f"{value!r} is no number of steps per second", "see the layout published with Gavel")
+    raise input_error(
+        "throughputs", f"{value!r} is no number of steps per second", "see the layout published with Gavel"
+    )
 
 
 def gavel_kind(name: str) -> Kind:

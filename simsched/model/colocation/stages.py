@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from types import MappingProxyType
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.colocation.contract import Resident
 
 #: Seconds of an iteration for data loading, on the GPU, and on the network.
@@ -116,7 +116,7 @@ class StageInterleaving:
         if len(on_one_gpu) <= 1:
             return (1.0,) * len(on_one_gpu)
         if len(on_one_gpu) > _SLOTS:
-            raise wrong("sharing", f"{len(on_one_gpu)} jobs share a GPU", "stages interleave at most four")
+            raise input_error("sharing", f"{len(on_one_gpu)} jobs share a GPU", "stages interleave at most four")
         together_s = self.iteration_s([stages_of(resident) for resident in on_one_gpu])
         return tuple(resident.iteration_s / together_s for resident in on_one_gpu)
 
@@ -151,7 +151,7 @@ class GapFilling:
 def stages_of(resident: Resident) -> Stages:
     """Return the three stages of a resident, or raise `InputError` if it has none."""
     if len(resident.stages_s) != 3:
-        raise wrong(
+        raise input_error(
             f"application '{resident.application}'",
             f"has {len(resident.stages_s)} stage times, and interleaving needs three",
             "give seconds for loading, computing and synchronising, or choose another model of sharing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simsched.errors import wrong
+from simsched.errors import input_error
 from simsched.model.colocation.contract import Resident
 
 
@@ -18,9 +18,9 @@ class TimeSlicing:
 
     def __post_init__(self) -> None:
         if not self.quantum_s > 0:
-            raise wrong("sharing.quantum_s", f"is {self.quantum_s}, not positive", "for example 60")
+            raise input_error("sharing.quantum_s", f"is {self.quantum_s}, not positive", "for example 60")
         if not 0 <= self.switch_s < self.quantum_s:
-            raise wrong(
+            raise input_error(
                 "sharing.switch_s",
                 f"is {self.switch_s}, not in [0, {self.quantum_s}): no time is left to run",
                 "make the turn longer or the switch cheaper",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from simsched.policy.programs.regime_forecast import epochs_within, remaining_of
-from simsched.policy.programs.shockwave import (
+from simsched.programs.regime_forecast import epochs_within, remaining_of
+from simsched.programs.shockwave import (
     DEFAULTS,
     PlanJobs,
     PlanOptions,

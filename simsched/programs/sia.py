@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.policy.programs.one_each import Problem, solve
+from simsched.programs.one_each import Problem, solve
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

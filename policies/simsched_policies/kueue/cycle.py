@@ -1,0 +1,249 @@
+"""One cycle of admission: the heads of all queues, their flavours, their order, and who gets in or makes room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from simsched_policies.kueue.classical import classical_victims
+from simsched_policies.kueue.fair import BOTH, Rule, fair_victims
+from simsched_policies.kueue.model import (
+    Amounts,
+    ClusterQueue,
+    FlavourResource,
+    Incoming,
+    Mode,
+    Reclaim,
+    Victim,
+    Workload,
+)
+from simsched_policies.kueue.share import dominant_share
+from simsched_policies.kueue.tree import Node, QuotaTree, potential
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A pending workload: what it asks of each resource, whatever the flavour; other fields as `Workload`."""
+
+    id: str
+    queue: str
+    request: Mapping[str, int]
+    priority: int = 0
+    created_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a cycle orders workloads and preempts: by priority, or for fair sharing; and who comes first in a queue.
+
+    `queue_usage` returns the decayed usage of the local queue of a pending workload (admission fair sharing), None
+    where that is off.
+    """
+
+    fair_sharing: bool = False
+    strategies: Sequence[Rule] = BOTH
+    queue_usage: Callable[[Asking], float] | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a cycle found for one head: the flavour, how it stands to the quota, whether it borrows, its victims."""
+
+    asking: Asking
+    usage: Amounts
+    mode: Mode
+    borrows: bool = False
+    victims: tuple[Victim, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a cycle, each list in the order of decision.
+
+    `admitted` may start; `preempting` wait for their victims to go; `skipped` lost their place to earlier entries and
+    are asked again; `parked` fit nowhere until capacity changes.
+    """
+
+    admitted: tuple[Entry, ...]
+    preempting: tuple[Entry, ...]
+    skipped: tuple[Entry, ...]
+    parked: tuple[Entry, ...]
+
+
+def heads(pending: Iterable[Asking], rules: Rules | None = None) -> list[Asking]:
+    """Return the first workload of every queue: highest priority, then oldest, then by name.
+
+    Under admission fair sharing the local queue that used least comes first.
+    """
+    first: dict[str, Asking] = {}
+    for asking in sorted(pending, key=_queue_order(rules or Rules())):
+        first.setdefault(asking.queue, asking)
+    return [first[name] for name in sorted(first)]
+
+
+def _queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, str]]:
+    def key(asking: Asking) -> tuple[float, int, float, str]:
+        usage = rules.queue_usage(asking) if rules.queue_usage else 0.0
+        return (usage, -asking.priority, asking.created_s, asking.id)
+
+    return key
+
+
+def run_cycle(tree: QuotaTree, asking: Sequence[Asking], admitted: Sequence[Workload], rules: Rules) -> Outcome:
+    """Decide on the heads of the queues; `tree` counts `admitted` and is left as it was.
+
+    An entry is checked again against what earlier ones of the cycle took. One that needs preemption keeps its amounts
+    reserved for the cycle; it is skipped if a victim of it is one of an earlier entry. Source: Kueue, scheduling cycle.
+    """
+    entries = [_assign(tree, head, admitted, rules) for head in asking]
+    parked = [entry for entry in entries if entry.mode is Mode.NO_FIT]
+    live = [entry for entry in entries if entry.mode is not Mode.NO_FIT]
+    done: dict[Mode, list[Entry]] = {Mode.FIT: [], Mode.PREEMPT: []}
+    skipped: list[Entry] = []
+    taken: dict[str, Victim] = {}
+    for entry in _ordered(tree, live, fair=rules.fair_sharing):
+        if not _still(tree, entry, taken):
+            skipped.append(entry)
+            continue
+        tree.add(entry.asking.queue, entry.usage)
+        done[entry.mode].append(entry)
+        taken |= {victim.workload.id: victim for victim in entry.victims}
+    for entry in [*done[Mode.FIT], *done[Mode.PREEMPT]]:
+        tree.remove(entry.asking.queue, entry.usage)
+    return Outcome(tuple(done[Mode.FIT]), tuple(done[Mode.PREEMPT]), tuple(skipped), tuple(parked))
+
+
+def _still(tree: QuotaTree, entry: Entry, taken: Mapping[str, Victim]) -> bool:
+    """Say whether an entry can go on after those before it: it fits, and nobody preempts its victims already."""
+    if any(victim.workload.id in taken for victim in entry.victims):
+        return False
+    gone = [*taken.values(), *entry.victims] if entry.victims else []
+    for victim in gone:
+        tree.remove(victim.workload.queue, victim.workload.usage)
+    fits = tree.fits(entry.asking.queue, entry.usage)
+    for victim in gone:
+        tree.add(victim.workload.queue, victim.workload.usage)
+    return fits
+
+
+def _assign(tree: QuotaTree, asking: Asking, admitted: Sequence[Workload], rules: Rules) -> Entry:
+    """Choose a flavour for a workload, and victims where it needs them."""
+    node = tree.queues[asking.queue]
+    best = _best_flavour(node, tree, asking, rules)
+    if best is None:
+        return Entry(asking, {}, Mode.NO_FIT)
+    usage, mode = best
+    borrows = tree.borrows(asking.queue, usage)
+    if mode is Mode.FIT:
+        return Entry(asking, usage, mode, borrows)
+    contested = frozenset(r for r, amount in usage.items() if tree.available(asking.queue, r) < amount)
+    workload = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s)
+    incoming = Incoming(workload, contested)
+    by_usage = rules.queue_usage is not None
+    if rules.fair_sharing:
+        victims = fair_victims(tree, incoming, admitted, rules=rules.strategies, by_usage=by_usage)
+    else:
+        victims = classical_victims(tree, incoming, admitted, by_usage=by_usage)
+    return Entry(asking, usage, mode if victims else Mode.NO_FIT, borrows, tuple(victims))
+
+
+def _best_flavour(node: Node, tree: QuotaTree, asking: Asking, rules: Rules) -> tuple[Amounts, Mode] | None:
+    """Try the flavours of a queue in turn and return the amounts of the best; the first of equals."""
+    spec = node.queue
+    if spec is None:
+        return None
+    best: tuple[int, Amounts, Mode] | None = None
+    for flavour in dict.fromkeys(flavour for flavour, _ in spec.quotas):
+        usage = {(flavour, resource): amount for resource, amount in asking.request.items()}
+        mode = _mode(node, tree, usage, rules)
+        borrows = tree.borrows(node.name, usage)
+        rank = {Mode.FIT: 3 - borrows, Mode.PREEMPT: 1, Mode.NO_FIT: 0}[mode]
+        if rank and (best is None or rank > best[0]):
+            best = (rank, usage, mode)
+        if _stops(spec, mode, borrows=borrows):
+            break
+    return None if best is None else best[1:]
+
+
+def _stops(spec: ClusterQueue, mode: Mode, *, borrows: bool) -> bool:
+    """Say whether the search for a flavour ends with one that stands so."""
+    if mode is Mode.NO_FIT or (mode is Mode.PREEMPT and not spec.preempt_before_next_flavour):
+        return False
+    return not borrows or spec.borrow_before_next_flavour
+
+
+def _mode(node: Node, tree: QuotaTree, usage: Amounts, rules: Rules) -> Mode:
+    worst = Mode.FIT
+    for resource, amount in usage.items():
+        mode = _mode_of_one(node, tree, resource, amount, rules)
+        if mode is Mode.NO_FIT:
+            return mode
+        worst = mode if mode is Mode.PREEMPT else worst
+    return worst
+
+
+def _mode_of_one(node: Node, tree: QuotaTree, resource: FlavourResource, amount: int, rules: Rules) -> Mode:
+    spec = node.queue
+    if spec is None or resource not in spec.quotas or amount > potential(node, resource):
+        return Mode.NO_FIT
+    if amount <= tree.available(node.name, resource):
+        return Mode.FIT
+    borrowing = spec.borrow_preempts_lower or (rules.fair_sharing and spec.reclaim is not Reclaim.NEVER)
+    within_nominal = amount <= node.subtree.get(resource, 0)
+    return Mode.PREEMPT if within_nominal or borrowing else Mode.NO_FIT
+
+
+def _ordered(tree: QuotaTree, entries: Sequence[Entry], *, fair: bool) -> Iterable[Entry]:
+    """Yield entries in the order of decision; under fair sharing it depends on what was yielded before."""
+    if not fair:
+        yield from sorted(entries, key=lambda e: (e.borrows, -e.asking.priority, e.asking.created_s, e.asking.id))
+        return
+    left = list(entries)
+    while left:
+        best = _winner(tree, left)
+        left.remove(best)
+        yield best
+
+
+def _winner(tree: QuotaTree, entries: Sequence[Entry]) -> Entry:
+    """Return the entry that wins from the leaves up: lowest share with itself added, then priority, then age."""
+    standing: dict[int, list[Entry]] = {}
+    roots: list[Entry] = []
+    for entry in entries:
+        *_, root = tree.queues[entry.asking.queue].path()
+        if root.queue is not None:
+            roots.append(entry)
+        else:
+            standing.setdefault(id(root), []).append(entry)
+    if roots:
+        return min(roots, key=lambda e: (-e.asking.priority, e.asking.created_s, e.asking.id))
+    first = next(iter(standing.values()))
+    *_, root = tree.queues[first[0].asking.queue].path()
+    winner = _tournament(tree, root, {entry.asking.queue: entry for entry in first})
+    if winner is None:
+        raise ValueError("no entry under a root that has some")
+    return winner
+
+
+def _tournament(tree: QuotaTree, node: Node, entries: Mapping[str, Entry]) -> Entry | None:
+    if node.queue is not None:
+        return entries.get(node.name)
+    rivals = [(child, found) for child in node.children if (found := _tournament(tree, child, entries)) is not None]
+    if not rivals:
+        return None
+
+    def key(rival: tuple[Node, Entry]) -> tuple[tuple[float, float], int, float, str]:
+        child, entry = rival
+        tree.add(entry.asking.queue, entry.usage)
+        share = dominant_share(child).key()
+        tree.remove(entry.asking.queue, entry.usage)
+        return (share, -entry.asking.priority, entry.asking.created_s, entry.asking.id)
+
+    return min(rivals, key=key)[1]
+
+
+def admit(entry: Entry, now_s: float) -> Workload:
+    """Return the workload of an entry as it holds quota from `now_s` on."""
+    asking = entry.asking
+    held = Workload(asking.id, asking.queue, entry.usage, asking.priority, asking.created_s)
+    return replace(held, admitted_s=now_s)

@@ -1,0 +1,64 @@
+"""Admission fair sharing: what each local queue used of late, halved every so many seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Kueue's defaults: how often usage is sampled, and its half-life.
+SAMPLING_S = 300.0
+HALF_LIFE_S = 7 * 86400.0
+
+
+@dataclass
+class DecayedUsage:
+    """The usage of local queues as an exponential moving average.
+
+    At every sample the average a moves to a * d + u * (1 - d), where u is what is in use and d = 0.5 ** (elapsed /
+    half-life). A half-life of 0 keeps only the last sample. Amounts are weighted by resource, 1 where none is named.
+    Source: Kueue, admission fair sharing (KEP-4136).
+    """
+
+    half_life_s: float = HALF_LIFE_S
+    sampling_s: float = SAMPLING_S
+    resource_weights: Mapping[str, float] = field(default_factory=dict)
+    _average: dict[str, dict[str, float]] = field(default_factory=dict)
+    _sampled_s: float = 0.0
+
+    def due(self, now_s: float) -> bool:
+        """Say whether it is time for the next sample."""
+        return now_s - self._sampled_s >= self.sampling_s
+
+    def sample(self, now_s: float, in_use: Mapping[str, Mapping[str, float]]) -> None:
+        """Take a sample: what each local queue holds of each resource at `now_s`; raises `ValueError` for the past."""
+        elapsed = now_s - self._sampled_s
+        if elapsed < 0:
+            raise ValueError(f"a sample at {now_s:g} s comes after one at {self._sampled_s:g} s")
+        keep = 0.5 ** (elapsed / self.half_life_s) if self.half_life_s > 0 else 0.0
+        for queue in sorted({*self._average, *in_use}):
+            old, new = self._average.get(queue, {}), in_use.get(queue, {})
+            self._average[queue] = {
+                resource: old.get(resource, 0.0) * keep + new.get(resource, 0.0) * (1 - keep)
+                for resource in sorted({*old, *new})
+            }
+        self._sampled_s = now_s
+
+    def charge(self, queue: str, amounts: Mapping[str, float]) -> None:
+        """Count an admission at once, so that a queue cannot get many in between two samples.
+
+        What is added is the share that the next sample would give to `amounts`.
+        """
+        add = 1 - 0.5 ** (self.sampling_s / self.half_life_s) if self.half_life_s > 0 else 1.0
+        average = self._average.setdefault(queue, {})
+        for resource, amount in amounts.items():
+            average[resource] = average.get(resource, 0.0) + amount * add
+
+    def of(self, queue: str, weight: float = 1.0) -> float:
+        """Return the usage of a local queue over its weight, infinite where the weight is 0 and something is used."""
+        total = sum(
+            self.resource_weights.get(resource, 1.0) * amount
+            for resource, amount in self._average.get(queue, {}).items()
+        )
+        if weight == 0:
+            return float("inf") if total > 0 else 0.0
+        return total / weight

@@ -1,0 +1,201 @@
+"""Backfill on the time limits that users gave: EASY and conservative, on a timeline of free GPUs.
+
+A pool is a number of GPUs that are alike; a cluster of several types or partitions has a pool for each. Times are whole
+ticks, limits at least one. With r running jobs and q waiting ones a pass costs O(q (r + q)) at worst, EASY only
+O(r + q) while nothing is free; adding or removing a running job O(r), a move of memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.jit import jit
+
+Ints = npt.NDArray[np.int64]
+#: How many starts found in a pass are kept as bounds for later jobs.
+_BOUNDS = 32
+#: The planned start of a job that got none.
+NEVER = -1
+#: Slurm's defaults: how many jobs a pass looks at, and how far it plans, in seconds.
+MAX_JOBS = 500
+WINDOW_S = 1440 * 60
+
+
+class Releases:
+    """When running jobs will have to give back their GPUs, by their limits, sorted."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        """Begin with no running job; room for more than `capacity` is made when needed."""
+        self._ends = np.empty(max(1, capacity), dtype=np.int64)
+        self._gpus = np.empty(max(1, capacity), dtype=np.int64)
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Count the running jobs."""
+        return self._count
+
+    def add(self, end: int, gpus: int) -> None:
+        """Count in a job that must end at `end`."""
+        if self._count == len(self._ends):
+            self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
+            self._gpus = np.concatenate([self._gpus, np.empty_like(self._gpus)])
+        _insert(self._ends, self._gpus, self._count, end, gpus)
+        self._count += 1
+
+    def remove(self, end: int, gpus: int) -> None:
+        """Count out a job that was added with the same figures; raises `ValueError` where there is none."""
+        if not _delete(self._ends, self._gpus, self._count, end, gpus):
+            raise ValueError(f"no job of {gpus} GPUs ends at {end}")
+        self._count -= 1
+
+    def easy(self, free: int, now: int, gpus: Ints, limits: Ints) -> npt.NDArray[np.bool_]:
+        """Say which waiting jobs start now under EASY backfill.
+
+        `gpus` and `limits` hold the waiting jobs in the order of priority. Those at the head start while they fit; the
+        first that does not gets a reservation for the time at which, by the limits, it will fit. A later one starts if
+        it fits and either ends by then or leaves that job's GPUs alone. A running job past its limit is taken to end at
+        the next tick. Source: Mu'alem and Feitelson (TPDS 2001), section 2.
+        """
+        starts: npt.NDArray[np.bool_] = self._plan(free, now, gpus, limits, len(gpus), None, first_only=True) == now
+        return starts
+
+    def conservative(
+        self,
+        free: int,
+        now: int,
+        gpus: Ints,
+        limits: Ints,
+        *,
+        max_jobs: int = MAX_JOBS,
+        window: int | None = WINDOW_S,
+    ) -> Ints:
+        """Plan the start of every waiting job, in the order given, so that none delays an earlier one.
+
+        Returns the planned starts: `now` for those that start, `NEVER` for jobs after the first `max_jobs` and for
+        those that would start more than `window` ticks ahead, which get no reservation. This is what Slurm's backfill
+        does for the jobs that it tests.
+        """
+        return self._plan(free, now, gpus, limits, max_jobs, window, first_only=False)
+
+    def _plan(
+        self, free: int, now: int, gpus: Ints, limits: Ints, most: int, window: int | None, *, first_only: bool
+    ) -> Ints:
+        starts = np.full(len(gpus), NEVER, dtype=np.int64)
+        horizon = int(np.iinfo(np.int64).max) if window is None else now + window
+        ends, amounts = self._ends[: self._count], self._gpus[: self._count]
+        _plan(ends, amounts, free, now, gpus[:most], limits[:most], horizon, first_only, starts)
+        return starts
+
+
+@jit
+def _find(ends: Ints, count: int, end: int) -> int:
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if ends[middle] < end:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def _insert(ends: Ints, gpus: Ints, count: int, end: int, amount: int) -> None:
+    place = _find(ends, count, end)
+    for i in range(count, place, -1):
+        ends[i], gpus[i] = ends[i - 1], gpus[i - 1]
+    ends[place], gpus[place] = end, amount
+
+
+@jit
+def _delete(ends: Ints, gpus: Ints, count: int, end: int, amount: int) -> bool:
+    place = _find(ends, count, end)
+    while place < count and ends[place] == end and gpus[place] != amount:
+        place += 1
+    if place == count or ends[place] != end:
+        return False
+    for i in range(place, count - 1):
+        ends[i], gpus[i] = ends[i + 1], gpus[i + 1]
+    return True
+
+
+@jit
+def _plan(
+    ends: Ints,
+    amounts: Ints,
+    free: int,
+    now: int,
+    gpus: Ints,
+    limits: Ints,
+    horizon: int,
+    first_only: bool,
+    starts: Ints,
+) -> None:
+    """Fill in planned starts; with `first_only`, only the first job that must wait gets a reservation."""
+    times = np.empty(len(ends) + 2 * len(gpus) + 2, dtype=np.int64)
+    levels = np.empty(len(ends) + 2 * len(gpus) + 2, dtype=np.int64)
+    times[0], levels[0], count = now, free, 1
+    for i in range(len(ends)):
+        end = max(ends[i], now + 1)
+        if end > times[count - 1]:
+            times[count], levels[count] = end, levels[count - 1]
+            count += 1
+        levels[count - 1] += amounts[i]
+    first, blocked = 0, False
+    bounds, known = np.empty((_BOUNDS, 3), dtype=np.int64), 0
+    for job in range(len(gpus)):
+        while first < count - 1 and levels[first] <= 0:
+            first += 1
+        last = 0 if first_only and blocked else count - 1
+        if first > last:
+            break
+        begin = max(first, _find(times, count, _bound(bounds, known, gpus[job], limits[job])))
+        place = _earliest(times, levels, count, gpus[job], limits[job], begin, last)
+        if place > begin:
+            row = bounds[known % _BOUNDS]
+            row[0], row[1], row[2] = gpus[job], limits[job], times[place]
+            known += 1
+        if place < 0 or times[place] > horizon:
+            continue
+        starts[job] = times[place]
+        blocked = blocked or place > 0
+        count = _reserve(times, levels, count, place, times[place] + limits[job], gpus[job])
+
+
+@jit
+def _bound(bounds: Ints, known: int, gpus: int, limit: int) -> int:
+    """Return the latest start that the pass found for a job that was no larger and no longer: none can be earlier."""
+    latest = 0
+    for i in range(min(known, len(bounds))):
+        if bounds[i, 0] <= gpus and bounds[i, 1] <= limit and bounds[i, 2] > latest:
+            latest = bounds[i, 2]
+    return latest
+
+
+@jit
+def _earliest(times: Ints, levels: Ints, count: int, gpus: int, limit: int, first: int, last: int) -> int:
+    """Find the first step, from `first` to `last`, after which `gpus` stay free for `limit`; -1 where there is none."""
+    place, step = first, first
+    while step < count and place <= last:
+        if levels[step] < gpus:
+            place = step + 1
+        elif step + 1 == count or times[step + 1] >= times[place] + limit:
+            return place
+        step += 1
+    return -1
+
+
+@jit
+def _reserve(times: Ints, levels: Ints, count: int, place: int, end: int, gpus: int) -> int:
+    """Take `gpus` off the steps from `place` to the time `end`, adding a step there; return the number of steps."""
+    step = place
+    while step < count and times[step] < end:
+        levels[step] -= gpus
+        step += 1
+    if step == count or times[step] > end:
+        for i in range(count, step, -1):
+            times[i], levels[i] = times[i - 1], levels[i - 1]
+        times[step], levels[step] = end, levels[step - 1] + gpus
+        count += 1
+    return count

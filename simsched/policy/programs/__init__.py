@@ -1,1 +1,0 @@
-"""Linear and mixed-integer programs that policies share; pure functions on arrays."""

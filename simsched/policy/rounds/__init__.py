@@ -1,0 +1,9 @@
+"""How shares of time become rounds: who runs in the next round, on what GPU type, and on which GPUs.
+
+Computing the shares belongs to `simsched.programs`; carrying a round out belongs to the engine.
+"""
+
+from simsched.policy.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
+from simsched.policy.rounds.places import Places, keep_places
+
+__all__ = ["Grant", "Places", "RoundOptions", "Rounds", "Unit", "keep_places"]

@@ -1,0 +1,204 @@
+"""Jobs that a program cannot tell apart are one class of variables.
+
+A program whose objective and rows treat equal jobs alike has a solution in which they get equal shares (the average
+over their permutations). Solving for classes gives that solution, at the cost of the number of different jobs, and
+makes it independent of the order in which jobs and GPU types are listed: classes are sorted by what they consist of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from simsched.programs.problem import Floats, Integers, ShareProblem
+from simsched.programs.solver import Rows, on_top
+
+#: How much the weights of the second criterion differ from each other.
+_SPREAD = 0.01
+_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a problem; c of them, q pairs of classes, k types in a canonical order.
+
+    Variables: for each class and type the share of each member alone, then for each pair of classes and type the share
+    that a member of the first spends with members of the second, all of them alike.
+    """
+
+    problem: ShareProblem
+    type_order: Integers
+    member: Integers
+    first: Integers
+    count: Integers
+    pair_member: Integers
+    pair_classes: Integers
+    pair_rates: Floats
+    partners: Floats
+
+    @property
+    def num_classes(self) -> int:
+        """Count the classes."""
+        return len(self.first)
+
+    @property
+    def num_variables(self) -> int:
+        """Count the variables."""
+        return (len(self.first) + len(self.pair_classes)) * len(self.type_order)
+
+    def of(self, values: Floats) -> Floats:
+        """Return one value for each class from one for each job, equal within classes."""
+        return np.asarray(values[self.first])
+
+    @cached_property
+    def rates(self) -> Rows:
+        """The rate of a member of each class, by variable: shape (c, variables)."""
+        throughput = self.problem.throughput[self.first][:, self.type_order]
+        data = [throughput.ravel()]
+        for side, part in enumerate(self._part_of_pair):
+            data.append((self.pair_rates[:, side] * part[:, None]).ravel())
+        return self._by_class(np.concatenate(data))
+
+    @cached_property
+    def time(self) -> Rows:
+        """The share of time of a member of each class, by variable: shape (c, variables)."""
+        types = len(self.type_order)
+        data = [np.ones(self.num_classes * types), *(np.repeat(part, types) for part in self._part_of_pair)]
+        return self._by_class(np.concatenate(data))
+
+    @cached_property
+    def gpus(self) -> Rows:
+        """The GPUs of each type that are in use on average, by variable: shape (k, variables)."""
+        types = len(self.type_order)
+        scale = self.problem.scale_factor[self.first]
+        held = scale * self.count
+        both = self.pair_classes
+        same = both[:, 0] == both[:, 1] if len(both) else np.zeros(0, bool)
+        paired = held[both[:, 0]] * np.where(same, 0.5, 1.0) if len(both) else np.zeros(0)
+        data = np.repeat(np.concatenate([held, paired]), types).astype(np.float64)
+        column = np.arange(self.num_variables)
+        return sparse.csr_array((data, (column % types, column)), shape=(types, self.num_variables))
+
+    @property
+    def capacity(self) -> tuple[Rows, Floats]:
+        """The rows and bounds that every solution keeps: time of each class, GPUs of each type."""
+        rows = on_top(self.time, self.gpus)
+        return rows, np.concatenate([np.ones(self.num_classes), self.problem.num_gpus[self.type_order]])
+
+    @property
+    def second_criterion(self) -> Floats:
+        """The objective that chooses among the best solutions, to be maximised, shape (variables,).
+
+        It is minus the GPU time used, with weights between 1 and 1.01 that differ for each variable and obey no simple
+        relation (a fixed hash of its place in the canonical order). What no job needs is thus left to the round
+        mechanism, which deals it out by priority; handing it out here would let jobs compete with those whose share is
+        tight.
+        """
+        held = np.asarray(self.gpus.sum(axis=0)).ravel()
+        generic = 1.0 + _SPREAD * _scatter(self.num_variables)
+        return np.asarray(-held * generic / held.max()) if len(held) else held
+
+    def spread(self, x: Floats) -> Floats:
+        """Return the shares of jobs and pairs in the problem's order from variables, rounded to eight digits."""
+        types = len(self.type_order)
+        table = np.clip(x.reshape(-1, types), 0.0, 1.0)
+        alone, paired = table[: self.num_classes], table[self.num_classes :]
+        shares = np.zeros((len(self.member) + len(self.pair_member), types))
+        shares[: len(self.member), self.type_order] = alone[self.member]
+        if len(self.pair_member):
+            shares[len(self.member) :, self.type_order] = (paired / self.partners[:, None])[self.pair_member]
+        return np.asarray(np.round(shares, _DIGITS))
+
+    @property
+    def _part_of_pair(self) -> tuple[Floats, Floats]:
+        """By pair of classes, the time of a member of the first and of the second for one unit of the variable."""
+        if not len(self.pair_classes):
+            return np.zeros(0), np.zeros(0)
+        first, second = self.count[self.pair_classes].T.astype(np.float64)
+        same = self.pair_classes[:, 0] == self.pair_classes[:, 1]
+        return np.where(same, 0.5, 1.0), np.where(same, 0.5, first / second)
+
+    def _by_class(self, data: Floats) -> Rows:
+        types, alone = len(self.type_order), self.num_classes
+        row = [np.repeat(np.arange(alone), types)]
+        column = [np.arange(alone * types)]
+        for side in (0, 1):
+            row.append(np.repeat(self.pair_classes[:, side], types))
+            column.append(np.arange(alone * types, self.num_variables))
+        where = (np.concatenate(row), np.concatenate(column))
+        return sparse.csr_array((data, where), shape=(alone, self.num_variables))
+
+
+def classify(problem: ShareProblem, *facts: Floats) -> Classes:
+    """Group the jobs of a problem that agree in all that a program may look at.
+
+    `facts` are further values by job, such as remaining steps. With pairs, jobs are told apart unless `kinds` says
+    which are alike and every pair of the two kinds is there.
+    """
+    order = _type_order(problem)
+    jobs = problem.num_jobs
+    label = problem.kinds if problem.kinds is not None else np.zeros(jobs)
+    if problem.pairs is not None and problem.kinds is None:
+        label = np.arange(jobs)
+    columns = [*facts, problem.scale_factor, problem.weights, *problem.throughput[:, order].T, label]
+    table = np.stack(columns, axis=1).astype(np.float64)
+    first, member, count = _unique(table)
+    classes = _with_pairs(problem, order, first, member, count)
+    if classes is None:
+        first, member, count = _unique(np.column_stack([table, np.arange(jobs)]))
+        classes = _with_pairs(problem, order, first, member, count)
+    if classes is None:
+        raise ValueError("a pair of jobs is listed twice")
+    return classes
+
+
+def _unique(table: Floats) -> tuple[Integers, Integers, Integers]:
+    if not len(table):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.lexsort(table.T[::-1])
+    new = np.concatenate([[True], (np.diff(table[order], axis=0) != 0).any(axis=1)])
+    member = np.empty(len(table), np.int64)
+    member[order] = np.cumsum(new) - 1
+    first = order[new].astype(np.int64)
+    return first, member, np.bincount(member, minlength=len(first)).astype(np.int64)
+
+
+def _type_order(problem: ShareProblem) -> Integers:
+    sums = np.sort(problem.throughput, axis=0).sum(axis=0)
+    return np.lexsort((sums, problem.num_gpus)).astype(np.int64)
+
+
+def _with_pairs(
+    problem: ShareProblem, order: Integers, first: Integers, member: Integers, count: Integers
+) -> Classes | None:
+    pairs, types = problem.pairs, len(order)
+    if pairs is None or not len(pairs.jobs):
+        none = np.zeros(0, np.int64)
+        empty = np.zeros((0, 2), np.int64)
+        return Classes(problem, order, member, first, count, none, empty, np.zeros((0, 2, types)), np.zeros(0))
+    both = member[pairs.jobs]
+    swapped = both[:, 0] > both[:, 1]
+    low, high = both.min(axis=1), both.max(axis=1)
+    key = low * len(first) + high
+    keys, where, pair_member, found = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    classes = np.stack([keys // len(first), keys % len(first)], axis=1)
+    same = classes[:, 0] == classes[:, 1]
+    n_low, n_high = count[classes].T
+    expected = np.where(same, n_low * (n_low - 1) // 2, n_low * n_high)
+    if (found != expected).any():
+        return None
+    rates = pairs.throughput[where][:, :, order]
+    rates = np.where(swapped[where][:, None, None], rates[:, ::-1], rates)
+    partners = np.where(same, n_low - 1, n_high).astype(np.float64)
+    return Classes(problem, order, member, first, count, pair_member, classes, rates, partners)
+
+
+def _scatter(count: int) -> Floats:
+    """Return fixed numbers in [0, 1) without visible relation: the output function of the SplitMix64 generator."""
+    state = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray((state ^ (state >> np.uint64(31))) / 2.0**64)

@@ -1,0 +1,50 @@
+"""A job of Gavel's workloads and the job types that it is drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_BATCH_SIZES = {
+    "ResNet-18": (16, 32, 64, 128, 256),
+    "ResNet-50": (16, 32, 64, 128),
+    "Transformer": (16, 32, 64, 128, 256),
+    "LM": (5, 10, 20, 40, 80),
+    "Recommendation": (512, 1024, 2048, 4096, 8192),
+}
+
+#: The 26 job types in the order of Gavel's job table, which the generator's draws depend on.
+TEMPLATES = (
+    *(f"{model} (batch size {size})" for model, sizes in _BATCH_SIZES.items() for size in sizes),
+    "A3C",
+    "CycleGAN",
+)
+
+#: The 19 job types that may use several GPUs.
+DISTRIBUTED = frozenset(
+    name for name in TEMPLATES if name.split(" ")[0] in ("ResNet-18", "ResNet-50", "Transformer", "LM")
+)
+
+
+@dataclass(frozen=True)
+class GavelJob:
+    """One job: `total_steps` mini-batches of the job type `template` on `num_gpus` GPUs.
+
+    `duration_s` is the nominal running time that the steps were computed from, 0 where a trace does not tell.
+    `slo` is the deadline as a multiple of `duration_s`, or None. `mode` says how the batch size changes:
+    `static` in Gavel; `accordion` or `gns` in Shockwave's traces. `command`, `directory`, `steps_flag` and
+    `needs_data` only matter to a physical cluster and are carried along.
+    """
+
+    id: int
+    template: str
+    num_gpus: int
+    total_steps: float
+    arrival_s: float = 0.0
+    duration_s: float = 0.0
+    weight: float = 1.0
+    slo: float | None = None
+    mode: str = "static"
+    command: str = ""
+    directory: str = ""
+    steps_flag: str = ""
+    needs_data: bool = False

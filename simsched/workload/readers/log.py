@@ -1,0 +1,248 @@
+"""The log of a cluster's scheduler: what each job asked for, when it came, started and ended, and what was left out."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.errors import InputError, Problem, input_error
+from simsched.workload.readers.format import Jobs
+from simsched.workload.readers.sheet import unreadable
+from simsched.workload.trace import EPOCH
+
+#: What each column of a log's table means; times are whole seconds since 1970-01-01 UTC.
+LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "job_id": "name of the job, unique within the log",
+        "submit_s": "submission",
+        "eligible_s": "when the job could first have started; the submission where the log says nothing",
+        "start_s": "first start",
+        "end_s": "last end",
+        "duration_s": "seconds in service, the sum over all attempts",
+        "gpus": "GPUs, all nodes together; a fraction where GPUs are shared",
+        "gpu_type": "type of GPU; empty where the log names none",
+        "time_limit_s": "time limit in seconds; 0 where there is none",
+        "queue": "partition, queue or cluster queue",
+        "qos": "quality of service or priority class",
+        "account": "account, namespace, group or virtual cluster",
+        "user": "who submitted it",
+        "priority": "priority as logged; 0 where the log names none",
+        "state": "final state: Pass, Killed or Failed; empty where it is not known",
+        "attempts": "how often the job was started",
+        "nodes": "nodes that it ran on, separated by commas; empty where the log names none",
+        "line": "1-based line of the file on which it stands first",
+    }
+)
+_DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"gpu_type": "", "time_limit_s": 0.0, "queue": "", "qos": "", "account": "", "user": "", "priority": 0.0}
+    | {"state": "", "attempts": 1, "nodes": ""}
+)
+#: How many examples of each reason are kept.
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A reason for which jobs were left out, how many, and the first of them: line and job."""
+
+    reason: str
+    count: int
+    examples: tuple[tuple[int, str], ...]
+
+    def __str__(self) -> str:
+        """Render as `12 jobs: end before their start (line 7: 4711, ...)`."""
+        named = ", ".join(f"line {line}: {job}" for line, job in self.examples)
+        return f"{self.count} {'job' if self.count == 1 else 'jobs'}: {self.reason} ({named})"
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterLog:
+    """The jobs of a log in the order of submission, and what of it was left out or changed.
+
+    `table` has the columns of `LOG_COLUMNS`; `adjusted` counts jobs whose figures were mended, by what was done, and
+    `ignored` lines that are no jobs of their own, such as steps.
+    """
+
+    name: str
+    source: str
+    table: pd.DataFrame
+    left_out: tuple[LeftOut, ...] = ()
+    adjusted: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Count the jobs."""
+        return len(self.table)
+
+    @property
+    def waits_s(self) -> npt.NDArray[np.int64]:
+        """Return the seconds that each job waited under the scheduler of its day."""
+        waits: npt.NDArray[np.int64] = self.table["start_s"].to_numpy() - self.table["eligible_s"].to_numpy()
+        return waits
+
+    def summary(self) -> str:
+        """Say in a few lines what was read and what was left out, and why."""
+        lines = [f"{self.name}: {len(self)} jobs read"]
+        lines += [f"  left out: {entry}" for entry in self.left_out]
+        lines += [f"  changed: {count} {what}" for what, count in sorted(self.adjusted.items())]
+        lines += [f"  ignored: {count} {what}" for what, count in sorted(self.ignored.items())]
+        return "\n".join(lines)
+
+    def jobs(self) -> Jobs:
+        """Return the jobs as a trace reader does; a share of a GPU counts as a whole one."""
+        table, whole = self.table, np.maximum(np.ceil(self.table["gpus"].to_numpy()), 1)
+        tenant = table["account"].where(table["account"] != "", table["queue"])
+        columns = {
+            "job_id": table["job_id"],
+            "submit_time_s": table["eligible_s"],
+            "duration_s": table["duration_s"],
+            "num_gpus": whole,
+            "tenant": tenant,
+            "user": table["user"],
+            "status": table["state"],
+            "attempts": table["attempts"],
+            "row": np.arange(len(table)),
+        }
+        shared = int((whole != table["gpus"].to_numpy()).sum())
+        adjusted = {**self.adjusted, "asked for a share of a GPU, counted as a whole one": shared}
+        return Jobs(columns, EPOCH, {entry.reason: entry.count for entry in self.left_out}, adjusted)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the cluster is known to have: its GPUs, 0 if unknown, and the names of its nodes, empty if unknown."""
+
+    gpus: int = 0
+    nodes: frozenset[str] = frozenset()
+
+
+class Sieve:
+    """Takes jobs that cannot be replayed out of a table, and remembers why."""
+
+    def __init__(self, path: Path, table: pd.DataFrame) -> None:
+        """Begin with all jobs; `table` needs `job_id` and `line`."""
+        self.path, self.table = path, table
+        self.left_out: list[LeftOut] = []
+
+    def drop(self, mask: Any, reason: str) -> None:
+        """Leave out the jobs where `mask` is true."""
+        chosen = np.asarray(mask, dtype=bool)
+        if chosen.any():
+            self.note(reason, self.table[chosen][["line", "job_id"]].itertuples(index=False, name=None))
+            self.table = self.table[~chosen]
+
+    def note(self, reason: str, jobs: Iterable[tuple[int, str]]) -> None:
+        """Remember lines that never came into the table."""
+        found = sorted((int(line), str(job)) for line, job in jobs)
+        if found:
+            self.left_out.append(LeftOut(reason, len(found), tuple(found[:EXAMPLES])))
+
+
+def finish(
+    sieve: Sieve,
+    source: str,
+    *,
+    limits: Limits | None = None,
+    strict: bool = False,
+    adjusted: Mapping[str, int] | None = None,
+    ignored: Mapping[str, int] | None = None,
+) -> ClusterLog:
+    """Check the jobs of a table whose missing times are NaN, and make the log.
+
+    Left out, in this order: jobs without GPUs, that never started, whose end is not recorded, that end before they
+    start, that start before their submission, on unknown nodes, with more GPUs than the cluster. Raises `InputError`
+    with every reason if `strict`, and where no job is left.
+    """
+    limits = limits or Limits()
+    sieve.drop(sieve.table["gpus"].isna(), "GPUs are no number")
+    sieve.drop(sieve.table["gpus"] <= 0, "used no GPU")
+    sieve.drop(sieve.table["submit_s"].isna(), "submission is not recorded")
+    sieve.drop(sieve.table["start_s"].isna(), "never started")
+    sieve.drop(sieve.table["end_s"].isna(), "end is not recorded")
+    sieve.drop(sieve.table["end_s"] < sieve.table["start_s"], "end before their start")
+    sieve.drop(sieve.table["start_s"] < sieve.table["submit_s"], "start before their submission")
+    if limits.nodes and "nodes" in sieve.table:
+        known = sieve.table["nodes"].map(lambda text: _known(text, limits.nodes))
+        sieve.drop(~known.to_numpy("bool"), "ran on a node that the cluster does not have")
+    if limits.gpus:
+        sieve.drop(sieve.table["gpus"] > limits.gpus, f"asked for more than the {limits.gpus} GPUs of the cluster")
+    if strict and any(entry.reason not in HARMLESS for entry in sieve.left_out):
+        problems = [entry for entry in sieve.left_out if entry.reason not in HARMLESS]
+        raise InputError(*(Problem(str(sieve.path), str(entry), line=entry.examples[0][0]) for entry in problems))
+    if sieve.table.empty:
+        said = "; ".join(str(entry) for entry in sieve.left_out)
+        raise input_error(
+            sieve.path, "holds no job that can be replayed", f"left out: {said}" if said else "give one job"
+        )
+    table = _typed(sieve.table)
+    reasons = tuple(sieve.left_out)
+    return ClusterLog(str(sieve.path), source, table, reasons, _nonzero(adjusted), _nonzero(ignored))
+
+
+#: Reasons that say nothing against a log: jobs that are simply not for the simulator.
+HARMLESS: Collection[str] = frozenset({"used no GPU", "never started"})
+
+
+def _known(text: str, nodes: frozenset[str]) -> bool:
+    return all(name in nodes for name in text.split(",") if name)
+
+
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.copy()
+    for column, value in _DEFAULTS.items():
+        if column not in table:
+            table[column] = value
+    if "duration_s" not in table:
+        table["duration_s"] = table["end_s"] - table["start_s"]
+    eligible = table["eligible_s"] if "eligible_s" in table else table["submit_s"]
+    held = eligible.fillna(table["submit_s"]).clip(lower=table["submit_s"])
+    table["eligible_s"] = held.clip(upper=table["start_s"])
+    for column in ("submit_s", "eligible_s", "start_s", "end_s", "attempts", "line"):
+        table[column] = table[column].astype("int64")
+    table = table.sort_values(["submit_s", "line"], kind="stable", ignore_index=True)
+    return table[list(LOG_COLUMNS)]
+
+
+def _nonzero(counts: Mapping[str, int] | None) -> Mapping[str, int]:
+    return MappingProxyType({what: count for what, count in (counts or {}).items() if count})
+
+
+def read_lines(path: Path, separator: str) -> tuple[list[str], list[tuple[int, Sequence[str]]]]:
+    """Split a text file (plain or .gz) into its header and its rows with their lines; blank lines are skipped.
+
+    Raises `InputError` for a file that is missing, unreadable or empty.
+    """
+    try:
+        text = _text(path)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    rows = [(i, line.split(separator)) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if len(rows) < 2:
+        raise input_error(path, "the file holds no job", "give a header line and one line a job")
+    return [name.strip().lstrip("\ufeff") for name in rows[0][1]], [(i, cells) for i, cells in rows[1:]]
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig").replace("\r\n", "\n")
+
+
+def frame(path: Path, header: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]], key: str) -> Sieve:
+    """Make a table of text of the rows that have as many fields as the header; the others are left out."""
+    whole = [(i, cells) for i, cells in rows if len(cells) == len(header)]
+    table = pd.DataFrame([cells for _, cells in whole], columns=list(header), dtype=str)
+    table["line"] = [i for i, _ in whole]
+    table["job_id"] = table[key] if key in table else [f"line-{i}" for i, _ in whole]
+    sieve = Sieve(path, table)
+    short = [(i, str(cells[0])) for i, cells in rows if len(cells) < len(header)]
+    sieve.note("line is cut short", short)
+    sieve.note("line has too many fields", [(i, str(cells[0])) for i, cells in rows if len(cells) > len(header)])
+    return sieve

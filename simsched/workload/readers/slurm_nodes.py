@@ -1,0 +1,167 @@
+"""Slurm's description of a cluster: the output of `scontrol show node`, or of `sinfo -N` with GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from simsched.errors import InputError, Problem, input_error
+
+_FIELD = re.compile(r"(\w+)=(\S*)")
+_RANGE = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node: its GPUs and their type, processors, memory in MB, partitions and state."""
+
+    name: str
+    gpus: int
+    gpu_type: str = ""
+    cpus: int = 0
+    memory_mb: int = 0
+    partitions: tuple[str, ...] = ()
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class SlurmCluster:
+    """The nodes of a cluster, by name."""
+
+    nodes: tuple[SlurmNode, ...]
+
+    @property
+    def gpus(self) -> int:
+        """Count the GPUs of all nodes."""
+        return sum(node.gpus for node in self.nodes)
+
+    def partitions(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the nodes of each partition."""
+        names = sorted({name for node in self.nodes for name in node.partitions})
+        return {name: tuple(node.name for node in self.nodes if name in node.partitions) for name in names}
+
+    def groups(self) -> tuple[tuple[int, int, str], ...]:
+        """Return (nodes, GPUs a node, type) of the nodes with GPUs, sorted by type and size."""
+        kinds = sorted({(node.gpu_type, node.gpus) for node in self.nodes if node.gpus})
+        count = {kind: sum((node.gpu_type, node.gpus) == kind for node in self.nodes) for kind in kinds}
+        return tuple((count[kind], kind[1], kind[0]) for kind in kinds)
+
+
+def read_nodes(path: str | Path) -> SlurmCluster:
+    """Read `scontrol show node`, or `sinfo -N` with a header that has NODELIST and GRES.
+
+    A node listed in several partitions is one node. Raises `InputError` for a file that is neither or names no node,
+    and where two lines about a node contradict each other.
+    """
+    place = Path(path)
+    try:
+        text = place.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise input_error(place, "there is no such file", "check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise input_error(place, f"the file cannot be read: {error}", "check the path and its permissions") from None
+    found = list(_scontrol(text) if "NodeName=" in text else _sinfo(place, text))
+    nodes: dict[str, SlurmNode] = {}
+    for line, node in found:
+        known = nodes.get(node.name)
+        if known is not None and (known.gpus, known.gpu_type) != (node.gpus, node.gpu_type):
+            message = f"node '{node.name}' has other GPUs than on an earlier line"
+            raise InputError(Problem(str(place), message, "describe it once", line))
+        partitions = tuple(sorted({*node.partitions, *(known.partitions if known else ())}))
+        nodes[node.name] = SlurmNode(
+            node.name, node.gpus, node.gpu_type, node.cpus, node.memory_mb, partitions, node.state
+        )
+    if not nodes:
+        raise input_error(place, "describes no node", "give the output of `scontrol show node`")
+    return SlurmCluster(tuple(nodes[name] for name in sorted(nodes)))
+
+
+def _scontrol(text: str) -> Iterator[tuple[int, SlurmNode]]:
+    begins = [match.start() for match in re.finditer(r"NodeName=", text)]
+    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
+        fields = dict(_FIELD.findall(text[begin:end]))
+        gpus, kind = _gres(fields.get("Gres", ""))
+        if not gpus:
+            gpus, kind = _gres(fields.get("CfgTRES", "").replace("gres/", ""))
+        partitions = tuple(name for name in fields.get("Partitions", "").split(",") if name)
+        yield (
+            text.count("\n", 0, begin) + 1,
+            SlurmNode(
+                fields["NodeName"],
+                gpus,
+                kind,
+                _whole(fields.get("CPUTot", "")),
+                _whole(fields.get("RealMemory", "")),
+                partitions,
+                fields.get("State", "").lower(),
+            ),
+        )
+
+
+def _sinfo(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:
+    lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+    split = "|" if lines and "|" in lines[0][1] else None
+    header = [name.strip() for name in lines[0][1].split(split)] if lines else []
+    if "NODELIST" not in header or "GRES" not in header:
+        remedy = "give the output of `scontrol show node`, or of `sinfo -N -o '%N|%P|%G|%c|%m|%t'`"
+        raise input_error(path, "is no description of nodes", remedy, line=1)
+    for i, line in lines[1:]:
+        row = dict(zip(header, (cell.strip() for cell in line.split(split)), strict=False))
+        gpus, kind = _gres(row.get("GRES", ""))
+        partition = row.get("PARTITION", "").rstrip("*")
+        for name in expand_nodes(row["NODELIST"]):
+            cpus, memory = _whole(row.get("CPUS", "")), _whole(row.get("MEMORY", ""))
+            state = row.get("STATE", "").rstrip("*~#").lower()
+            yield i, SlurmNode(name, gpus, kind, cpus, memory, (partition,) if partition else (), state)
+
+
+def _gres(text: str) -> tuple[int, str]:
+    """Count GPUs in a text such as gpu:a100:8(S:0-1), and name their types."""
+    text = re.sub(r"\([^)]*\)", "", text)
+    typed: list[tuple[str, int]] = []
+    plain: list[tuple[str, int]] = []
+    for part in text.split(","):
+        pieces = re.split(r"[:=]", part)
+        if pieces[0] == "gpu" and pieces[-1].isdigit():
+            (typed if len(pieces) > 2 else plain).append((pieces[1], int(pieces[-1])))
+    if typed:
+        return sum(count for _, count in typed), "+".join(sorted({kind for kind, _ in typed}))
+    return sum(count for _, count in plain), ""
+
+
+def _whole(text: str) -> int:
+    digits = re.match(r"\d+", text)
+    return int(digits.group()) if digits else 0
+
+
+def expand_nodes(text: str) -> list[str]:
+    """List the names that a text such as gpu[01-03,7],login1 stands for; none for an empty one."""
+    names: list[str] = []
+    for part in _parts(text.strip()):
+        names += _expanded(part)
+    return [name for name in names if name and name not in ("None assigned", "(null)")]
+
+
+def _parts(text: str) -> Iterator[str]:
+    depth, begin = 0, 0
+    for i, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            yield text[begin:i]
+            begin = i + 1
+    yield text[begin:]
+
+
+def _expanded(text: str) -> list[str]:
+    match = _RANGE.match(text)
+    if match is None:
+        return [text]
+    before, inside, after = match.groups()
+    names = []
+    for piece in inside.split(","):
+        first, _, last = piece.partition("-")
+        numbers = range(int(first), int(last or first) + 1) if first.isdigit() else ()
+        names += [f"{before}{number:0{len(first)}d}{rest}" for number in numbers for rest in _expanded(after)]
+    return names

@@ -1,0 +1,208 @@
+"""Logs that come as one CSV table: jobs, pods and pod groups of Kubernetes, Helios, Acme, and Alibaba's two traces.
+
+Shares of GPUs are kept as fractions. What makes no sense is left out with its reason, as for every log.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.errors import input_error, nearest
+from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
+from simsched.workload.readers.slurm import moments
+
+Numbers = npt.NDArray[np.float64]
+
+_STATUS: Mapping[str, str] = MappingProxyType(
+    {"completed": "Pass", "succeeded": "Pass", "complete": "Pass", "terminated": "Pass", "pass": "Pass"}
+    | {"cancelled": "Killed", "killed": "Killed", "evicted": "Killed", "preempted": "Killed", "deleted": "Killed"}
+    | dict.fromkeys(("failed", "timeout", "node_fail", "out_of_memory", "error"), "Failed")
+)
+_GROUPED = "pods were added up to the jobs that they belong to"
+_UNITS: Mapping[str, float] = MappingProxyType({"gpu": 1.0, "percent": 0.01, "milli": 0.001})
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a table names what a log holds: for each column of the log the names that it may have, first come first used.
+
+    `share` names a column by which GPUs are multiplied, `share_unit` how it counts: in GPUs, percent or milli. Rows of
+    one `group` are one job. `header` is that of a file which has none. `required` columns must be there.
+    """
+
+    name: str
+    columns: Mapping[str, Sequence[str]]
+    required: Sequence[str] = ("gpus", "submit_s", "start_s", "end_s")
+    share: str = ""
+    share_unit: str = "gpu"
+    group: Sequence[str] = ()
+    header: Sequence[str] = field(default=())
+
+
+_TIMES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {"submit_s": ("submit_time",), "start_s": ("start_time",), "end_s": ("end_time",), "state": ("state",)}
+)
+KUBERNETES = Layout(
+    "kubernetes",
+    {
+        "job_id": ("name", "job", "pod", "uid"),
+        "gpus": ("gpus", "nvidia.com/gpu", "gpu_request", "gpu"),
+        "submit_s": ("created", "creation_time", "creationTimestamp", "submitted"),
+        "start_s": ("started", "start_time", "startTime", "scheduled"),
+        "end_s": ("finished", "completion_time", "completionTime", "deleted"),
+        "queue": ("queue", "local_queue", "kueue.x-k8s.io/queue-name"),
+        "qos": ("priority_class", "priorityClassName"),
+        "priority": ("priority",),
+        "account": ("namespace",),
+        "user": ("user", "owner"),
+        "state": ("phase", "status"),
+        "nodes": ("node", "nodeName"),
+        "gpu_type": ("gpu_type", "flavor"),
+        "time_limit_s": ("activeDeadlineSeconds", "time_limit_s"),
+    },
+    group=("pod_group", "podgroup", "job_group"),
+)
+HELIOS = Layout(
+    "helios",
+    {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "account": ("vc",), "user": ("user",), "queue": ("queue",)},
+)
+ACME = Layout(
+    "acme",
+    {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "user": ("user",), "queue": ("queue",), "qos": ("type",)},
+)
+PAI_2020 = Layout(
+    "alibaba-pai",
+    {
+        **_TIMES,
+        "job_id": ("job_name",),
+        "gpus": ("inst_num",),
+        "submit_s": ("start_time",),
+        "state": ("status",),
+        "gpu_type": ("gpu_type",),
+    },
+    share="plan_gpu",
+    share_unit="percent",
+    group=("job_name",),
+    header=(
+        "job_name",
+        "task_name",
+        "inst_num",
+        "status",
+        "start_time",
+        "end_time",
+        "plan_cpu",
+        "plan_mem",
+        "plan_gpu",
+        "gpu_type",
+    ),
+)
+OPENB_2023 = Layout(
+    "alibaba-openb",
+    {
+        "job_id": ("name",),
+        "gpus": ("num_gpu",),
+        "submit_s": ("creation_time",),
+        "start_s": ("scheduled_time",),
+        "end_s": ("deletion_time",),
+        "qos": ("qos",),
+        "gpu_type": ("gpu_spec",),
+        "state": ("pod_phase",),
+    },
+    share="gpu_milli",
+    share_unit="milli",
+)
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {layout.name: layout for layout in (KUBERNETES, HELIOS, ACME, PAI_2020, OPENB_2023)}
+)
+
+
+def read_table(
+    path: str | Path,
+    layout: Layout,
+    *,
+    time_zone: str = "UTC",
+    limits: Limits | None = None,
+    strict: bool = False,
+) -> ClusterLog:
+    """Read a CSV file (plain or .gz) of a layout.
+
+    Times are timestamps or seconds; timestamps without an offset are of `time_zone`. Raises `InputError` for a file
+    that cannot be read or lacks columns, and with `strict` for jobs that make no sense.
+    """
+    place = Path(path)
+    header, rows = _rows(place, layout)
+    sieve = frame(place, header, rows, "job_id")
+    names = {column: next((n for n in known if n in header), "") for column, known in layout.columns.items()}
+    for column in layout.required:
+        if not names.get(column):
+            known = ", ".join(layout.columns[column])
+            raise input_error(place, f"no column says '{column}'", f"{nearest(known, header)} (one of {known})", line=1)
+    table = pd.DataFrame({"line": sieve.table["line"]})
+    for column, name in names.items():
+        if name:
+            table[column] = _values(sieve.table[name], column, time_zone)
+    if "job_id" not in table:
+        table["job_id"] = sieve.table["job_id"]
+    if layout.share in sieve.table:
+        share = pd.to_numeric(sieve.table[layout.share], errors="coerce").fillna(0.0)
+        table["gpus"] *= share * _UNITS[layout.share_unit]
+    group = next((name for name in layout.group if name in header), "")
+    named = sieve.table[group] if group else None
+    sieve.table = table
+    grouped = 0 if named is None else _group(sieve, named)
+    sieve.drop(sieve.table["job_id"].duplicated(), "have the name of an earlier job")
+    return finish(sieve, layout.name, limits=limits, strict=strict, adjusted={_GROUPED: grouped})
+
+
+def _rows(path: Path, layout: Layout) -> tuple[list[str], list[tuple[int, Sequence[str]]]]:
+    """Split a CSV file into fields; quoted ones may hold commas but no line breaks."""
+    first, rest = read_lines(path, "\n")
+    lines = [(1, first), *rest]
+    cells = [(i, next(csv.reader([line[0]]))) for i, line in lines]
+    if layout.header and layout.header[0] not in cells[0][1]:
+        return list(layout.header), list(cells)
+    return [name.strip() for name in cells[0][1]], list(cells[1:])
+
+
+def _values(cells: pd.Series, column: str, time_zone: str) -> pd.Series | Numbers:
+    text = cells.str.strip()
+    if column in ("gpus", "priority", "time_limit_s"):
+        numbers: pd.Series = pd.to_numeric(text, errors="coerce")
+        return numbers if column == "gpus" else numbers.fillna(0.0)
+    if column in ("submit_s", "start_s", "end_s"):
+        seconds = pd.to_numeric(text, errors="coerce").to_numpy("float64", copy=True)
+        stamps = np.isnan(seconds)
+        seconds[stamps] = moments(text[stamps], time_zone) if stamps.any() else np.nan
+        whole: Numbers = np.floor(seconds)
+        return whole
+    if column == "state":
+        states: pd.Series = text.str.lower().map(_STATUS).fillna("")
+        return states
+    return text
+
+
+def _group(sieve: Sieve, group: pd.Series) -> int:
+    """Add up the rows of a group to one job, from its first submission and start to its last end."""
+    table = sieve.table.copy()
+    named = group.str.strip().to_numpy("str")
+    table["job_id"] = np.where(named != "", named, table["job_id"].to_numpy("str"))
+    table = table[table["gpus"].to_numpy() > 0] if (table["gpus"] > 0).any() else table
+    first = {column: "first" for column in table if column not in ("job_id", "gpus", "end_s", "submit_s", "start_s")}
+    jobs = table.groupby("job_id", sort=False)
+    whole = jobs.agg({"gpus": "sum", "submit_s": "min", "start_s": "min", "end_s": "max", **first}).reset_index()
+    open_end = table[table["end_s"].isna()]["job_id"].unique()
+    whole.loc[whole["job_id"].isin(open_end), "end_s"] = np.nan
+    if "state" in table:
+        order = {"": 0, "Failed": 1, "Killed": 2, "Pass": 3}
+        worst = table["state"].map(order).groupby(table["job_id"], sort=False).min()
+        whole["state"] = whole["job_id"].map(worst.map({rank: state for state, rank in order.items()}))
+    sieve.table = whole
+    return len(table) - len(whole)

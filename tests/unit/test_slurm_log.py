@@ -1,0 +1,201 @@
+"""Slurm's accounting and nodes, on hand-written lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simsched.errors import InputError
+from simsched.workload.readers import read_trace
+from simsched.workload.readers.log import LOG_COLUMNS, Limits
+from simsched.workload.readers.slurm import read_sacct
+from simsched.workload.readers.slurm_nodes import expand_nodes, read_nodes
+
+HEADER = "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|Elapsed|Timelimit|ReqTRES|AllocTRES|State"
+HEADER += "|Priority|NodeList"
+
+
+def line(job="1", **cells):
+    row = {
+        "JobID": job,
+        "User": "ann",
+        "Account": "vision",
+        "Partition": "gpu",
+        "QOS": "normal",
+        "Submit": "2024-03-01T10:00:00",
+        "Eligible": "2024-03-01T10:00:00",
+        "Start": "2024-03-01T10:05:00",
+        "End": "2024-03-01T11:05:00",
+        "Elapsed": "01:00:00",
+        "Timelimit": "1-02:00:00",
+        "ReqTRES": "billing=8,cpu=8,gres/gpu=2,mem=64G,node=1",
+        "AllocTRES": "billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1",
+        "State": "COMPLETED",
+        "Priority": "4294",
+        "NodeList": "g01",
+    } | cells
+    return "|".join(row[name] for name in HEADER.split("|"))
+
+
+def log(folder, *lines, end="\n"):
+    path = folder / "sacct.txt"
+    path.write_text("\n".join([HEADER, *lines]) + end, encoding="utf-8")
+    return path
+
+
+def reasons(found):
+    return {entry.reason: entry.count for entry in found.left_out}
+
+
+def test_a_job_with_all_its_fields(tmp_path: Path) -> None:
+    found = read_sacct(log(tmp_path, line()))
+    assert list(found.table.columns) == list(LOG_COLUMNS)
+    (job,) = found.table.to_dict("records")
+    assert job["submit_s"] == 1709287200
+    assert (job["gpus"], job["gpu_type"], job["time_limit_s"]) == (2.0, "a100", 26 * 3600.0)
+    assert (job["queue"], job["qos"], job["account"], job["user"]) == ("gpu", "normal", "vision", "ann")
+    assert (job["state"], job["priority"], job["nodes"], job["line"]) == ("Pass", 4294.0, "g01", 2)
+    assert (job["duration_s"], found.waits_s.tolist()) == (3600.0, [300])
+
+
+def test_steps_are_no_jobs_and_tasks_of_arrays_are(tmp_path: Path) -> None:
+    lines = [
+        line("7_1"),
+        line("7_1.batch"),
+        line("7_1.0"),
+        line("7_2"),
+        line("7_[3-9%2]", Start="Unknown", End="Unknown"),
+    ]
+    found = read_sacct(log(tmp_path, *lines))
+    assert found.table["job_id"].tolist() == ["7_1", "7_2"]
+    assert dict(found.ignored) == {"steps of jobs": 2}
+    assert reasons(found) == {"never started": 1}
+
+
+def test_requeued_jobs_are_added_up_and_numbers_used_again_told_apart(tmp_path: Path) -> None:
+    second = {"Start": "2024-03-01T12:00:00", "End": "2024-03-01T12:30:00", "Elapsed": "00:30:00"}
+    later = {"Submit": "2024-05-01T10:00:00", "Start": "2024-05-01T10:05:00", "End": "2024-05-01T11:05:00"}
+    found = read_sacct(log(tmp_path, line("1", State="NODE_FAIL"), line("1", **second), line("2"), line("2", **later)))
+    assert found.table["job_id"].tolist() == ["1", "2", "2#2"]
+    assert found.table["attempts"].tolist() == [2, 1, 1]
+    assert found.table["duration_s"].tolist() == [5400.0, 3600.0, 3600.0]
+    assert found.table["state"].tolist() == ["Pass", "Pass", "Pass"]
+    assert sum(found.adjusted.values()) == 2
+
+
+def test_time_zones_and_clocks_that_were_changed(tmp_path: Path) -> None:
+    # In Berlin the clock goes from 02:00 to 03:00 on 2024-03-31, and from 03:00 back to 02:00 on 2024-10-27.
+    spring = {"Submit": "2024-03-31T01:00:00", "Start": "2024-03-31T01:30:00", "End": "2024-03-31T03:30:00"}
+    autumn = {"Submit": "2024-10-27T02:10:00", "Start": "2024-10-27T02:50:00", "End": "2024-10-27T02:20:00"}
+    fixed = {"Submit": "2024-03-01T10:00:00+0100", "Start": "2024-03-01T10:00:00+01:00", "End": "2024-03-01T10:00:00Z"}
+    path = log(
+        tmp_path,
+        line("1", **spring, Elapsed="01:00:00"),
+        line("2", **autumn, Elapsed="00:30:00"),
+        line("3", **fixed, Eligible="Unknown"),
+    )
+    found = read_sacct(path, time_zone="Europe/Berlin")
+    table = found.table.set_index("job_id")
+    assert table["duration_s"].to_dict() == {"1": 3600.0, "2": 1800.0, "3": 3600.0}
+    assert table.loc["3", "submit_s"] == 1709283600
+    with pytest.raises(InputError, match="is no time zone"):
+        read_sacct(path, time_zone="Berlin")
+
+
+BAD = [
+    line("1"),
+    line("2", End="2024-03-01T10:04:00", Elapsed=""),
+    line("3", Start="2024-03-01T09:00:00", Elapsed=""),
+    line("4", NodeList="g[01-02],x9"),
+    line("5", AllocTRES="gres/gpu=99"),
+    line("6", End="Unknown", State="RUNNING"),
+    line("7", AllocTRES="cpu=4", ReqTRES="cpu=4"),
+    line("8", End="2024-03-01T10:04:30", Elapsed=""),
+    line("9")[:40],
+]
+
+
+def test_one_summary_of_what_makes_no_sense(tmp_path: Path) -> None:
+    path = log(tmp_path, *BAD, end="")
+    limits = Limits(16, frozenset({"g01", "g02"}))
+    found = read_sacct(path, limits=limits)
+    assert found.table["job_id"].tolist() == ["1"]
+    assert reasons(found) == {
+        "line is cut short": 1,
+        "used no GPU": 1,
+        "end is not recorded": 1,
+        "end before their start": 2,
+        "start before their submission": 1,
+        "ran on a node that the cluster does not have": 1,
+        "asked for more than the 16 GPUs of the cluster": 1,
+    }
+    assert "left out: 2 jobs: end before their start (line 3: 2, line 9: 8)" in found.summary()
+    with pytest.raises(InputError) as caught:
+        read_sacct(path, limits=limits, strict=True)
+    assert len(caught.value.problems) == 6
+    assert "line 10: 9" in str(caught.value)
+
+
+def test_a_log_is_a_trace_too(tmp_path: Path) -> None:
+    trace = read_trace(log(tmp_path, *BAD))
+    assert trace.source == "slurm"
+    assert trace.table["num_gpus"].tolist() == [2, 2, 99]
+    assert trace.table["tenant"].tolist() == ["vision"] * 3
+    assert trace.dropped["end before their start"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no job"),
+        ("JobID|Submit\n1|x\n", "'Start' is missing"),
+        (HEADER.replace("TRES", "") + "\n1\n", "AllocTRES"),
+    ],
+)
+def test_a_file_that_is_no_log(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        read_sacct(path)
+
+
+def test_names_of_nodes() -> None:
+    assert expand_nodes("g[01-03,7],login1") == ["g01", "g02", "g03", "g7", "login1"]
+    assert expand_nodes("r[1-2]n[1-2]") == ["r1n1", "r1n2", "r2n1", "r2n2"]
+    assert expand_nodes("None assigned") == []
+
+
+def test_nodes_of_scontrol(tmp_path: Path) -> None:
+    path = tmp_path / "nodes"
+    path.write_text(
+        "NodeName=g02 Arch=x86_64 CPUTot=64\n   Gres=gpu:a100:8(S:0-1)\n   RealMemory=1000 State=IDLE\n"
+        "   Partitions=gpu,long \n\nNodeName=g01 CPUTot=64 Gres=gpu:a100:8 RealMemory=1000 State=DOWN Partitions=gpu\n"
+        "NodeName=c1 CPUTot=32 Gres=(null) RealMemory=5 State=IDLE Partitions=cpu\n"
+        "NodeName=t1 CPUTot=8 Gres=gpu:4 State=IDLE\n",
+        encoding="utf-8",
+    )
+    cluster = read_nodes(path)
+    assert [node.name for node in cluster.nodes] == ["c1", "g01", "g02", "t1"]
+    assert cluster.gpus == 20
+    assert cluster.groups() == ((1, 4, ""), (2, 8, "a100"))
+    assert cluster.partitions() == {"cpu": ("c1",), "gpu": ("g01", "g02"), "long": ("g02",)}
+
+
+def test_nodes_of_sinfo(tmp_path: Path) -> None:
+    path = tmp_path / "nodes"
+    rows = [
+        "NODELIST|PARTITION|GRES|CPUS|MEMORY|STATE",
+        "g[1-2]|gpu*|gpu:v100:4|32|500|idle",
+        "g1|long|gpu:v100:4|32|500|idle",
+    ]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    cluster = read_nodes(path)
+    assert cluster.groups() == ((2, 4, "v100"),)
+    assert cluster.nodes[0].partitions == ("gpu", "long")
+    path.write_text("\n".join([*rows, "g1|x|gpu:v100:8|1|1|idle"]), encoding="utf-8")
+    with pytest.raises(InputError, match="other GPUs"):
+        read_nodes(path)
+    path.write_text("hello", encoding="utf-8")
+    with pytest.raises(InputError, match="no description of nodes"):
+        read_nodes(path)
