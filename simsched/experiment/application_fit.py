@@ -12,6 +12,7 @@ from simsched.agent.fit import fit
 from simsched.errors import wrong
 from simsched.experiment.application_yaml import ApplicationDocument, document_of
 from simsched.experiment.noise_fit import fit_noise
+from simsched.experiment.scaling_fit import fit_scaling
 from simsched.experiment.step_fit import Measured, fit_placement_model, step_errors
 from simsched.model.application import StepTime
 from simsched.model.efficiency import efficiency
@@ -92,16 +93,20 @@ def _header(errors: FitErrors) -> str:
 
 
 def fit_application(measured: MeasuredApplication) -> FitResult:
-    """Fit one measured application: step times, noise over training, and the seven-parameter form beside them."""
+    """Fit one measured application: step times, noise over training, and the seven-parameter form beside them.
+
+    Step times are fitted by classes of placement first, then by how the batches of tuned jobs scale.
+    """
     table = Measured.of(measured)
-    model = fit_placement_model(table)
+    tuned = tuple(configurations(measured, gpu_type=measured.gpu_types[0]))
+    model = fit_scaling(measured, fit_placement_model(table), {batch for _, batch in tuned})
     seven = fit_seven(table)
     application = FittedApplication(
         measured.name,
         measured.limits,
         _fit_training(measured),
         {measured.gpu_types[0]: model},
-        tuned=tuple(configurations(measured, gpu_type=measured.gpu_types[0])),
+        tuned=tuned,
         fixed_batch_size=measured.fixed_batch_size,
         max_gpus=measured.max_gpus,
         restart_delay_s=measured.restart_delay_s,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from simsched.model.scaling import ScalingCurve
 from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel
 from simsched.model.throughput import TINY, ThroughputParams
 
@@ -136,6 +137,26 @@ class ClassPart(Part):
         return self
 
 
+class ScalingPart(Part):
+    """How a total batch scales over GPUs; see `simsched.model.scaling.ScalingCurve`."""
+
+    batch: Count
+    gpus_per_node: Count
+    gpus: list[Count] = Field(min_length=1)
+    factor: list[Positive]
+
+    @model_validator(mode="after")
+    def _table(self) -> ScalingPart:
+        ascending("gpus", self.gpus)
+        if len(self.factor) != len(self.gpus):
+            raise ValueError(f"'factor' has {len(self.factor)} values, 'gpus' has {len(self.gpus)}")
+        return self
+
+    def build(self) -> ScalingCurve:
+        """Make the curve."""
+        return ScalingCurve(self.batch, self.gpus_per_node, tuple(self.gpus), tuple(self.factor))
+
+
 class StepTimesPart(Part):
     """Step times by class of placement; see `simsched.model.step_model.PlacementModel`."""
 
@@ -144,6 +165,7 @@ class StepTimesPart(Part):
     one_node: ClassPart
     two_nodes: ClassPart
     more_nodes: ClassPart
+    scaling: list[ScalingPart] = Field(default=[], description="how the batches of tuned jobs differ from all that")
 
     @model_validator(mode="after")
     def _table(self) -> StepTimesPart:
@@ -154,8 +176,9 @@ class StepTimesPart(Part):
 
     def build(self) -> PlacementModel:
         """Make the model."""
-        kinds = (kind.build() for kind in (self.one_node, self.two_nodes, self.more_nodes))
-        return PlacementModel(tuple(self.local_bsz), tuple(self.grad_s), *kinds)
+        one, two, more = (kind.build() for kind in (self.one_node, self.two_nodes, self.more_nodes))
+        curves = tuple(curve.build() for curve in self.scaling)
+        return PlacementModel(tuple(self.local_bsz), tuple(self.grad_s), one, two, more, curves)
 
 
 class SpeedPart(Part):
