@@ -16,9 +16,9 @@ from simsched.model.step_model import PlacementModel, Placements
 
 Floats = NDArray[np.float64]
 
-_MOST_KNOTS = 12  # numbers of GPUs at which a curve bends
+_MOST_KNOTS = 16  # numbers of GPUs at which a curve bends
 _GOOD_ENOUGH = 0.01  # root-mean-square error at which no more bends are added
-_GAIN_WEIGHT = 1e-3  # of the squared relative error of a marginal gain beside that of the level
+_GAIN_WEIGHT = 3e-3  # of the squared relative error of a marginal gain beside that of the level
 _WRONG_SIGN = 1.0  # the price of a gain where there is none, and of none where there is one
 _SMALLEST_GAIN = 0.03  # of marginal gains that are told apart; an error counts relative to no less
 
