@@ -4,9 +4,10 @@ Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-1
        [--pollux-seeds N] [--applications DIR] [--only NAME ...] [--each]
 
 TRACES is the folder of measurements, PHILLY the CSV of Philly's jobs that the job lists are drawn from
-(docs/validation.md, sections 1 and 5). Each row compares, workload by workload, runs in which the step times that the policy is told
-(decisions) and those at which jobs train (physics) are fitted or measured with runs on measurements alone. Mean ratio
-with the 95 % interval of Student's t over workloads. --only fits some applications and leaves the others measured.
+(docs/validation.md, sections 1 and 5). Each row compares, workload by workload, runs in which the step times that the
+policy is told (decisions) and those at which jobs train (physics) are fitted or measured with runs on measurements
+alone. Mean ratio with the 95 % interval of Student's t over workloads. --only fits some applications and leaves the
+others measured.
 """
 
 from __future__ import annotations
@@ -148,9 +149,8 @@ def main() -> int:
     shipped = ApplicationCatalogue.load(args.applications).applications
     fitted = {name: shipped[name] if name in (args.only or measured) else measured[name] for name in measured}
     jobs = draw(args.philly, measured, args.seeds)
-    print(
-        "| policy | decisions | physics | workloads | mean JCT against measured | furthest |\n|---|---|---|---:|---:|---:|"
-    )
+    print("| policy | decisions | physics | workloads | mean JCT against measured | furthest |")
+    print("|---|---|---|---:|---:|---:|")
     for policy in args.policy or ["pollux", "tiresias", "optimus"]:
         chosen = args.seeds[: args.pollux_seeds] if policy == "pollux" else args.seeds
         began = time.process_time()
