@@ -1,6 +1,6 @@
 """Run the same job lists on fitted applications and on the measurements they were fitted to, and compare mean JCT.
 
-Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-124] [--policy NAME ...]
+Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-116] [--policy NAME ...]
        [--pollux-seeds N] [--applications DIR] [--only NAME ...] [--each]
 
 TRACES is the folder of measurements, PHILLY the CSV of Philly's jobs that the job lists are drawn from
@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from scipy.stats import t as student
@@ -32,7 +33,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.experiment.applications import ApplicationCatalogue
-from simsched.model.application import Application, BatchChoice, GradientStats, Running, StepTime
+from simsched.model.application import Application, BatchChoice, Running, StepTime
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Shape
@@ -66,10 +67,6 @@ class Split:
     def run(self, shape: Shape, batch: BatchChoice, epoch: int, gpu_type: str) -> Running:
         """Return how the job trains."""
         return self._physics.run(shape, batch, epoch, gpu_type)
-
-    def gradient(self, batch_size: float, epoch: int) -> GradientStats:
-        """Return the gradient statistics of training."""
-        return self._physics.gradient(batch_size, epoch)
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ def mixed(
     known = {FITTED: fitted, MEASURED: measured}
     if decisions == physics:
         return ApplicationCatalogue(known[decisions], decisions)
-    split = {name: Split(known[decisions][name], known[physics][name]) for name in measured}
+    split = {name: cast(Application, Split(known[decisions][name], known[physics][name])) for name in measured}
     return ApplicationCatalogue(split, f"decisions {decisions}, physics {physics}")
 
 
@@ -128,7 +125,7 @@ def ways(policy: str) -> list[tuple[str, str]]:
 
 
 def seeds_of(text: str) -> list[int]:
-    """Read '101-124' or '1,2,6'."""
+    """Read '101-116' or '1,2,6'."""
     parts = [part.split("-") for part in text.split(",")]
     return [seed for part in parts for seed in range(int(part[0]), int(part[-1]) + 1)]
 
@@ -138,9 +135,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path)
     parser.add_argument("philly", type=Path)
-    parser.add_argument("--seeds", type=seeds_of, default=seeds_of("101-124"))
+    parser.add_argument("--seeds", type=seeds_of, default=seeds_of("101-116"))
     parser.add_argument("--policy", action="append", choices=sorted(POLICIES))
-    parser.add_argument("--pollux-seeds", type=int, default=8, help="under Pollux, only so many of the workloads")
+    parser.add_argument("--pollux-seeds", type=int, default=6, help="under Pollux, only so many of the workloads")
     parser.add_argument("--applications", type=Path, help="fitted applications other than the shipped ones")
     parser.add_argument("--only", action="append", help="fit only these applications")
     parser.add_argument("--each", action="store_true", help="print the ratio of every workload")
