@@ -7,7 +7,7 @@
 | INV-3 | The clock never goes back, within an instant neither by phase order of decisions. |
 | INV-4 | Attained service equals the sum of the recorded allocation intervals, which do not overlap. |
 | INV-5 | A policy reads nothing that it has not declared: its view was granted exactly its needs. |
-| INV-6 | Progress falls only to a checkpoint, after a failure; it never passes the end of the epoch, and a finished job has made all of it. |
+| INV-6 | Progress falls only to a checkpoint, after a failure, and never passes the end of the epoch. |
 | INV-7 | Where GPUs are shared, none has more holders than allowed, and a job holds just those that it was given. |
 """
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
+from simsched.engine.job_record import job_record
 from simsched.engine.records import AllocationRecord, JobRecord, Recorder
 from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, memory_mb
@@ -331,45 +332,12 @@ class Ledger:
         return batch
 
     def _complete(self, job: JobState, status: str = "") -> None:
-        clock, now = self._clock, self._clock.now
         self.release(job)
         self.set_speeds()
-        spec = job.request
-        self.stale.pop(spec.id, None)
-        jct = now - job.submitted
-        first = now if job.first_start is None else job.first_start
-        record = JobRecord(
-            job_id=spec.id,
-            application=spec.application,
-            tenant=spec.tenant,
-            user=spec.user,
-            status=status or job.truth.status,
-            num_gpus=spec.num_gpus,
-            batch_size=spec.batch_size,
-            submit_time_s=clock.seconds(job.submitted),
-            start_time_s=clock.seconds(first),
-            end_time_s=clock.seconds(now),
-            jct_s=clock.seconds(jct),
-            held_s=clock.seconds(job.settled_held),
-            queueing_s=clock.seconds(jct - job.settled_held),
-            restart_s=clock.seconds(job.restart),
-            attained_gpu_s=clock.seconds(job.settled_gpu),
-            restarts=max(job.starts - 1, 0),
-        )
-        if job.recovery is not None:
-            record = self._with_losses(record, job.recovery)
+        self.stale.pop(job.request.id, None)
+        record = job_record(job, status or job.truth.status)
         self._recorder.job(record)
         self._on_complete(job, record)
-
-    def _with_losses(self, record: JobRecord, recovery: Recovery) -> JobRecord:
-        seconds = self._clock.seconds
-        return record._replace(
-            attempts=recovery.attempts,
-            failures=recovery.failures,
-            lost_s=seconds(recovery.lost),
-            lost_gpu_s=seconds(recovery.lost_gpu),
-            checkpoint_s=seconds(recovery.checkpointing),
-        )
 
     def _record_interval(self, job: JobState, begin: float) -> None:
         running, batch = job.running, job.batch if job.running is not None else NO_BATCH

@@ -17,12 +17,13 @@ from threadpoolctl import threadpool_limits
 from simsched.agent.agent import AgentFactory, LeasingAgent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Appointment, Clock, Phase
-from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
+from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import FailureOptions, Failures
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import LiveView, ReadOnly
 from simsched.engine.options import EngineOptions
+from simsched.engine.patience import Patience
 from simsched.engine.providers import Granted
 from simsched.engine.records import DecisionRecord, JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood
@@ -140,7 +141,7 @@ class _Simulation:
         self._submitted = 0
         self._finished = 0
         self._decisions = 0
-        self._idle_rounds = 0
+        self._patience = Patience(policy.name, self._clock, options.idle_rounds)
         self._due: dict[float, Appointment] = {}
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._arrived: list[JobState] = []
@@ -186,7 +187,7 @@ class _Simulation:
             self._failures.begin()
         while not done.triggered:
             if env.peek() == inf:  # nothing is due any more
-                raise self._stuck()
+                raise self._patience.stuck(self._active)
             env.step()
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
@@ -251,7 +252,7 @@ class _Simulation:
         if self._triggers.node_change and self._active:
             self._request(self._clock.now)
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
-            self._idle()
+            self._patience.idle(self._active)
 
     def _on_leases_over(self) -> None:
         if self._triggers.leases_over and self._active:
@@ -391,21 +392,8 @@ class _Simulation:
         if self._checking:
             check_state(self._cluster, self._active, self._submitted, self._finished)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
-            self._idle_rounds = 0
+            self._patience.renew()
         elif not self._cluster.broken:  # otherwise the next repair may change something
-            self._idle()
+            self._patience.idle(self._active)
         if self._progress and self._decisions % _PROGRESS_EVERY == 0:
             self._progress(self._clock.now_s, self._finished)
-
-    def _idle(self) -> None:
-        self._idle_rounds += 1
-        if self._idle_rounds >= self._options.idle_rounds:
-            raise self._stuck()
-
-    def _stuck(self) -> StuckError:
-        waiting = list(self._active)
-        names = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
-        return StuckError(
-            f"policy '{self._policy.name}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
-            f"but {len(waiting)} jobs wait: {names}"
-        )

@@ -15,8 +15,10 @@ from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
 from simsched.engine import SEMANTICS
+from simsched.engine.failures import FailureOptions
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.experiment.failures import failure_options, identity
 from simsched.experiment.inputs import CellInputs
 from simsched.experiment.physics import colocation_of, engine_options
 from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
@@ -71,6 +73,7 @@ class Task:
     tuning: TuningOptions | None = None
     agent: AgentChoice | None = None
     sharing: SharingSpec | None = None
+    failures: FailureOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,11 @@ class _Maker:
             about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
             if sharing.pairs_path is not None:
                 about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
+        failures = failure_options(spec.failures, cluster)
+        if failures is not None:
+            about["failures"] = identity(failures)
+            if spec.failures.outages_path is not None:
+                about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
         if policy.agent is not None:
             agents = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
             params = full_params(agents, policy.agent.params)
@@ -228,6 +236,7 @@ class _Maker:
             spec.tuning,
             None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params),
             sharing,
+            failures,
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:

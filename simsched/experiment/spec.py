@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
+from simsched.experiment.failures import FailuresSpec
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
@@ -225,6 +226,7 @@ class ExperimentSpec(Section):
     tuning: TuningOptions | None = Field(default=None, description="hyper-parameter tuning, instead of 'workload'")
     applications: ApplicationsOptions = ApplicationsOptions()
     engine: EngineSpec = EngineSpec()
+    failures: FailuresSpec = Field(default=FailuresSpec(), description="nodes and jobs that fail; by default none do")
     policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
     seeds: Seeds = Field(default=(1,), description="seeds, or how many to use (1, 2, ...)")
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
