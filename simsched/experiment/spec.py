@@ -16,6 +16,7 @@ from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.experiment.failures import FailuresSpec
+from simsched.engine.options import LEAST_TICK_S
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
@@ -129,6 +130,16 @@ class EngineSpec(Section):
         default=None, ge=0, description="nodes rented at the start, for policies that scale the cluster; by default all"
     )
     node_start_s: float = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
+
+    @model_validator(mode="after")
+    def _whole_seconds(self) -> EngineSpec:
+        for key in ("restart_delay_s", "node_start_s"):
+            value = getattr(self, key)
+            if self.tick_s == 1 and value != int(value):
+                raise ValueError(f"{key} must be a whole number, not {value:g}, unless tick_s is below 1")
+        if 0 < self.tick_s < LEAST_TICK_S:
+            raise ValueError(f"tick_s must be 0 or at least {LEAST_TICK_S:g}, not {self.tick_s:g}")
+        return self
 
 
 class AgentSpec(Section):
