@@ -74,9 +74,9 @@ def outages(source: Path, target: Path) -> None:
     """Write a published trace of faults (InfiniteHBD-Trace) as a list of outages, for `failures.outages_path`."""
     from simsched.errors import input_error
     from simsched.files import write_text
-    from simsched.workload.outages import read_fault_trace, write_outages
+    from simsched.workload.outages import merged, read_fault_trace, write_outages
 
-    found = read_fault_trace(source)
+    found = merged(read_fault_trace(source))
     try:
         write_text(target, write_outages(found))
     except OSError as error:

@@ -77,7 +77,7 @@ class FailuresSpec(Section):
     outages_path: str | None = Field(
         default=None,
         min_length=1,
-        description="CSV (node,down,up; seconds) of outages, beside or instead of drawn ones",
+        description="CSV (node,down,up; seconds) or fault trace (.json), beside drawn failures",
     )
     rack_nodes: int | None = Field(
         default=None, ge=1, description="consecutive nodes of a rack, whose nodes fail together"

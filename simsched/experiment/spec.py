@@ -15,8 +15,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
-from simsched.experiment.failures import FailuresSpec
 from simsched.engine.options import LEAST_TICK_S
+from simsched.experiment.failures import FailuresSpec
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 

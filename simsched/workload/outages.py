@@ -17,11 +17,15 @@ _DAY_S = 86_400
 
 
 def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
-    """Read a list of outages, sorted by their begin; `nodes` is how many the cluster has (None: unknown).
+    """Read a list of outages, or a trace of faults (.json), sorted by their begin.
+
+    `nodes` is how many the cluster has (None: unknown).
 
     Raises `InputError` naming every line with no number, an end before its begin, a node that does not exist, or an
     overlap with another outage of the same node.
     """
+    if path.suffix == ".json":
+        return read_fault_trace(path, nodes)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -53,11 +57,12 @@ def write_outages(outages: Sequence[Outage]) -> str:
     return out.getvalue()
 
 
-def read_fault_trace(path: Path) -> tuple[Outage, ...]:
+def read_fault_trace(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
     """Read the layout of InfiniteHBD-Trace: a JSON array of events, each the start or the end of a fault of a node.
 
-    Nodes get indices in the order of their first fault, and time counts from the first event. Faults of one node that
-    overlap or touch count as one outage. Raises `InputError` for a file that is not like this.
+    Nodes get indices in the order of their first fault, and time counts from the first event. Returns every fault;
+    those of one node may overlap (`merged` makes one outage of them). Raises `InputError` for a file that is not like
+    this, and for one with faults of more than `nodes` nodes (None: any number).
     """
     try:
         events = json.loads(path.read_text(encoding="utf-8"))
@@ -67,7 +72,10 @@ def read_fault_trace(path: Path) -> tuple[Outage, ...]:
     except (KeyError, TypeError, ValueError) as error:
         remedy = "an event has node_id, event_time (days), event_type (fault_start or fault_end) and fault_type"
         raise input_error(path, f"is no fault trace: {error}", remedy) from None
-    return tuple(sorted(_merged(outages), key=lambda one: (one.down_s, one.node)))
+    count = len({one.node for one in outages})
+    if nodes is not None and count > nodes:
+        raise input_error(path, f"has faults of {count} nodes, the cluster has {nodes}", "make the cluster as large")
+    return tuple(sorted(outages, key=lambda one: (one.down_s, one.node)))
 
 
 def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
@@ -86,6 +94,11 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
         else:
             message = f"a fault of node {event['node_id']} ends that has not begun"
             raise ValueError(message)
+
+
+def merged(outages: Sequence[Outage]) -> tuple[Outage, ...]:
+    """Return outages of which those of one node that overlap or touch are one."""
+    return tuple(sorted(_merged(outages), key=lambda one: (one.down_s, one.node)))
 
 
 def _merged(outages: Sequence[Outage]) -> Iterator[Outage]:

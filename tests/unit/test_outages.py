@@ -7,7 +7,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model.outages import Outage
-from simsched.workload.outages import read_fault_trace, read_outages, write_outages
+from simsched.workload.outages import merged, read_fault_trace, read_outages, write_outages
 
 
 def written(tmp_path, text):
@@ -57,7 +57,10 @@ def test_faults_of_one_node_that_overlap_are_one_outage(tmp_path):
     ]  # fmt: skip
     path.write_text(json.dumps(events), encoding="utf-8")
     day = 86_400
-    assert read_fault_trace(path) == (Outage(0, 0, 2 * day), Outage(1, 0.5 * day, 2.5 * day))
+    assert read_fault_trace(path)[0].up_s == 1.5 * day
+    with pytest.raises(InputError, match="faults of 2 nodes, the cluster has 1"):
+        read_outages(path, 1)
+    assert merged(read_fault_trace(path)) == (Outage(0, 0, 2 * day), Outage(1, 0.5 * day, 2.5 * day))
 
 
 @pytest.mark.parametrize("text", ["[{}]", "{", json.dumps([event("a", 1.0, "end")])])

@@ -56,9 +56,7 @@ def make_run(folder, **content):
 def test_what_is_written_is_read_back(tmp_path):
     write(tmp_path)
     jobs = read_table(tmp_path, "jobs")
-    assert [tuple(row) for row in jobs.itertuples(index=False)] == [
-        tuple(job)[: jobs.shape[1]] for job in JOBS
-    ]
+    assert [tuple(row) for row in jobs.itertuples(index=False)] == [tuple(job)[: jobs.shape[1]] for job in JOBS]
     allocations = read_table(tmp_path, "allocations")
     assert [tuple(row) for row in allocations.itertuples(index=False)] == [
         tuple(a)[: allocations.shape[1]] for a in ALLOCATIONS
