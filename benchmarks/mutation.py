@@ -2,7 +2,7 @@
 
     python -m benchmarks.mutation --places 300 --seed 1
 
-A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a statement that is dropped, in
+A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in
 `simsched/engine`, `simsched/policy` and `simsched/results`. For each the tests run that executed its line (found by one
 run of every test file under coverage, kept in `out/mutation-coverage.json`); it is killed where any of them fails.
 Works on a copy of the checkout, never on the checkout itself.
