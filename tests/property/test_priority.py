@@ -15,7 +15,7 @@ from simsched.policy.gang import most_free_first
 from simsched.policy.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
 from simsched.policy.priority import PriorityScheduler
 from simsched.policy.view import JobView
-from simsched.testing.builders import FakeJob, FakeView
+from simsched.testing.builders import FakeJob, FakeView, fake_job_view
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -120,7 +120,7 @@ def greedy(order: list[tuple[str, int]], gpus: int) -> set[str]:
 def view_of(cluster: Cluster, job_id: str, gpus: int) -> JobView:
     spec = JobSpec(job_id, 0, gpus, duration_s=1)
     app = FixedDuration(1)
-    return JobView(FakeJob(spec, app, fixed_agent(spec, app), cluster), frozenset())
+    return fake_job_view(FakeJob(spec, app, fixed_agent(spec, app), cluster), ())
 
 
 STEPS = st.lists(
