@@ -30,7 +30,7 @@ from simsched.policy import Policy
 from simsched.policy.gittins import ServiceDistribution, ServiceHistory
 from simsched.policy.levels import Levels
 from simsched.testing import check_policy
-from simsched.testing.builders import random_jobs, run
+from simsched.testing.builders import application_of, random_jobs, run
 from simsched.workload.recipes import tiresias_testbed as testbed
 from simsched.workload.recipes.tiresias_testbed import JOBS_BY_GPUS, MODELS
 from simsched.workload.source import WorkloadOptions, make_workload
@@ -375,7 +375,7 @@ def test_trace_jobs_can_be_given_models_that_a_catalogue_knows() -> None:
     assert {job.application for job in jobs} == set(MODELS)
     plain = make_workload(WorkloadOptions(recipe="replay", jobs=200), 3)
     assert [job.duration_s for job in jobs] == [job.duration_s for job in plain]
-    assert CATALOGUE.for_job("vgg19", 10).tensor_skew == pytest.approx(0.715, abs=0.001)
+    assert application_of(CATALOGUE, "vgg19", 10).tensor_skew == pytest.approx(0.715, abs=0.001)
     with pytest.raises(InputError, match="cannot be combined with 'assign'"):
         make_workload(WorkloadOptions(recipe="replay", models="tiresias", assign=True), 1)
 
