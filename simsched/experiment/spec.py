@@ -250,6 +250,9 @@ class ExperimentSpec(Section):
         default={}, description="label -> metric -> published value, shown beside"
     )
     published_source: str = Field(default="", description="where the published values stand")
+    published_by: Literal["testbed", "simulator"] = Field(
+        default="testbed", description="what gave the published values; only a simulator's can be matched"
+    )
     finish_time_fairness: FairnessSpec | None = Field(
         default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
     )
