@@ -21,6 +21,9 @@ from simsched.model.application import NO_BATCH, BatchChoice, Running
 from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of, shape_of
 from simsched.policy.signals import Speed
 
+#: The final state of a job that was killed at its time limit.
+TIME_LIMIT = "TimeLimit"
+
 
 class Ledger:
     """Changes jobs and cluster; nothing else does."""
@@ -48,6 +51,8 @@ class Ledger:
         self._on_threshold = on_threshold
         self._on_leases_over = on_leases_over
         self._on_failed_attempt = on_failed_attempt
+        #: Whether jobs end at their time limits.
+        self.kill_at_time_limit = False
         self._leases = 0
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
@@ -72,6 +77,9 @@ class Ledger:
         if job.watch is not None:
             job.watch.cancel()
             job.watch = None
+        if job.limit is not None:
+            job.limit.cancel()
+            job.limit = None
 
     def evict(self, job: JobState) -> None:
         """Take a job's GPUs away without notice; its progress falls back to its last checkpoint."""
@@ -101,6 +109,10 @@ class Ledger:
         self._resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
         if job.watch_gpu:
             self._watch(job)
+        limit_s = job.request.time_limit_s
+        if self.kill_at_time_limit and limit_s is not None:
+            end = now + max(self._clock.ticks(limit_s) - job.settled_held, 0)
+            job.limit = self._clock.at(end, Phase.FAILURE, lambda: self._complete(job, TIME_LIMIT))
 
     def settle(self, job: JobState) -> None:
         """Bring service and progress of a job up to this instant, and record the interval that ends here."""

@@ -139,6 +139,7 @@ class JobState:
         "interference",
         "lease",
         "leases",
+        "limit",
         "neighbours",
         "progress",
         "rate",
@@ -176,6 +177,8 @@ class JobState:
         self.batch = NO_BATCH
         #: The agent again where it grants leases, and the lease under way.
         self.leases: LeasingAgent | None = None
+        #: The end of its time limit, where it is killed there.
+        self.limit: Appointment | None = None
         self.lease: Lease | None = None
         self.submitted = clock.ticks(spec.submit_time_s)
         self.since: float = 0

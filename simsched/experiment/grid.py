@@ -28,7 +28,7 @@ from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site
-from simsched.plugins import source_hash
+from simsched.plugins import parameters, source_hash
 from simsched.policy import Policy
 from simsched.results.schema import SCHEMA_VERSION
 
@@ -170,7 +170,8 @@ class _Maker:
         cluster = spec.cluster.build()
         workload = spec.workload_of(policy)
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
-        made = make_policy(kind, policy.params, diagnostics)
+        params = spec.params_of(policy, {one.name for one in parameters(kind)})
+        made = make_policy(kind, params, diagnostics)
         self._check(made, cluster, jobs, spec.applications)
         about: dict[str, Any] = {
             "experiment": spec.name,
@@ -178,7 +179,7 @@ class _Maker:
             "policy": {
                 "name": policy.name,
                 "class": _class_name(kind),
-                "params": full_params(kind, policy.params, diagnostics),
+                "params": full_params(kind, params, diagnostics),
             },
             "policy_source": self._sources[policy.name],
             "policy_needs": sorted(signal.name for signal in made.signals),
@@ -210,9 +211,9 @@ class _Maker:
                 about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
         if policy.agent is not None:
             agents = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
-            params = full_params(agents, policy.agent.params)
-            about["agent"] = {"name": policy.agent.name, "params": params, "source": source_hash(agents)}
-        files = input_files(kind, policy.params)
+            given = full_params(agents, policy.agent.params)
+            about["agent"] = {"name": policy.agent.name, "params": given, "source": source_hash(agents)}
+        files = input_files(kind, params)
         if files:
             about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
         key = _key(about)
@@ -224,7 +225,7 @@ class _Maker:
             key,
             policy.name,
             folder,
-            policy.params,
+            params,
             diagnostics,
             cluster,
             jobs,

@@ -15,7 +15,8 @@ class JobRequest:
     `submit_time_s` counts seconds from the start of the workload. `num_gpus` and `batch_size` are what the user asked
     for (a policy may grant others; `batch_size` 0 means not given). `group` names jobs that belong together.
     A `guaranteed` job may not be slowed down by others. `deadline_s` is when the job should be done, in seconds since
-    its submission, and `time_limit_s` the run time after which it may be killed (None: not given).
+    its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `queue` is the queue
+    or partition to which it was submitted, and a job of higher `priority` is more urgent.
     """
 
     id: str
@@ -29,6 +30,8 @@ class JobRequest:
     guaranteed: bool = False
     deadline_s: float | None = None
     time_limit_s: float | None = None
+    queue: str = ""
+    priority: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class JobSpec:
     deadline_s: float | None = None
     time_limit_s: float | None = None
     attempts_s: tuple[float, ...] = ()
+    queue: str = ""
+    priority: float = 0
 
     @property
     def request(self) -> JobRequest:
@@ -82,6 +87,8 @@ class JobSpec:
             self.guaranteed,
             self.deadline_s,
             self.time_limit_s,
+            self.queue,
+            self.priority,
         )
 
     @property
