@@ -10,6 +10,8 @@ import click
 
 from simsched import __version__
 from simsched.cli.application import application
+from simsched.cli.calibrate import calibrate
+from simsched.cli.capacity import capacity
 from simsched.cli.check import check
 from simsched.cli.compare_runs import compare_runs
 from simsched.cli.experiment import schema, validate
@@ -19,6 +21,7 @@ from simsched.cli.results import compare, plot, show, validate_run
 from simsched.cli.run import run
 from simsched.cli.trace import trace
 from simsched.cli.verdicts import verdicts
+from simsched.cli.what_if import what_if
 from simsched.cli.workload import workload
 from simsched.errors import InputError
 from simsched.threads import one_thread_each
@@ -80,6 +83,7 @@ def cli(debug: bool) -> None:
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, trace, workload,
     application, check,
+    calibrate, capacity, what_if,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -32,10 +32,11 @@ MAY_IMPORT = {
         "experiment", "closed_loop", "engine", "policy", "agent", "model", "applications", "documents", "results",
     },
     "fairness": {"execution", "experiment", "engine", "policy", "agent", "model", "applications", "results"},
+    "operators": {"execution", "experiment", "workload", "documents", "results"},
     "testing": {"engine", "policy", "agent", "model"},
     "cli": {
-        "fairness", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model", "workload",
-        "applications", "calibration", "documents", "results", "report", "testing",
+        "fairness", "operators", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model",
+        "workload", "applications", "calibration", "documents", "results", "report", "testing",
     },
     "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip

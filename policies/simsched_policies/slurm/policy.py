@@ -25,7 +25,7 @@ from simsched.policy.view import JobView
 from simsched_policies.slurm.backfill import MAX_JOBS, WINDOW_S, Ints
 from simsched_policies.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S, size_factor
 from simsched_policies.slurm.usage import Usage
-from simsched_policies.slurm.waiting import TypePool
+from simsched_policies.slurm.waiting import Numbers, TypePool
 
 
 class _Held(NamedTuple):
@@ -137,20 +137,21 @@ class SlurmBackfill(Policy):
             self.weight_age or self.weight_fair_share or self.weight_size or self.weight_partition or self.weight_qos
         )
 
-    def _priorities(self, pool: TypePool, now_s: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _priorities(self, pool: TypePool, now_s: float) -> Numbers:
         waiting = pool.waiting
         value = waiting.fixed.copy()
         if self.weight_age:
             value += self.weight_age * np.minimum((now_s - waiting.submitted_s) / self.max_age_s, 1.0)
         if self.weight_fair_share:
             value += self.weight_fair_share * self._usage.factors()[waiting.keys]
-        return value  # type: ignore[return-value]  # numpy's types lose the shape
+        return value
 
     def _chosen(self, kind: int, pool: TypePool, now: int, order: Ints) -> Ints:
         free = self._free.total_of(kind)
         gpus, limits = pool.waiting.gpus[order], pool.waiting.limits[order]
         if self.backfill == "none":
-            return order[np.cumsum(gpus) <= free]
+            fits: Ints = order[np.cumsum(gpus) <= free]
+            return fits
         if self.backfill == "easy":
             return order[pool.releases.easy(free, now, gpus, limits)]
         starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=self.max_jobs, window=self.window_s)
