@@ -6,6 +6,7 @@ import pytest
 from simsched_policies.hived.policy import HiveD
 from simsched_policies.kueue.policy import Kueue
 from simsched_policies.volcano import Volcano, deserved
+from simsched_policies.yarn_cs import YarnCs
 
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
@@ -95,3 +96,15 @@ def test_shares_add_up_to_one_at_most() -> None:
     assert not excess(HALVES)
     assert Tenant(share=0.3).own_gpus(10) == 3
     assert Tenant(share=0.3, borrows=False).most_gpus(10) == 3
+
+
+def test_yarn_takes_back_a_share_from_the_jobs_started_last() -> None:
+    shares = {"a": 0.5, "b": 0.5}
+    assert times(YarnCs(shares, preemption=True), BORROWED) == {
+        "a1": (0, 100, 0),
+        "b1": (10, 110, 0),
+        "a2": (0, 190, 1),
+    }
+    assert times(YarnCs(shares), BORROWED)["b1"] == (100, 200, 0)
+    too_large = [*BORROWED[:2], job("b1", 10, 6)]
+    assert times(YarnCs(shares, preemption=True), too_large)["b1"] == (100, 200, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from simsched_policies.fifo import Fifo
 
@@ -9,6 +10,7 @@ from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.testing.builders import run
+from simsched.workload.estimates import popular, with_estimates
 
 
 def ends(jobs: list[JobSpec], *, kill: bool, restart_delay_s: float = 0) -> dict[str, tuple[float, str]]:
@@ -37,3 +39,20 @@ def test_nobody_is_killed_unless_asked_for() -> None:
 def test_starting_counts_against_the_limit(limit: int, status: str) -> None:
     job = JobSpec("job", 0, 4, duration_s=50, status="Pass", time_limit_s=limit)
     assert ends([job], kill=True, restart_delay_s=30) == {"job": (limit, status)}
+
+
+def test_estimates_are_spread_as_asked_for_and_never_too_short() -> None:
+    jobs = [JobSpec(f"j{i}", 0, 1, duration_s=1000) for i in range(2000)]
+    uniform = [job.time_limit_s or 0 for job in with_estimates(jobs, "uniform", 3.0, np.random.default_rng(1))]
+    assert min(uniform) >= 1000
+    assert max(uniform) <= 4000
+    assert np.mean(uniform) == pytest.approx(2500, rel=0.03)
+    rounded = {job.time_limit_s for job in with_estimates(jobs, "rounded", 3.0, np.random.default_rng(1))}
+    assert rounded == {1200, 1800, 3600, 7200}
+    assert {job.time_limit_s for job in with_estimates(jobs, "exact", 3.0, np.random.default_rng(1))} == {1000}
+
+
+def test_a_limit_in_the_log_stays() -> None:
+    given = JobSpec("given", 0, 1, duration_s=1000, time_limit_s=500)
+    assert with_estimates([given], "rounded", 3.0, np.random.default_rng(1)) == [given]
+    assert popular(8 * 86400) == 2 * 7 * 86400

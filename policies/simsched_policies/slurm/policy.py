@@ -149,13 +149,16 @@ class SlurmBackfill(Policy):
     def _chosen(self, kind: int, pool: TypePool, now: int, order: Ints) -> Ints:
         free = self._free.total_of(kind)
         gpus, limits = pool.waiting.gpus[order], pool.waiting.limits[order]
+        starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
         if self.backfill == "none":
-            fits: Ints = order[np.cumsum(gpus) <= free]
-            return fits
-        if self.backfill == "easy":
-            return order[pool.releases.easy(free, now, gpus, limits)]
-        starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=self.max_jobs, window=self.window_s)
-        return order[starts == now]
+            starts = np.cumsum(gpus) <= free
+        elif self.backfill == "easy":
+            starts = pool.releases.easy(free, now, gpus, limits)
+        else:
+            most, window = self.max_jobs, self.window_s
+            starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
+        chosen: Ints = order[starts]
+        return chosen
 
     def _look(self, view: View) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
