@@ -28,10 +28,10 @@ POPULAR_S: Sequence[int] = (
 def with_estimates(jobs: Sequence[JobSpec], kind: Kind, factor: float, rng: np.random.Generator) -> list[JobSpec]:
     """Return the jobs, those without a time limit and with a duration given one.
 
-    `uniform` draws it evenly between the duration and (1 + `factor`) times it (Mu'alem and Feitelson, TPDS 2001, section
-    4); `rounded` rounds that up to the next of `POPULAR_S`, beyond the last to whole weeks, because users name few,
-    round values (Tsafrir, Etsion and Feitelson, JSSPP 2005). No limit is below the duration. One number is drawn for
-    each job, whether it needs it or not.
+    `uniform` draws it evenly between the duration and (1 + `factor`) times it (Mu'alem and Feitelson, TPDS 2001,
+    section 4); `rounded` rounds that up to the next of `POPULAR_S`, beyond the last to whole weeks, because users name
+    few, round values (Tsafrir, Etsion and Feitelson, JSSPP 2005). No limit is below the duration. One number is drawn
+    for each job, whether it needs it or not.
     """
     draws = rng.random(len(jobs)).tolist()
     return [

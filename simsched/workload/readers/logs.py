@@ -9,7 +9,17 @@ from simsched.workload.readers import slurm
 from simsched.workload.readers.format import Head
 from simsched.workload.readers.log import ClusterLog, Limits
 from simsched.workload.readers.slurm import read_sacct
-from simsched.workload.readers.tables import ACME, HELIOS, KUBERNETES, LAYOUTS, OPENB_2023, PAI_2020, Layout, read_table
+from simsched.workload.readers.tables import (
+    ACME,
+    HELIOS,
+    KUBERNETES,
+    LAYOUTS,
+    OPENB_2023,
+    PAI_2020,
+    Layout,
+    is_kubernetes,
+    read_table,
+)
 
 #: The names of the layouts of logs, for users.
 NAMES = ("slurm", *LAYOUTS)
@@ -23,10 +33,7 @@ def layout_of(head: Head) -> Layout | None:
         return PAI_2020
     if head.has("gpu_num", "submit_time", "start_time", "end_time"):
         return HELIOS if head.has("vc") else ACME
-    required = [KUBERNETES.columns[column] for column in KUBERNETES.required]
-    if all(any(name in head.columns for name in names) for names in required):
-        return KUBERNETES
-    return None
+    return KUBERNETES if is_kubernetes(head) else None
 
 
 def is_log(head: Head) -> bool:
