@@ -94,7 +94,7 @@ def _run(
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with TableWriter(temporary) as writer:
+    with TableWriter(temporary, whole_seconds=task.engine.tick_s == 1) as writer:
         used = simulate(
             task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, agents=agents, on_finish=reply
         )

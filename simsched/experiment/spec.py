@@ -105,6 +105,7 @@ class EngineSpec(Section):
         default=None, ge=0, description="nodes rented at the start, for policies that scale the cluster; by default all"
     )
     node_start_s: int = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
+    tick_s: float = Field(default=1, ge=0, le=1, description="seconds of a tick; 0 for continuous time")
 
 
 class AgentSpec(Section):

@@ -46,7 +46,14 @@ class Table:
     @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema, no column nullable, with the version of the tables as its only metadata."""
-        fields = [pa.field(column.name, column.type, nullable=False) for column in self.columns]
+        return self.schema(whole_seconds=True)
+
+    def schema(self, *, whole_seconds: bool) -> pa.Schema:
+        """Return the Arrow schema; unless the run counted in `whole_seconds`, times are in double precision."""
+        fields = [
+            pa.field(one.name, one.type if whole_seconds or one.type != _TIME else _NUMBER, nullable=False)
+            for one in self.columns
+        ]
         return pa.schema(fields, metadata={"simsched_schema": SCHEMA_VERSION})
 
 

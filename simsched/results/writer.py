@@ -28,7 +28,7 @@ class TableWriter:
     A context manager that takes the engine's records as tuples in the order of the schema. Of each table at most
     `row_group_rows` rows wait in memory. The files get their names when the block ends well; if it ends with an
     exception, nothing of them stays. The same records give the same bytes. Records of tables that are not among
-    `tables` are dropped.
+    `tables` are dropped. `whole_seconds` tells that all times are whole numbers.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class TableWriter:
         tables: Collection[str] = ("jobs", "allocations", "rounds"),
         *,
         row_group_rows: int = ROW_GROUP_ROWS,
+        whole_seconds: bool = True,
     ) -> None:
         """Write into `folder`, which is made if need be."""
         unknown = sorted(set(tables) - set(TABLES))
@@ -44,7 +45,7 @@ class TableWriter:
             raise input_error(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
         self._folder = Path(folder)
         self._tables = {
-            name: _TableFile(self._folder, table, row_group_rows) if name in tables else None
+            name: _TableFile(self._folder, table, row_group_rows, whole_seconds) if name in tables else None
             for name, table in TABLES.items()
         }
         self._jobs, self._allocations, self._rounds = (self._tables[name] for name in TABLES)
@@ -101,9 +102,9 @@ class TableWriter:
 class _TableFile:
     """One Parquet file that is being written under a temporary name."""
 
-    def __init__(self, folder: Path, table: Table, row_group_rows: int) -> None:
+    def __init__(self, folder: Path, table: Table, row_group_rows: int, whole_seconds: bool) -> None:
         self._table = table
-        self._schema = table.arrow
+        self._schema = table.schema(whole_seconds=whole_seconds)
         self._path = folder / table.file
         self._staged = StagedFile(self._path)
         self._limit = row_group_rows
