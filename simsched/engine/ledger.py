@@ -180,6 +180,7 @@ class Ledger:
         assert job.leases is not None
         self.paused.pop(job.request.id, None)
         job.lease = job.leases.lease(site, job.progress, self._clock.now_s)
+        job.lease_began = self._clock.now
         self._leases += 1
         end = max(self._clock.ticks(job.lease.end_s), self._clock.now)
         job.appointment = self._clock.at(end, Phase.PROGRESS, lambda: self._end_lease(job))
@@ -187,6 +188,8 @@ class Ledger:
     def _end_lease(self, job: JobState) -> None:
         assert job.lease is not None
         lease = job.lease
+        if job.lease_began == self._clock.now:  # it did nothing, and still was its job's turn
+            self._record_interval(job, job.progress)
         self.settle(job)
         job.progress = lease.progress(lease.end_s)
         job.running, job.appointment = None, None

@@ -91,6 +91,7 @@ class JobState:
         "first_start",
         "gpus",
         "lease",
+        "lease_began",
         "leases",
         "progress",
         "rate",
@@ -128,6 +129,7 @@ class JobState:
         #: The agent again where it grants leases, and the lease under way.
         self.leases: LeasingAgent | None = None
         self.lease: Lease | None = None
+        self.lease_began: float = 0
         self.submitted = clock.ticks(spec.submit_time_s)
         self.since: float = 0
         self.running: Running | None = None
