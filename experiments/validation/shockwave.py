@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from simsched_policies.recorded import Recorded
 
 from simsched.agent.agent import Agent, Lease, Measurement
 from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
 from simsched.agent.batch_rules.rule import NOTHING_MEASURED, BatchRule, BatchState
+from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts, BatchChoice
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
@@ -25,7 +27,6 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
 from simsched.policy import Decision, JobView, Signal, Triggers, View
 from simsched.policy.signals import STEPS, StepCounts
-from simsched_policies.recorded import Recorded
 
 #: A micro-task that took so much less than a round is not charged for a restart.
 _SLACK_S = 5
@@ -203,6 +204,9 @@ class Artifact(Recorded):
     def _open(self, job: JobView) -> Account:
         """Open the books of a job that has arrived."""
         counts, request = job[STEPS], job.request
+        if counts is None:
+            message = f"job '{job.id}' ({request.application}) has no steps per second"
+            raise input_error("applications", message, "name a table of rates with applications.path")
         gpu_type = self._types[0]
         profile_s = sum(counts.profile_s(gpu_type))
         deadline_s = int(self.deadline_factor * int(profile_s)) if self.deadline_factor else math.inf
@@ -301,8 +305,6 @@ def _asked(account: Account) -> int:
     assert account.rule is not None
     steps, request, regimes = account.steps, account.request, account.regimes
     epoch = epoch_of(steps, regimes)
-    state = BatchState(
-        request.batch_size, steps.batch, epoch, request.num_gpus, regimes.smallest, regimes.largest
-    )
+    state = BatchState(request.batch_size, steps.batch, epoch, request.num_gpus, regimes.smallest, regimes.largest)
     wanted = account.rule(state, NOTHING_MEASURED)
     return wanted if wanted != steps.batch else 0

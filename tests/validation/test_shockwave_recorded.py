@@ -1,7 +1,7 @@
 """Shockwave's runs from recorded shares, as an experiment: every completion time, fairness ratio and round.
 
-The published recordings are not part of the project, and their tests are skipped without them. A recording made by hand,
-with what the independent replay in `oracles/` makes of it, takes the same way.
+The published recordings are not part of the project, and their tests are skipped without them. A recording made by
+hand, with what the independent replay in `oracles/` makes of it, takes the same way.
 """
 
 import json
@@ -65,9 +65,7 @@ def test_equal_shares_need_no_recording(shared, tmp_path):
 
 def test_a_hand_made_recording_is_reached_exactly(tmp_path):
     recording = HAND_MADE / "recording.json"
-    cell = ran(
-        tmp_path, HAND_MADE / "synthetic.trace", HAND_MADE / "rates.json", recording, "-o", "cluster.nodes=1"
-    )
+    cell = ran(tmp_path, HAND_MADE / "synthetic.trace", HAND_MADE / "rates.json", recording, "-o", "cluster.nodes=1")
     agrees(cell, recording)
 
 
