@@ -177,9 +177,10 @@ class FairnessSpec(Section):
     rounding: Literal["floor", "ceil", "interpolate"] = Field(
         default="floor", description="how an equal share that is not a whole number of GPUs is made one"
     )
-    batch: Literal["best", "submitted"] = Field(
+    batch: Literal["best", "submitted", "profile"] = Field(
         default="best",
-        description="batch size of the solo run: the best, or as submitted where the policy does not adapt it",
+        description="batch size of the solo run: the best, as submitted where the policy does not adapt it, or as a "
+        "profile predicts it from the job's batch rule, which needs a table of rates",
     )
 
 
