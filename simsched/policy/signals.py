@@ -80,6 +80,10 @@ class RemainingWork(Protocol):
     def seconds(self) -> float:
         """Return the seconds left on the type of GPU that the job holds, or on the fastest that it could run on."""
 
+    @property
+    def progress(self) -> float:
+        """Return the progress left, in the unit of `TRUE_RATES`."""
+
 
 class Speed(NamedTuple):
     """How fast a job ran on a site: examples per second and seconds of an iteration."""
@@ -101,6 +105,10 @@ OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
 #: The true step time by site and per-GPU batch size, in seconds.
 STEP_TIMES: JobSignal[Callable[[Site, int], StepTime]] = JobSignal(
     "step_times", "the true step time on any site", oracle=True
+)
+#: The true rate of progress by GPU type.
+TRUE_RATES: JobSignal[Mapping[str, float]] = JobSignal(
+    "true_rates", "the true progress per second on as many GPUs of each type as the job asks for", oracle=True
 )
 #: The true work left.
 REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
