@@ -47,8 +47,14 @@ _SAID: Mapping[str, str] = MappingProxyType(
 
 def problems_of(error: ValidationError, draft: Draft, model: type[BaseModel]) -> list[Problem]:
     """Turn what pydantic found in a draft into problems with place and remedy, in the order of the file."""
-    found = [_problem(detail, draft, model) for detail in error.errors(include_url=False)]
+    details = error.errors(include_url=False)
+    found = [_problem(detail, draft, model) for detail in details if not _counts_faulty_items(detail)]
     return sorted(found, key=lambda problem: problem.line)
+
+
+def _counts_faulty_items(detail: ErrorDetails) -> bool:
+    """Return whether a list is called too short only because items of it are faulty, which is reported by itself."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail.get("ctx", {})["min_length"]
 
 
 def say(detail: ErrorDetails) -> str:

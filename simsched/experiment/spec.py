@@ -96,15 +96,38 @@ class WorkloadSpec(Section):
         seed: int | None = None
 
 
+class SharingSpec(Section):
+    """Whether several jobs may hold one GPU, and how fast they are then."""
+
+    max_jobs: int = Field(default=1, ge=1, le=16, description="jobs that may hold one GPU")
+    model: Literal["constant", "time-slicing", "stages", "pairs"] = Field(
+        default="constant", description="how fast jobs are that share a GPU"
+    )
+    factor: float | None = Field(
+        default=None, gt=0, le=1, description="model 'constant': speed relative to that when alone; 1/k unless given"
+    )
+    quantum_s: float = Field(default=60.0, gt=0, description="model 'time-slicing': seconds of a turn")
+    switch_s: float = Field(default=0.0, ge=0, description="model 'time-slicing': seconds lost at each turn")
+    pairs_path: str | None = Field(default=None, min_length=1, description="model 'pairs': CSV of measured pairs")
+    default_speed: float | None = Field(
+        default=None, gt=0, le=1.5, description="model 'pairs': speed of pairs that are not in the table"
+    )
+    guaranteed_first: bool = Field(default=False, description="jobs of the guaranteed class are never slowed down")
+
+
 class EngineSpec(Section):
     """How the simulated cluster behaves."""
 
-    restart_delay_s: int = Field(default=30, ge=0, description="seconds that a change of placement costs")
+    tick_s: float = Field(
+        default=1.0, ge=0, le=1, description="seconds of a tick of the clock, from 1e-6 to 1; 0 makes time continuous"
+    )
+    sharing: SharingSpec = Field(default=SharingSpec(), description="GPUs held by several jobs")
+    restart_delay_s: float = Field(default=30, ge=0, description="seconds that a change of placement costs")
     interference: float = Field(default=0.0, ge=0, lt=1, description="slow-down of distributed jobs that share a node")
     initial_nodes: int | None = Field(
         default=None, ge=0, description="nodes rented at the start, for policies that scale the cluster; by default all"
     )
-    node_start_s: int = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
+    node_start_s: float = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
 
 
 class AgentSpec(Section):

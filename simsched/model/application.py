@@ -72,6 +72,17 @@ class Running(NamedTuple):
     gradient: GradientStats | None
 
 
+class MemoryNeed(NamedTuple):
+    """GPU memory that a job takes, in MB: for the model, and for each example of a micro-batch."""
+
+    model_mb: float
+    example_mb: float
+
+    def total_mb(self, local_bsz: int) -> float:
+        """Return the megabytes on each GPU at a per-GPU batch size."""
+        return self.model_mb + self.example_mb * local_bsz
+
+
 class Application(Protocol):
     """The physics of a job; shared by all jobs of the application, hence without state of a run.
 
@@ -120,6 +131,17 @@ class Application(Protocol):
         """Give the share of the largest tensor in the size of the model, None where it is not known."""
 
     @property
+    def memory(self) -> MemoryNeed | None:
+        """Return the GPU memory that a job takes, None where it is not known."""
+
+    @property
+    def stages_s(self) -> tuple[float, ...]:
+        """Return the seconds of an iteration that each resource is busy; () where this is not known.
+
+        The resources are storage and processors (loading and preprocessing), the GPU, and the network.
+        """
+
+    @property
     def epochs(self) -> int:
         """Count the epochs until completion."""
 
@@ -164,6 +186,8 @@ class ApplicationFacts:
     restart_delay_s: float | None = None
     start_delay_s: float | None = None
     tensor_skew: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""

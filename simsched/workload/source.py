@@ -12,7 +12,7 @@ from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key, problems_with
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder
-from simsched.workload.generator import GeneratorOptions, generate_from_seed
+from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
@@ -23,7 +23,7 @@ from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
 from simsched.workload.recipes.tiresias_testbed import TiresiasTestbedRecipe
 from simsched.workload.trace import Trace
 
-#: The source that names the week in `traces/`, and the one that generates a new trace for every seed.
+#: The source that names the ten weeks in `traces/`, and the one of which every seed has its own stretch.
 SHIPPED = "philly-synthetic"
 GENERATED = "philly-generated"
 NAMED_SOURCES = (SHIPPED, GENERATED)
@@ -41,9 +41,14 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class GeneratedTrace:
-    """The keys of a trace that is generated anew for each seed."""
+    """The keys of the generated trace, of which each seed has its own stretch."""
 
-    days: int = key(7, "days of a generated trace", ge=1, le=366)
+    days: int | None = key(
+        None,
+        "days of each seed's own stretch of the generated trace; by default a year to sample from, else a week",
+        ge=1,
+        le=366,
+    )
     scale: float = key(1.0, "factor on the rate of jobs of a generated trace", gt=0, le=1000)
     statuses: Literal["pass", "all"] = key("pass", "final states in a generated trace")
 
@@ -57,8 +62,10 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
     """
 
     source: str = key(
-        SHIPPED,
-        "philly-synthetic (the shipped week), philly-generated (a trace made anew for each seed), or a file or folder",
+        GENERATED,
+        "philly-generated (a generated trace without end: each seed draws from a year of its own, so that seeds are "
+        "independent workloads), philly-synthetic (ten generated weeks, the same for all seeds: a seed varies only "
+        "which of their jobs are drawn), or a file or folder (likewise the same for all seeds)",
         min_length=1,
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
@@ -106,10 +113,11 @@ def recipe_of(options: WorkloadOptions) -> Recipe:
 def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     """Read or generate the trace that the options name; raises `InputError` for a source that is neither."""
     if options.source == SHIPPED:
-        return replace(read_trace(data_folder("traces") / f"{SHIPPED}.csv"), name=SHIPPED)
+        return replace(read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
     if options.source == GENERATED:
-        made = GeneratorOptions(days=options.days, scale=options.scale, statuses=options.statuses)
-        return generate_from_seed(made, seed)
+        usual = STRETCH_DAYS if options.recipe in (None, "pollux") else 7
+        made = GeneratorOptions(days=options.days or usual, scale=options.scale, statuses=options.statuses)
+        return stretch_of(made, seed)
     if not Path(options.source).exists():
         known = nearest(options.source, NAMED_SOURCES)
         raise input_error("workload.source", f"'{options.source}' is no file and no known source", known)

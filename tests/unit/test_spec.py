@@ -50,7 +50,7 @@ def test_defaults_are_those_of_the_pollux_evaluation(read):
     assert spec.cluster.build() == Cluster.uniform(16, 4, "t4")
     assert spec.engine.restart_delay_s == 30
     assert spec.seeds == (1,)
-    assert spec.workload.source == "philly-synthetic"
+    assert spec.workload.source == "philly-generated"
 
 
 def test_a_sweep_makes_every_combination(read):

@@ -36,7 +36,7 @@ def write(folder, **options):
         for allocation in ALLOCATIONS:
             recorder.allocation(allocation)
         for round_ in ROUNDS:
-            recorder.round(round_)
+            recorder.decision(round_)
 
 
 def make_cell(folder, **manifest):
@@ -81,7 +81,7 @@ def test_the_same_records_give_the_same_bytes_whatever_the_order_of_diagnostics(
         for allocation in ALLOCATIONS:
             writer.allocation(allocation)
         for round_ in (shuffled, ROUNDS[1]):
-            writer.round(round_)
+            writer.decision(round_)
     for table in TABLES.values():
         assert (tmp_path / "one" / table.file).read_bytes() == (tmp_path / "two" / table.file).read_bytes()
 
@@ -225,10 +225,10 @@ def test_a_missing_table_and_a_foreign_one_are_refused(tmp_path):
     cell = read_cell(make_cell(tmp_path))
     (tmp_path / "rounds.parquet").unlink()
     with pytest.raises(InputError, match="table of rounds is not there"):
-        _ = cell.decisions
+        _ = cell.rounds
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "rounds.parquet")
     with pytest.raises(InputError, match="version none"):
-        _ = cell.decisions
+        _ = cell.rounds
     shutil.copy(tmp_path / "jobs.parquet", tmp_path / "rounds.parquet")
     with pytest.raises(InputError, match="lacks the column 'time_s'"):
-        _ = cell.decisions
+        _ = cell.rounds
