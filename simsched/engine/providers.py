@@ -15,6 +15,8 @@ from simsched.errors import input_error
 from simsched.model.application import StepTime
 from simsched.model.cluster import Cluster
 from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes
+from simsched.model.tabulated import TabulatedJob
 from simsched.policy import signals
 from simsched.policy.signals import FileSignal, JobSignal, Signal, Speed, ViewSignal
 
@@ -59,6 +61,43 @@ def remaining_work(job: JobState) -> TrueRemainingWork:
     return TrueRemainingWork(job, job.live_progress)
 
 
+class TrueSteps:
+    """The steps of a job of a tabulated application."""
+
+    def __init__(self, job: JobState, app: TabulatedJob) -> None:
+        """Look at a job."""
+        self._job = job
+        self._app = app
+        self.total = app.total_steps
+        self.regimes: BatchRegimes | None = app.regimes
+
+    @property
+    def done(self) -> float:
+        """Steps done by now."""
+        return self._job.live_progress
+
+    @property
+    def profile(self) -> tuple[int, ...]:
+        """The batch size of each epoch of the profile."""
+        return self._app.profile
+
+    def profile_s(self, gpu_type: str) -> tuple[float, ...]:
+        """Return the seconds of each epoch of the profile on a GPU type."""
+        return self._app.profile_s(gpu_type)
+
+    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
+        """Return steps per second on the GPUs asked for."""
+        return self._app.rate(gpu_type, batch_size)
+
+
+def steps(job: JobState) -> TrueSteps:
+    """Return the oracle of a job's steps; raises `InputError` where its application has no table of rates."""
+    if not isinstance(job.app, TabulatedJob):
+        message = f"job '{job.request.id}' ({job.app.name}) has no table of steps per second, which the policy reads"
+        raise input_error("applications", message, "name a table of rates with 'applications.path'")
+    return TrueSteps(job, job.app)
+
+
 #: Providers that need the job alone.
 JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
     {
@@ -67,6 +106,7 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
         signals.STEP_TIMES: step_times,
         signals.REMAINING_WORK: remaining_work,
         signals.TRUE_RATES: true_rates,
+        signals.STEPS: steps,
     }
 )
 

@@ -1,16 +1,17 @@
 """What a job physically is: how fast its steps are and how much each of them is worth.
 
-Three kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
-(`simsched.model.measured`) and a fixed duration (`simsched.model.fixed`).
+Four kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
+(`simsched.model.measured`), tabulated (`simsched.model.tabulated`) and a fixed duration (`simsched.model.fixed`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import NamedTuple, Protocol
 
 from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes
 
 
 class BatchChoice(NamedTuple):
@@ -174,6 +175,7 @@ class ApplicationFacts:
     """What a user or a profiler knows of an application, as opposed to its physics.
 
     The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
+    `regimes` are the published batch regimes of what it trains, which only applications have that know them.
     """
 
     name: str
@@ -188,6 +190,7 @@ class ApplicationFacts:
     tensor_skew: float | None = None
     memory: MemoryNeed | None = None
     stages_s: tuple[float, ...] = ()
+    regimes: BatchRegimes | None = None
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""
@@ -196,4 +199,8 @@ class ApplicationFacts:
 
 def facts_of(application: Application) -> ApplicationFacts:
     """Return what may be told of an application to anybody."""
-    return ApplicationFacts(**{field.name: getattr(application, field.name) for field in fields(ApplicationFacts)})
+    known = {}
+    for field in fields(ApplicationFacts):
+        if field.default is MISSING or hasattr(application, field.name):
+            known[field.name] = getattr(application, field.name)
+    return ApplicationFacts(**known)

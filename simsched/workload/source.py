@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from simsched.model.job import JobSpec
 from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
+from simsched.workload.readers.format import Head
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
 from simsched.workload.recipes.pollux import PolluxRecipe
@@ -21,6 +22,7 @@ from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
 from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
 from simsched.workload.recipes.tiresias_testbed import TiresiasTestbedRecipe
+from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
 from simsched.workload.trace import Trace
 
 #: The source that names the ten weeks in `traces/`, and the one of which every seed has its own stretch.
@@ -98,8 +100,9 @@ def make_workload(
     recipe = recipe_of(options)
     trace: Trace | None = None
     if recipe.needs_trace:
-        if _is_list(options):
-            return _listed(Path(options.source), options)
+        kind = _list_named(options)
+        if kind is not None:
+            return _listed(Path(options.source), options, kind)
         trace = load_trace(options, chosen)
     return recipe.make(Ingredients(chosen, trace, configurations or {}, initial_batch_sizes))
 
@@ -124,13 +127,32 @@ def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     return read_trace(options.source, options.format)
 
 
-def _holds_workloads(path: Path) -> bool:
-    """Return whether a path is a workload CSV or a folder of them, rather than a trace."""
+@dataclass(frozen=True)
+class JobList:
+    """A format of files that list jobs ready to run: its name, how to recognise one, and how to read it."""
+
+    name: str
+    matches: Callable[[Head], bool]
+    read: Callable[[Path], list[JobSpec]]
+
+
+#: The formats of lists of jobs, in the order in which a file is tried against them.
+JOB_LISTS = (
+    JobList("workload", is_workload, read_workload),
+    JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
+)
+
+
+def _list_format(path: Path) -> JobList | None:
+    """Return the format of a list of jobs, or of a folder of them; None for a trace."""
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-    return bool(files) and files[0].is_file() and is_workload(head_of(files[0]))
+    if not files or not files[0].is_file():
+        return None
+    head = head_of(files[0])
+    return next((one for one in JOB_LISTS if one.matches(head)), None)
 
 
-def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
+def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> list[JobSpec]:
     """Read a job list, which leaves nothing to choose but how many of its jobs to take."""
     if path.is_dir():
         message = f"'{path}' is a folder of {len(workload_files(path))} workloads, and a run takes one"
@@ -140,15 +162,17 @@ def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
         raise input_error("workload.recipe", message, "use recipe: as-is")
     if options.load != 1:
         raise input_error("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
-    jobs = read_workload(path)
+    jobs = kind.read(path)
     return jobs if options.jobs is None else jobs[: options.jobs]
 
 
-def _is_list(options: WorkloadOptions) -> bool:
-    """Return whether the source is a list of jobs rather than a trace."""
+def _list_named(options: WorkloadOptions) -> JobList | None:
+    """Return the format of the source where it is a list of jobs, None where it is a trace."""
     if options.source in NAMED_SOURCES:
-        return False
-    return options.format == "workload" or (options.format == "auto" and _holds_workloads(Path(options.source)))
+        return None
+    if options.format == "auto":
+        return _list_format(Path(options.source))
+    return next((one for one in JOB_LISTS if one.name == options.format), None)
 
 
 def _check(options: WorkloadOptions) -> None:
