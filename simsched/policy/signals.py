@@ -90,7 +90,7 @@ class StepCounts(Protocol):
     """The steps of a job whose application is known by a table of rates, counted at the batch size asked for."""
 
     @property
-    def total(self) -> int:
+    def total(self) -> float:
         """Return the steps in all."""
 
     @property
@@ -113,10 +113,14 @@ class StepCounts(Protocol):
 
 
 class Speed(NamedTuple):
-    """How fast a job ran on a site: examples per second and seconds of an iteration."""
+    """How fast a job ran on a site: examples per second, seconds of an iteration, and progress per second.
+
+    Progress counts iterations at the application's initial batch size, or steps, or seconds of a fixed duration.
+    """
 
     throughput: float
     iteration_s: float
+    rate: float = 0.0
 
 
 #: The model of its goodput that the job's agent has fitted.

@@ -110,8 +110,8 @@ class SharesPolicy(Policy):
         self._rounds = Rounds(tuple(self._gpus), self._options)
 
     def weight(self, job: JobView) -> float:
-        """Return a job's weight."""
-        return 1.0
+        """Return a job's weight, by default the one that it was submitted with."""
+        return job.request.weight
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Begin a round, or let the one under way go on."""

@@ -98,7 +98,7 @@ class _Measured:
         keys = [self._key(job) for job in jobs]
         for key, job in zip(keys, jobs, strict=True):
             self._take_in(key, job)
-        table = {key: row for key, row in zip(self._known, self._complete(self._table()), strict=True)}
+        table = dict(zip(self._known, self._complete(self._table()), strict=True))
         able = np.array([_runs_on(job, self._gpus) for job in jobs]).reshape(len(jobs), len(self._gpus))
         return np.where(able, np.array([table[key] for key in keys]).reshape(able.shape), 0.0)
 
@@ -111,9 +111,8 @@ class _Measured:
             return
         found: dict[int, list[float]] = {}
         for site, speed in job[MEASURED_SPEEDS].items():
-            rate = 1.0 / speed.iteration_s if speed.iteration_s > 0 else speed.throughput
-            if rate > 0:
-                found.setdefault(self._column[site.gpu_type], []).append(rate)
+            if speed.rate > 0:
+                found.setdefault(self._column[site.gpu_type], []).append(speed.rate)
         for column, rates in found.items():
             row[column] = sum(rates) / len(rates)
 
