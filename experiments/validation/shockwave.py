@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from simsched_policies.recorded import Recorded
 
 from simsched.agent.agent import Agent, Lease, Measurement
 from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
@@ -25,7 +26,6 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
 from simsched.policy import Decision, JobView, Signal, Triggers, View
 from simsched.policy.signals import STEPS, StepCounts
-from simsched_policies.recorded import Recorded
 
 #: A micro-task that took so much less than a round is not charged for a restart.
 _SLACK_S = 5
@@ -301,8 +301,6 @@ def _asked(account: Account) -> int:
     assert account.rule is not None
     steps, request, regimes = account.steps, account.request, account.regimes
     epoch = epoch_of(steps, regimes)
-    state = BatchState(
-        request.batch_size, steps.batch, epoch, request.num_gpus, regimes.smallest, regimes.largest
-    )
+    state = BatchState(request.batch_size, steps.batch, epoch, request.num_gpus, regimes.smallest, regimes.largest)
     wanted = account.rule(state, NOTHING_MEASURED)
     return wanted if wanted != steps.batch else 0

@@ -39,7 +39,7 @@ class MaxThroughput(SharesPolicy):
 
 @dataclass
 class MinCost(SharesPolicy):
-    """Makes the sum of all jobs' rates per dollar the largest; with `slos`, jobs that have a deadline get what they need.
+    """Makes the sum of all jobs' rates per dollar the largest; with `slos`, jobs with a deadline get what they need.
 
     `prices_per_h` are dollars for an hour of a GPU by type, Gavel's by default; types without a price cost 1. Where not
     all deadlines can be met, none counts; one that has passed does not.

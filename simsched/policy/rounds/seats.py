@@ -31,9 +31,7 @@ class Seats:
         Raises `ValueError` where the grants are more than a type has GPUs.
         """
         runs = [grant for grant in grants if grant.runs]
-        free = {
-            kind: [gpus for node, gpus in servers.items() if up[node]] for kind, servers in self._servers.items()
-        }
+        free = {kind: [gpus for node, gpus in servers.items() if up[node]] for kind, servers in self._servers.items()}
         placed = keep_places(runs, self._held, free).gpus
         self._held = {grant.unit: (grant.gpu_type, placed[grant.unit]) for grant in runs}
         return {grant.unit: self._allocation(grant.gpu_type, placed[grant.unit]) for grant in runs}
