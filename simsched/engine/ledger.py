@@ -118,6 +118,8 @@ class Ledger:
             if job.lease is not None:
                 self._break(job)
         for job in self.paused.values():
+            if job.appointment is not None:
+                continue  # an earlier decision of this instant has had it run on
             if job.agent.stale:
                 self._tune(job)
             self._resume(job, self._clock.now)
