@@ -14,6 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from simsched_policies.gavel.allox import AlloX
+from simsched_policies.gavel.fifo import GavelFifo
+from simsched_policies.gavel.finish_time import FinishTimeFairness
+from simsched_policies.gavel.makespan import Makespan
+from simsched_policies.gavel.max_min import MaxMin
 
 from simsched.agent.agent import Agent, Lease, Measurement
 from simsched.model.application import NO_BATCH, ApplicationFacts, BatchChoice
@@ -24,11 +29,6 @@ from simsched.policy import Decision, JobView, Signal, Triggers, View
 from simsched.policy.rounds import Grant, SharesPolicy
 from simsched.policy.rounds.allocate import allocate
 from simsched.policy.signals import REMAINING_WORK, TRUE_RATES
-from simsched_policies.gavel.allox import AlloX
-from simsched_policies.gavel.finish_time import FinishTimeFairness
-from simsched_policies.gavel.fifo import GavelFifo
-from simsched_policies.gavel.makespan import Makespan
-from simsched_policies.gavel.max_min import MaxMin
 
 #: GPU types from the first to be filled.
 FAST_FIRST = ("v100", "p100", "k80")
@@ -222,7 +222,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
                 room[kind] -= books.num_gpus
                 books.task = Task(now_s, now_s, 0.0, failed=True, ends=True)
                 at_work.append(Grant((job_id,), kind, books.num_gpus, runs=True))
-        return Decision(allocate(at_work, view), renew_leases=True)
+        return Decision(allocate(at_work, view), wake_at_s=self.end_s, renew_leases=True)
 
     def _works(self, grant: Grant) -> bool:
         return self.books[grant.unit[0]].rates[grant.gpu_type] > 0 and grant.unit[0] not in self._given_up

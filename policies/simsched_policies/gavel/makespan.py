@@ -16,6 +16,9 @@ from simsched.policy.signals import REMAINING_WORK
 from simsched.programs.max_min import makespan
 from simsched.programs.min_jct import min_jct
 
+#: How far from the least sum of completion times a solution may be, relatively.
+_GAP = 1e-3
+
 
 @dataclass
 class Makespan(SharesPolicy):
@@ -42,4 +45,4 @@ class MinJct(SharesPolicy):
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
         """Solve the program."""
-        return snapshot.by_job(min_jct(snapshot.problem, snapshot.remaining))
+        return snapshot.by_job(min_jct(snapshot.problem, snapshot.remaining, gap=_GAP))
