@@ -345,8 +345,10 @@ class Ledger:
 
 def _speed(job: JobState, running: Running) -> Speed:
     """Return what a job measures of its speed, neighbours included."""
-    throughput = running.throughput * (1 - job.interference) * job.speed
-    return Speed(throughput, _total(job.batch, job.gpus) / throughput if throughput else 0.0)
+    undisturbed = (1 - job.interference) * job.speed
+    throughput = running.throughput * undisturbed
+    iteration_s = _total(job.batch, job.gpus) / throughput if throughput else 0.0
+    return Speed(throughput, iteration_s, running.rate * undisturbed)
 
 
 def _total(batch: BatchChoice, gpus: int) -> int:

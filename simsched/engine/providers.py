@@ -9,7 +9,7 @@ from typing import Any
 from simsched.agent.goodput_agent import Prior
 from simsched.agent.offline import offline_priors
 from simsched.agent.report import GoodputReport
-from simsched.engine.remaining import TrueRemainingWork
+from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.state import JobState
 from simsched.errors import input_error
 from simsched.model.application import StepTime
@@ -102,6 +102,7 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
         signals.MEASURED_SPEEDS: measured_speeds,
         signals.STEP_TIMES: step_times,
         signals.REMAINING_WORK: remaining_work,
+        signals.TRUE_RATES: true_rates,
         signals.STEPS: steps,
     }
 )

@@ -47,7 +47,7 @@ class JobTruth:
     duration_s: float = 0
     status: str = ""
     attempts: int = 1
-    total_steps: int = 0
+    total_steps: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class JobSpec:
     time_limit_s: float | None = None
     batch_rule: str = ""
     weight: float = 1.0
-    total_steps: int = 0
+    total_steps: float = 0
 
     @property
     def request(self) -> JobRequest:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
 
@@ -48,7 +48,7 @@ class TabulatedJob:
     """A job of a tabulated application: `total_steps` at its initial batch size, on the GPUs asked for and no others.
 
     Progress counts steps at the initial batch size. Batches are those of the table: a choice of (b, 0) means the row of
-    batch size b, and no choice the initial one.
+    batch size b, and no choice the initial one. A job whose batch follows no rule is one epoch.
     """
 
     limits: BatchLimits | None = None
@@ -58,8 +58,10 @@ class TabulatedJob:
     restart_delay_s: float | None = None
     start_delay_s: float | None = None
     tensor_skew: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
 
-    def __init__(self, model: TabulatedModel, asked: Setting, total_steps: int, batch_rule: str = "") -> None:
+    def __init__(self, model: TabulatedModel, asked: Setting, total_steps: float, batch_rule: str = "") -> None:
         """Take what the user asked for; raises `ValueError` where the table has no rate for it, or without steps."""
         self.model = model
         self.asked = asked
@@ -77,8 +79,10 @@ class TabulatedJob:
         self.batch_sizes = tuple(sorted(set.intersection(*sizes) - {0}))
         if total_steps < 1:
             raise ValueError(f"a job of {model.name} needs its number of steps, at least 1")
-        self._epoch_steps = total_steps if self.regimes is None else self.regimes.steps_per_epoch(asked.batch_size)
-        self.epochs = -(-total_steps // self._epoch_steps)
+        self._epoch_steps = total_steps
+        if self.regimes is not None and self.batch_rule != "static":
+            self._epoch_steps = self.regimes.steps_per_epoch(asked.batch_size)
+        self.epochs = int(-(-total_steps // self._epoch_steps))
 
     def epoch_end(self, epoch: int) -> float:
         """Return the progress at the end of a 0-based epoch; the last may be cut short."""

@@ -81,12 +81,16 @@ class RemainingWork(Protocol):
     def seconds(self) -> float:
         """Return the seconds left on the type of GPU that the job holds, or on the fastest that it could run on."""
 
+    @property
+    def progress(self) -> float:
+        """Return the progress left, in the unit of `TRUE_RATES`."""
+
 
 class StepCounts(Protocol):
     """The steps of a job whose application is known by a table of rates, counted at the batch size asked for."""
 
     @property
-    def total(self) -> int:
+    def total(self) -> float:
         """Return the steps in all."""
 
     @property
@@ -109,10 +113,14 @@ class StepCounts(Protocol):
 
 
 class Speed(NamedTuple):
-    """How fast a job ran on a site: examples per second and seconds of an iteration."""
+    """How fast a job ran on a site: examples per second, seconds of an iteration, and progress per second.
+
+    Progress counts iterations at the application's initial batch size, or steps, or seconds of a fixed duration.
+    """
 
     throughput: float
     iteration_s: float
+    rate: float = 0.0
 
 
 #: The model of its goodput that the job's agent has fitted.
@@ -128,6 +136,10 @@ OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
 #: The true step time by site and per-GPU batch size, in seconds.
 STEP_TIMES: JobSignal[Callable[[Site, int], StepTime]] = JobSignal(
     "step_times", "the true step time on any site", oracle=True
+)
+#: The true rate of progress by GPU type.
+TRUE_RATES: JobSignal[Mapping[str, float]] = JobSignal(
+    "true_rates", "the true progress per second on as many GPUs of each type as the job asks for", oracle=True
 )
 #: The true work left.
 REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(

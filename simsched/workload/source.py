@@ -11,12 +11,14 @@ from typing import Literal
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key, problems_with
 from simsched.model.job import JobSpec
+from simsched.model.tabulated import TabulatedModel
 from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.format import Head
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
+from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
@@ -36,6 +38,7 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "as-is": AsIsRecipe,
         "tiresias-testbed": TiresiasTestbedRecipe,
         "tiresias-example": TiresiasExampleRecipe,
+        "gavel": GavelRecipe,
     }
 )
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -56,7 +59,7 @@ class GeneratedTrace:
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
+class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
     The keys of the other recipes are among those of the two that it inherits from. `recipe` None means `as-is` for a
@@ -71,10 +74,10 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
         min_length=1,
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
-    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example"] | None = key(
+    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel"] | None = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed or give those of its worked example",
+        "jobs of Tiresias's testbed or of Gavel's generator, or give those of Tiresias's worked example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
 
@@ -88,12 +91,14 @@ def make_workload(
     seed: int,
     configurations: Configurations | None = None,
     initial_batch_sizes: Mapping[str, int] = _NONE,
+    tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
 ) -> list[JobSpec]:
     """Return the job list that the options describe, in order of submission.
 
     `configurations` (GPUs and batch sizes of tuned jobs) and `initial_batch_sizes` are by application, see
-    `simsched.applications.tuned_requests`; only the recipe `pollux` and `assign` need them. The same options and seed
-    give the same list. Raises `InputError` for wrong options, files that cannot be read and too few jobs.
+    `simsched.applications.tuned_requests`; only the recipe `pollux` and `assign` need them, and only `gavel` needs
+    `tabulated`, the applications known by a table of rates. The same options and seed give the same list.
+    Raises `InputError` for wrong options, files that cannot be read and too few jobs.
     """
     _check(options)
     chosen = seed if options.seed is None else options.seed
@@ -104,7 +109,7 @@ def make_workload(
         if kind is not None:
             return _listed(Path(options.source), options, kind)
         trace = load_trace(options, chosen)
-    return recipe.make(Ingredients(chosen, trace, configurations or {}, initial_batch_sizes))
+    return recipe.make(Ingredients(chosen, trace, configurations or {}, initial_batch_sizes, tabulated))
 
 
 def recipe_of(options: WorkloadOptions) -> Recipe:
@@ -139,6 +144,7 @@ class JobList:
 #: The formats of lists of jobs, in the order in which a file is tried against them.
 JOB_LISTS = (
     JobList("workload", is_workload, read_workload),
+    JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
 )
 
