@@ -18,6 +18,7 @@ from simsched.keys import key
 from simsched.model.application import Application
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
+from simsched.model.staged import StagedJob
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
@@ -99,6 +100,8 @@ class ApplicationCatalogue:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")
             return FixedDuration(duration_s)
+        if request.profile is not None:
+            return _staged(request, truth)
         found = self.applications.get(name)
         if found is not None:
             return found
@@ -118,6 +121,14 @@ class ApplicationCatalogue:
             return TabulatedJob(model, asked, truth.total_steps, request.batch_rule)
         except ValueError as error:
             raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
+
+
+def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
+    assert request.profile is not None
+    try:
+        return StagedJob(request.application, request.profile, truth.total_steps)
+    except ValueError as error:
+        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
 
 
 @lru_cache(maxsize=4)

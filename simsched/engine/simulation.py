@@ -277,7 +277,7 @@ class _Simulation:
         name, now = self._policy.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
-        check_changes(changes, self._active, self._cluster, decision.beside, name, now)
+        check_changes(changes, self._active, self._cluster, decision, name, now)
         if decision.target_nodes is not None:
             check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes
@@ -291,7 +291,8 @@ class _Simulation:
         try:
             for job, allocation in jobs:
                 if allocation:
-                    self._ledger.place(job, allocation, decision.beside.get(job.request.id, ()))
+                    job_id = job.request.id
+                    self._ledger.place(job, allocation, decision.beside.get(job_id, ()), decision.onto.get(job_id))
             self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error

@@ -16,6 +16,7 @@ from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.format import Head
+from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
 from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
@@ -146,6 +147,7 @@ JOB_LISTS = (
     JobList("workload", is_workload, read_workload),
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
+    JobList("muri", is_muri_trace, read_muri_jobs),
 )
 
 
