@@ -7,7 +7,8 @@ least, to the power of `fairness`; any change counts for less by what restarts h
 of each type was profiled at, may at most double its GPUs, and where it never ran is taken to scale as on a type where
 it did. Jobs without a batch size to adapt are rigid: they get what they asked for, on any type.
 
-Deviations: the program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and
+Deviations: where all jobs are rigid, they are looked at anew only when one has come or ended, or nodes have; the
+program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and
 splits it only where none does.
 """
 
@@ -61,6 +62,7 @@ class Sia(Policy):
     fairness: float = -0.5
     penalty: float = 1.1
     most_gpus: int = MOST_GPUS
+    _seen: object = field(default=None, init=False, repr=False)
     _shared: Shared = field(default_factory=Shared, init=False, repr=False)
     _since_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _alone: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
@@ -90,6 +92,10 @@ class Sia(Policy):
         for gone in view.finished:
             self._since_s.pop(gone, None)
             self._known.pop(gone, None)
+        seen = tuple(view.jobs), tuple(view.up)
+        if seen == self._seen and all(job.limits is None for job in view.jobs.values()):
+            return Decision.change({})
+        self._seen = seen
         types = list(groups)
         offered = [self._offers(job, view, groups) for job in view.jobs.values()]
         rows = [

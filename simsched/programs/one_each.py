@@ -51,6 +51,9 @@ def solve(problem: Problem) -> Integers:
     chosen = np.full(len(problem.must), -1, dtype=np.int64)
     if not len(problem.job):
         return chosen
+    free = _if_room_is_plenty(problem)
+    if free is not None:
+        return free
     prices, bound = _prices(problem)
     dearer = _dearer(problem, prices)
     enough = max(abs(bound), 1.0) * RELATIVE_GAP
@@ -72,6 +75,19 @@ def _reduced(problem: Problem, prices: Floats) -> tuple[Floats, Integers, Floats
     least = np.minimum.reduceat(costs, starts)
     best = np.where(problem.must[problem.job[starts]], least, np.minimum(least, 0.0))
     return costs, starts, least, best
+
+
+def _if_room_is_plenty(problem: Problem) -> Integers | None:
+    """Give every job its cheapest offer where all of these fit at once, which nothing can better; else None."""
+    order = np.lexsort((np.arange(len(problem.job)), problem.cost, problem.job))
+    first = order[np.unique(problem.job[order], return_index=True)[1]]
+    first = first[(problem.cost[first] < 0) | problem.must[problem.job[first]]]
+    used = np.bincount(problem.gpu_type[first], weights=problem.gpus[first], minlength=len(problem.room))
+    if np.any(used > problem.room):
+        return None
+    chosen = np.full(len(problem.must), -1, dtype=np.int64)
+    chosen[problem.job[first]] = first
+    return chosen
 
 
 def _dearer(problem: Problem, prices: Floats) -> Floats:
