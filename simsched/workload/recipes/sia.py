@@ -17,7 +17,7 @@ from simsched.workload.sia_facts import draw, sia_facts
 class SiaRecipe:
     """Draw the jobs of one of Sia's mixes; they ask for the GPUs and batch of a tuned job, or for one GPU.
 
-    A tuned request is drawn among the application's configurations, as in the recipe `pollux`.
+    A tuned request is drawn among the application's configurations of at most `max_gpus`, as in the recipe `pollux`.
     """
 
     needs_trace: ClassVar[bool] = False
@@ -25,6 +25,7 @@ class SiaRecipe:
     mix: Literal["philly", "newtrace"] = key("philly", "mix of applications of the recipe sia")
     jobs: int | None = jobs_key()
     load: float = load_key()
+    max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; `InputError` where an application of the mix is not there."""
@@ -36,7 +37,9 @@ class SiaRecipe:
         arrivals = draw(mix, rng, self.load)
         jobs = []
         for number, one in enumerate(arrivals if self.jobs is None else arrivals[: self.jobs]):
-            choices = ingredients.configurations.get(one.application) or ((1, initial[one.application]),)
+            tuned = ingredients.configurations.get(one.application, ())
+            fitting = [pair for pair in tuned if self.max_gpus is None or pair[0] <= self.max_gpus]
+            choices = fitting or [(1, initial[one.application])]
             gpus, batch = choices[int(rng.integers(len(choices)))]
             jobs.append(JobSpec(f"job-{number}", int(one.submit_time_s), gpus, one.application, batch))
         return jobs
