@@ -23,6 +23,7 @@ from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_ga
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
+from simsched.workload.recipes.sia import SiaRecipe
 from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
 from simsched.workload.recipes.tiresias_testbed import TiresiasTestbedRecipe
 from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
@@ -40,6 +41,7 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "tiresias-testbed": TiresiasTestbedRecipe,
         "tiresias-example": TiresiasExampleRecipe,
         "gavel": GavelRecipe,
+        "sia": SiaRecipe,
     }
 )
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -60,10 +62,10 @@ class GeneratedTrace:
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe):
+class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, SiaRecipe):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
-    The keys of the other recipes are among those of the two that it inherits from. `recipe` None means `as-is` for a
+    The keys of the other recipes are among those of the three that it inherits from. `recipe` None means `as-is` for a
     workload CSV and `pollux` for a trace; `seed` None means the seed of the run.
     """
 
@@ -75,10 +77,10 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe):
         min_length=1,
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
-    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel"] | None = key(
+    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia"] | None = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed or of Gavel's generator, or give those of Tiresias's worked example",
+        "jobs of Tiresias's testbed, of Gavel's generator or of a mix of Sia, or give those of Tiresias's worked example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
 
