@@ -54,10 +54,10 @@ class GeneratedTrace:
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
+class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, TiresiasTestbedRecipe):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
-    The keys of the other recipes are among those of the two that it inherits from. `recipe` None means `as-is` for a
+    The keys of the other recipes are among those of the three that it inherits from. `recipe` None means `as-is` for a
     workload CSV and `pollux` for a trace; `seed` None means the seed of the run.
     """
 
