@@ -96,7 +96,8 @@ class CellInputs:
         return self._jobs[what]
 
     def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
-        known = self.applications(spec.applications).applications
+        catalogued = self.applications(spec.applications)
+        known = catalogued.applications
         source = file or workload.path or workload.source
         options = WorkloadOptions(**{**workload.model_dump(exclude={"path"}), "source": source})
         if workload.path is not None and not Path(workload.path).exists():
@@ -106,7 +107,7 @@ class CellInputs:
         if options.recipe in (None, "pollux") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        return make_workload(options, seed, tuned, initial_batch_sizes(known))
+        return make_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
         """Return the configurations of tuned jobs on nodes like the first of the cluster."""

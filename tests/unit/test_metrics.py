@@ -35,7 +35,7 @@ ALLOCATIONS = pd.DataFrame(
         interval("a", 50, 150, efficiency=0.5),
         interval("b", 0, 300, efficiency=0.9, gpus=4),
     ]
-)
+).drop(columns=["neighbours", "gpu_share", "relative_speed"])  # GPUs are not shared
 # One node of 4 GPUs until second 60, two until 120 (where the second decision counts), then one again.
 NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
 ROUNDS = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
@@ -166,3 +166,10 @@ def test_shares_of_rho_can_leave_an_application_out():
     assert find_metric("rho_above_1[all but a]").key == "rho_above_1[all but a]"
     with pytest.raises(InputError, match="no metric"):
         find_metric("rho_max[all but a]")
+
+
+def test_a_shared_gpu_counts_once_in_utilisation():
+    shared = ALLOCATIONS.assign(gpu_share=[0.5, 0.5, 1.0])
+    used = 50 / 2 + 100 / 2 + 4 * 300
+    available = SUMMARY["gpu_utilisation"]
+    assert summarise(JOBS, shared, ROUNDS, 8)["gpu_utilisation"] == pytest.approx(available * used / 2300)
