@@ -63,7 +63,7 @@ class GeneratedTrace:
 class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, TiresiasTestbedRecipe):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
-    The keys of the other recipes are among those of the recipes that it inherits from. `recipe` None means `as-is` for a
+    The keys of the other recipes are among those of the ones that it inherits from. `recipe` None means `as-is` for a
     workload CSV and `pollux` for a trace; `seed` None means the seed of the run.
     """
 
