@@ -370,6 +370,8 @@ def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+#: Metrics of rho that exist without one application, too (`simsched.results.partial_rho`).
+PARTIAL_RHO = ("rho_above_1", "rho_above_2")
 _NAME = re.compile(r"(?P<name>\w+)(\[(?P<application>[^\]]+)\])?")
 _RATIO = "_ratio"
 _SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
@@ -379,7 +381,8 @@ def find_metric(name: str) -> Reading:
     """Look a metric up by the name that a user wrote.
 
     Times may be asked for in seconds, minutes or hours by the end of the name: `makespan_h` reads `makespan_s`
-    divided by 3600. A bracket picks an application or a tenant: `jct_mean_h[imagenet]`. With `_ratio` for the unit the
+    divided by 3600. A bracket picks an application or a tenant, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
+    `rho_above_1[all but ncf]`. With `_ratio` for the unit the
     metric is divided by the reference policy's: `makespan_ratio`. Raises `InputError` on other names.
     """
     match = _NAME.fullmatch(name)
@@ -393,8 +396,8 @@ def find_metric(name: str) -> Reading:
     if metric is not None and (application is None or metric.name == "jct_mean_s"):
         whole = _reading(metric, application, "", 1.0)
         return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
-    if stem in METRICS and application is None:
-        return _reading(METRICS[stem], None, METRICS[stem].unit, 1.0)
+    if stem in METRICS and (application is None or (stem in PARTIAL_RHO and application.startswith("all but "))):
+        return _reading(METRICS[stem], application, METRICS[stem].unit, 1.0)
     raise _unknown(name)
 
 

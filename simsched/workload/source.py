@@ -62,10 +62,10 @@ class GeneratedTrace:
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, SiaRecipe):
+class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, SiaRecipe, TiresiasTestbedRecipe):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
-    The keys of the other recipes are among those of the three that it inherits from. `recipe` None means `as-is` for a
+    The keys of the other recipes are among those of the ones that it inherits from. `recipe` None means `as-is` for a
     workload CSV and `pollux` for a trace; `seed` None means the seed of the run.
     """
 
@@ -80,7 +80,8 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, S
     recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia"] | None = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed, of Gavel's generator or of a mix of Sia, or give those of Tiresias's worked example",
+        "jobs of Tiresias's testbed, of Gavel's generator or of a mix of Sia, or give those of Tiresias's worked "
+        "example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
 
