@@ -15,17 +15,21 @@ from typing import ClassVar
 
 import numpy as np
 from simsched_policies.recorded import Recorded
+from simsched_policies.shockwave import Outlook, Planner
 
 from simsched.agent.agent import Agent, Lease, Measurement
 from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
 from simsched.agent.batch_rules.rule import NOTHING_MEASURED, BatchRule, BatchState
+from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts, BatchChoice
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
 from simsched.policy import Decision, JobView, Signal, Triggers, View
+from simsched.policy.rounds import Grant
 from simsched.policy.signals import STEPS, StepCounts
+from simsched.programs.shockwave import PlanOptions
 
 #: A micro-task that took so much less than a round is not charged for a restart.
 _SLACK_S = 5
@@ -203,6 +207,9 @@ class Artifact(Recorded):
     def _open(self, job: JobView) -> Account:
         """Open the books of a job that has arrived."""
         counts, request = job[STEPS], job.request
+        if counts is None:
+            message = f"job '{job.id}' ({request.application}) has no steps per second"
+            raise input_error("applications", message, "name a table of rates with applications.path")
         gpu_type = self._types[0]
         profile_s = sum(counts.profile_s(gpu_type))
         deadline_s = int(self.deadline_factor * int(profile_s)) if self.deadline_factor else math.inf
@@ -260,8 +267,7 @@ class Artifact(Recorded):
     def _plan(self, now: float, view: View) -> Decision:
         """Choose the jobs of the next round, and work out what each of them will do in it."""
         gpu_type = self._types[0]
-        grants = self._rounds.choose({gpu_type: self._gpus}, self._types, self._ran)
-        placed = self._seats.place(grants, view.up)
+        placed = self._seats.place(self._grants(now), view.up)
         begin_s = self._last_end_s if self.idle_counts else now
         for (job_id,) in placed:
             account = self._active[job_id]
@@ -274,6 +280,10 @@ class Artifact(Recorded):
         self._schedule.append(sorted(account.order for account in self._chosen))
         allocations = {job_id: allocation for (job_id,), allocation in placed.items()}
         return Decision(allocations, diagnostics={"round": float(len(self._schedule) - 1)})
+
+    def _grants(self, now: float) -> list[Grant]:
+        """Choose the jobs of a round by the mechanism."""
+        return self._rounds.choose({self._types[0]: self._gpus}, self._types, self._ran)
 
     def _task(self, account: Account, now: float, begin_s: float) -> Task:
         steps, rate = account.steps, account.rate
@@ -289,6 +299,27 @@ class Artifact(Recorded):
         late = account.charged_s + seconds > account.deadline_s
         ends = account.failures + 1 >= self.most_failures if failed else steps.done + credit >= steps.total or late
         return Task(now, finish_s, seconds, credit, failed, ends)
+
+
+@dataclass
+class Planned(Artifact):
+    """Runs what Shockwave plans, with everything else as in the artifact."""
+
+    name: ClassVar[str] = "shockwave-planned"
+
+    _planner: Planner = field(default_factory=lambda: Planner(PlanOptions()), init=False, repr=False)
+
+    def _grants(self, now: float) -> list[Grant]:
+        chosen = self._planner.choose([_outlook(one, now) for one in self._active.values()], self._gpus)
+        return [Grant((job,), self._types[0], self._active[job].request.num_gpus, True) for job in chosen]
+
+
+def _outlook(account: Account, now: float) -> Outlook:
+    steps, request = account.steps, account.request
+    done = steps.done / account.regimes.steps_per_epoch(steps.batch)
+    left_s = (steps.total - steps.done) / account.rate
+    epoch_s = account.counts.profile_s(account.gpu_type)
+    return Outlook(request.id, request.num_gpus, epoch_s, done, now - request.submit_time_s, left_s, steps.batch)
 
 
 def _task(account: Account) -> Task:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.model.cluster import Cluster
+from simsched.model.cluster import Cluster, Node
 from simsched.policy import INPUT_FILE, Decision, Policy, Triggers, View
 from simsched.policy.gang import available_by_type
 from simsched.policy.rounds import RoundOptions, Rounds, Seats, Unit
@@ -61,16 +61,23 @@ class Recorded(Policy):
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the GPU types."""
-        self._types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes))
+        self._learn(cluster.nodes)
+
+    def _learn(self, nodes: Sequence[Node]) -> None:
+        self._types = tuple(dict.fromkeys(node.gpu_type for node in nodes))
         self._rounds = Rounds(self._types, self._options)
-        self._seats = Seats(cluster.nodes)
+        self._seats = Seats(nodes)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Account for the round that has ended, and choose the jobs of the next."""
+        if not self._types:
+            self._learn(view.nodes)
         rounds, free = self._rounds, available_by_type(view)
         self._account(view)
-        for job in view.arrived:
-            rounds.add((job.id,), job.num_gpus)
+        known = set(rounds.units)
+        for job in view.jobs.values():
+            if (job.id,) not in known:
+                rounds.add((job.id,), job.num_gpus)
         if rounds.due(view.now_s):
             rounds.reset(view.now_s, self._next_shares(list(view.jobs), sum(free.values())), {})
         able = [kind for kind in self._types if free[kind]]

@@ -90,12 +90,9 @@ class TrueSteps:
         return self._app.rate(gpu_type, batch_size)
 
 
-def steps(job: JobState) -> TrueSteps:
-    """Return the oracle of a job's steps; raises `InputError` where its application has no table of rates."""
-    if not isinstance(job.app, TabulatedJob):
-        message = f"job '{job.request.id}' ({job.app.name}) has no table of steps per second, which the policy reads"
-        raise input_error("applications", message, "name a table of rates with 'applications.path'")
-    return TrueSteps(job, job.app)
+def steps(job: JobState) -> TrueSteps | None:
+    """Return the oracle of a job's steps, None where its application has no table of rates."""
+    return TrueSteps(job, job.app) if isinstance(job.app, TabulatedJob) else None
 
 
 #: Providers that need the job alone.

@@ -143,7 +143,7 @@ class _Simulation:
         self._gone: list[str] = []
         self._reached: dict[str, JobState] = {}
         self._agents = agents or policy
-        self._facts: dict[tuple[str, tuple[str, ...] | None], ApplicationFacts] = {}
+        self._facts: dict[object, ApplicationFacts] = {}
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         self._all_done = self._clock.env.event()
@@ -182,10 +182,10 @@ class _Simulation:
 
     def _submit(self, spec: JobSpec) -> None:
         app = self._applications.for_job(spec.request, spec.truth)
-        known = (app.name, app.gpu_types)  # where a table of rates has gaps, jobs run on different types
-        facts = self._facts.get(known)
+        what = app.name, app.gpu_types, app.batch_sizes  # of some applications, these depend on the job
+        facts = self._facts.get(what)
         if facts is None:
-            facts = self._facts[known] = facts_of(app)
+            facts = self._facts[what] = facts_of(app)
         job = JobState(spec, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(job.request, facts)
         if hasattr(job.agent, "lease"):

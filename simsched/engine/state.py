@@ -115,6 +115,7 @@ class JobState:
         "gpus",
         "interference",
         "lease",
+        "lease_began",
         "leases",
         "neighbours",
         "progress",
@@ -153,6 +154,7 @@ class JobState:
         #: The agent again where it grants leases, and the lease under way.
         self.leases: LeasingAgent | None = None
         self.lease: Lease | None = None
+        self.lease_began: float = 0
         self.submitted = clock.ticks(spec.submit_time_s)
         self.since: float = 0
         self.running: Running | None = None

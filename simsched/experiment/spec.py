@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
+from simsched.engine.options import LEAST_TICK_S
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
@@ -129,6 +130,16 @@ class EngineSpec(Section):
     )
     node_start_s: float = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
 
+    @model_validator(mode="after")
+    def _whole_seconds(self) -> EngineSpec:
+        for key in ("restart_delay_s", "node_start_s"):
+            value = getattr(self, key)
+            if self.tick_s == 1 and value != int(value):
+                raise ValueError(f"{key} must be a whole number, not {value:g}, unless tick_s is below 1")
+        if 0 < self.tick_s < LEAST_TICK_S:
+            raise ValueError(f"tick_s must be 0 or at least {LEAST_TICK_S:g}, not {self.tick_s:g}")
+        return self
+
 
 class AgentSpec(Section):
     """What runs beside the jobs of a policy and picks their batch sizes."""
@@ -166,9 +177,10 @@ class FairnessSpec(Section):
     rounding: Literal["floor", "ceil", "interpolate"] = Field(
         default="floor", description="how an equal share that is not a whole number of GPUs is made one"
     )
-    batch: Literal["best", "submitted"] = Field(
+    batch: Literal["best", "submitted", "profile"] = Field(
         default="best",
-        description="batch size of the solo run: the best, or as submitted where the policy does not adapt it",
+        description="batch size of the solo run: the best, as submitted where the policy does not adapt it, or as a "
+        "profile predicts it from the job's batch rule, which needs a table of rates",
     )
 
 
@@ -237,6 +249,9 @@ class ExperimentSpec(Section):
         default={}, description="label -> metric -> published value, shown beside"
     )
     published_source: str = Field(default="", description="where the published values stand")
+    published_by: Literal["testbed", "simulator"] = Field(
+        default="testbed", description="what gave the published values; only a simulator's can be matched"
+    )
     finish_time_fairness: FairnessSpec | None = Field(
         default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
     )

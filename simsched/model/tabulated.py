@@ -52,7 +52,6 @@ class TabulatedJob:
     """
 
     limits: BatchLimits | None = None
-    batch_sizes: tuple[int, ...] = ()
     tuned: tuple[tuple[int, int], ...] = ()
     max_gpus: int | None = None
     fixed_batch_size: int | None = None
@@ -75,6 +74,9 @@ class TabulatedJob:
             known = sorted({f"{batch} on {gpus}" for rows in model.rates.values() for batch, gpus in rows})
             message = f"no rate of {model.name} at batch size {asked.batch_size} on {asked.num_gpus} GPUs is known"
             raise ValueError(f"{message} (batch size on GPUs: {', '.join(known)})")
+        tables = [model.rates[gpu_type] for gpu_type in self.gpu_types]
+        sizes = [{batch for batch, gpus in rows if gpus == asked.num_gpus} for rows in tables]
+        self.batch_sizes = tuple(sorted(set.intersection(*sizes) - {0}))
         if total_steps < 1:
             raise ValueError(f"a job of {model.name} needs its number of steps, at least 1")
         self._epoch_steps = total_steps

@@ -145,8 +145,8 @@ TRUE_RATES: JobSignal[Mapping[str, float]] = JobSignal(
 REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
     "remaining_work", "the true work that the job has left", oracle=True
 )
-#: Steps in all and done, and steps per second, where the application is known by a table of rates.
-STEPS: JobSignal[StepCounts] = JobSignal(
+#: Steps in all and done, and steps per second; None where the application is not known by a table of rates.
+STEPS: JobSignal[StepCounts | None] = JobSignal(
     "steps", "the steps of the job, done and in all, and its true steps per second", oracle=True
 )
 #: Attained service of finished jobs in GPU-seconds, in order of completion.

@@ -180,7 +180,7 @@ class KeepsAView(Good):
 
 @pytest.mark.parametrize("cheat", [ReadsTheDuration, ReadsTheStatus, ReadsThePhysics, KeepsAView])
 def test_the_kit_rejects_cheats(cheat: type[Policy]) -> None:
-    assert failed(cheat) == {"knows only what it declares"}
+    assert "knows only what it declares" in failed(cheat)
 
 
 def test_a_request_has_no_truth() -> None:

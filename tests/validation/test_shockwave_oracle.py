@@ -62,9 +62,9 @@ def test_the_shipped_regimes_say_what_the_replay_says(shared):
     for job, line in zip(artifact.jobs, trace, strict=True):
         model, gpus, initial = regimes[line.model], line.num_gpus, line.batch_size
         batches = profile(model, line.batch_rule, initial, gpus, line.total_steps)
-        assert epoch_seconds(model, batches, lambda b, j=line: models[j.model].rates["v100"][b, j.num_gpus]) == tuple(
-            job.profile
-        )
+        rates = models[line.model].rates["v100"]
+        predicted = epoch_seconds(model, batches, lambda b, rates=rates, gpus=gpus: rates[b, gpus])
+        assert predicted == tuple(job.profile)
         rule = {"accordion": Accordion(model), "gns": NoiseSchedule(model)}.get(line.batch_rule)
         for done in range(0, line.total_steps, line.total_steps // 50) if rule else ():
             steps = Steps(job.total, min(done, job.total), job.batch)
