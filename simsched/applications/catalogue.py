@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,11 +17,17 @@ from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key
 from simsched.model.application import Application
+from simsched.model.fitted import FittedApplication
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
+from simsched.model.relative import with_types
+from simsched.model.staged import StagedJob
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
+
+#: The type that published speeds are relative to.
+_BASE = "t4"
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,9 @@ class ApplicationsOptions:
     gpu_type: str = key("t4", "GPU type on which a folder of measurements was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
         None, "published bounds for a folder of measurements, by application, of what the files do not say"
+    )
+    extra_types: Literal["sia"] | None = key(
+        None, "GPU types added by published speeds relative to a T4: rtx and a100, with the restart delays of Sia"
     )
 
 
@@ -99,6 +109,8 @@ class ApplicationCatalogue:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")
             return FixedDuration(duration_s)
+        if request.profile is not None:
+            return _staged(request, truth)
         found = self.applications.get(name)
         if found is not None:
             return found
@@ -120,11 +132,32 @@ class ApplicationCatalogue:
             raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
 
 
+def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
+    assert request.profile is not None
+    try:
+        return StagedJob(request.application, request.profile, truth.total_steps)
+    except ValueError as error:
+        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+
+
 @lru_cache(maxsize=4)
 def catalogue(options: ApplicationsOptions = ApplicationsOptions()) -> ApplicationCatalogue:
     """Load the applications that an experiment asks for, by default the shipped ones, once in each process."""
     path = None if options.path is None else Path(options.path)
-    return ApplicationCatalogue.load(path, gpu_type=options.gpu_type, bounds=options.bounds)
+    found = ApplicationCatalogue.load(path, gpu_type=options.gpu_type, bounds=options.bounds)
+    return found if options.extra_types is None else _with_sia_types(found)
+
+
+def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
+    """Add the GPU types of Sia's evaluation to the fitted applications that it used."""
+    figures = json.loads((data_folder("workloads") / "sia.json").read_text(encoding="utf-8"))["applications"]
+    applications = dict(found.applications)
+    for name, figure in sorted(figures.items()):
+        app = applications.get(name)
+        if isinstance(app, FittedApplication) and _BASE in app.step_models:
+            speeds = {kind: speed for kind, speed in figure["speed"].items() if kind != _BASE}
+            applications[name] = with_types(app, _BASE, speeds, restart_delay_s=figure["restart_delay_s"])
+    return ApplicationCatalogue(applications, found.origin, found.tabulated)
 
 
 def _read_files(files: list[Path]) -> dict[str, Application]:

@@ -65,14 +65,16 @@ class Ledger:
             job.watch.cancel()
             job.watch = None
 
-    def place(self, job: JobState, allocation: Allocation, beside: Collection[str] = ()) -> None:
+    def place(
+        self, job: JobState, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
+    ) -> None:
         """Give a job that holds nothing its GPUs; it begins to run after the restart delay."""
         now = self._clock.now
         gpu_type = gpu_type_of(self._cluster.cluster, allocation)
         if gpu_type is None:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
-        self._cluster.take(job.request.id, allocation, beside)
+        self._cluster.take(job.request.id, allocation, beside, onto)
         job.allocation, job.site = allocation, Site(shape_of(allocation), gpu_type)
         job.gpus = gpus_of(allocation)
         job.since = now

@@ -95,6 +95,11 @@ def steps(job: JobState) -> TrueSteps | None:
     return TrueSteps(job, job.app) if isinstance(job.app, TabulatedJob) else None
 
 
+def recorded_duration(job: JobState) -> float:
+    """Return the seconds that the trace recorded."""
+    return job.truth.duration_s
+
+
 #: Providers that need the job alone.
 JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
     {
@@ -104,6 +109,7 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
         signals.REMAINING_WORK: remaining_work,
         signals.TRUE_RATES: true_rates,
         signals.STEPS: steps,
+        signals.RECORDED_DURATION: recorded_duration,
     }
 )
 

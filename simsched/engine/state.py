@@ -35,11 +35,11 @@ class ClusterState:
         self.allocated_gpus = 0
         self.running_jobs = 0
 
-    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = ()) -> None:
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
         self.running_jobs += 1
         if self.occupancy is not None:
-            short = self.occupancy.take(job_id, allocation, beside)
+            short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision has been checked
             self._recount(allocation)
             return

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 #: The application name of jobs that know only GPUs and seconds.
 FIXED_DURATION = "fixed-duration"
+
+
+class StageProfile(NamedTuple):
+    """Seconds of an iteration when alone, and the seconds of it that each resource is busy.
+
+    The resources are storage and processors (loading), the GPU, and the network. They overlap, and some time may be
+    spent on none of them.
+    """
+
+    iteration_s: float
+    stages_s: tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +29,7 @@ class JobRequest:
     A `guaranteed` job may not be slowed down by others. `deadline_s` is when the job should be done, in seconds since
     its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `batch_rule` names
     the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
+    `profile` is what a profile of the job on the GPUs asked for has measured, None where there is none.
     """
 
     id: str
@@ -32,6 +45,7 @@ class JobRequest:
     time_limit_s: float | None = None
     batch_rule: str = ""
     weight: float = 1.0
+    profile: StageProfile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,7 @@ class JobSpec:
     batch_rule: str = ""
     weight: float = 1.0
     total_steps: float = 0
+    profile: StageProfile | None = None
 
     @property
     def request(self) -> JobRequest:
@@ -89,6 +104,7 @@ class JobSpec:
             self.time_limit_s,
             self.batch_rule,
             self.weight,
+            self.profile,
         )
 
     @property

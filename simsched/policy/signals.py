@@ -149,6 +149,10 @@ REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
 STEPS: JobSignal[StepCounts | None] = JobSignal(
     "steps", "the steps of the job, done and in all, and its true steps per second", oracle=True
 )
+#: How long the trace says that the job ran on the GPUs asked for, in seconds (0: unknown).
+RECORDED_DURATION: JobSignal[float] = JobSignal(
+    "recorded_duration", "how long the job ran according to the trace", oracle=True
+)
 #: Attained service of finished jobs in GPU-seconds, in order of completion.
 SERVICE_HISTORY: ViewSignal[Sequence[float]] = ViewSignal(
     "service_history", "the attained service of jobs that have finished"

@@ -179,8 +179,8 @@ PROVIDERS: Mapping[JobSignal[Any], Callable[[Any], object]] = MappingProxyType(
         signals.OFFLINE_PROFILES: lambda job: offline_priors(job.app, job.cluster),
         signals.STEP_TIMES: lambda job: job.app.step_time,
         signals.REMAINING_WORK: lambda job: TrueRemainingWork(job, job.progress),
-        signals.TRUE_RATES: true_rates,
         signals.STEPS: lambda job: None,  # none of the applications here has a table
+        signals.TRUE_RATES: true_rates,
     }
 )
 

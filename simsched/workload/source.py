@@ -16,12 +16,14 @@ from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.format import Head
+from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
 from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
+from simsched.workload.recipes.sia import SiaRecipe
 from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
 from simsched.workload.recipes.tiresias_testbed import TiresiasTestbedRecipe
 from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
@@ -39,6 +41,7 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "tiresias-testbed": TiresiasTestbedRecipe,
         "tiresias-example": TiresiasExampleRecipe,
         "gavel": GavelRecipe,
+        "sia": SiaRecipe,
     }
 )
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -59,10 +62,10 @@ class GeneratedTrace:
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe):
+class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, SiaRecipe):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
-    The keys of the other recipes are among those of the two that it inherits from. `recipe` None means `as-is` for a
+    The keys of the other recipes are among those of the three that it inherits from. `recipe` None means `as-is` for a
     workload CSV and `pollux` for a trace; `seed` None means the seed of the run.
     """
 
@@ -74,10 +77,10 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe):
         min_length=1,
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
-    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel"] | None = key(
+    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia"] | None = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed or of Gavel's generator, or give those of Tiresias's worked example",
+        "jobs of Tiresias's testbed, of Gavel's generator or of a mix of Sia's, or give those of Tiresias's example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
 
@@ -146,6 +149,7 @@ JOB_LISTS = (
     JobList("workload", is_workload, read_workload),
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
+    JobList("muri", is_muri_trace, read_muri_jobs),
 )
 
 

@@ -166,7 +166,7 @@ class Rounds:
         self.last_reset_s = now_s
 
     def priority(self, unit: Unit, gpu_type: str) -> float:
-        """Return a unit's share divided by the fraction of the type's time that it received; 0 without a share."""
+        """Return a unit's share divided by the fraction of the type's time received; 0 without a share above 0."""
         return self._priority(self._accounts[unit], self._column[gpu_type])
 
     def choose(
@@ -213,7 +213,7 @@ class Rounds:
                 break
 
     def _priority(self, account: _Account, column: int) -> float:
-        if account.shares is None or account.shares[column] == 0:
+        if account.shares is None or account.shares[column] <= 0:
             return 0.0
         total_s = self._total_s[column]
         fraction = account.received_s[column] / total_s if total_s > 0 else 0.0
