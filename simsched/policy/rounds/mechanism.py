@@ -192,11 +192,10 @@ class Rounds:
         options = self.options
         queue = []
         for account in self._accounts.values():
-            if column not in account.able:
-                continue
-            priority = self._priority(account, column)
-            share = account.shares[column] if account.shares is not None else 0.0
-            queue.append((priority, account.deficit_s[column], share, account))
+            if column in account.able and taken.isdisjoint(account.unit):
+                share = account.shares[column] if account.shares is not None else 0.0
+                priority = self._priority(account, column) if share else 0.0
+                queue.append((priority, account.deficit_s[column], share, account))
         queue.sort(key=_by_priority, reverse=True)
         for priority, _, _, account in queue:
             unit = account.unit
