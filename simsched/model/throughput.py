@@ -32,6 +32,11 @@ class ThroughputParams:
     beta_r: float
     gamma: float
 
+    def scaled(self, factor: float) -> ThroughputParams:
+        """Return the model of steps that take `factor` times as long."""
+        times = [factor * getattr(self, name) for name in self.__slots__ if name != "gamma"]
+        return ThroughputParams(*times, self.gamma)
+
     def grad_time_s(self, local_bsz: ArrayLike) -> Floats:
         """Give the seconds that one GPU computes for a micro-batch (T_grad, equation 8)."""
         return self.alpha_c + self.beta_c * np.asarray(local_bsz, dtype=np.float64)
