@@ -25,12 +25,8 @@ TWO = Cluster.of(NodeGroup(1, 1, "v100"), NodeGroup(1, 1, "k80"))
 
 
 def test_the_catalogue_gives_clusters_their_memory():
-    cluster = ClusterSpec(
-        groups=(
-            GroupSpec(nodes=1, gpus_per_node=1, gpu_type="v100"),
-            GroupSpec(nodes=1, gpus_per_node=1, gpu_type="own"),
-        )
-    ).build()
+    groups = [GroupSpec(nodes=1, gpus_per_node=1, gpu_type=kind) for kind in ("v100", "own")]
+    cluster = ClusterSpec(groups=tuple(groups)).build()
     assert dict(cluster.memory_mb) == {"v100": 16384}
     assert gpu_types()["k80"].speed["ResNet-50"] == 0.15
 
@@ -98,8 +94,8 @@ def test_a_profile_of_one_type_serves_another_by_the_ratio_of_single_gpu_speeds(
     reports = {}
     for bootstrap in (False, True):
         agent = GoodputAgent(limits, bootstrap=bootstrap)
-        for shape in ((1,), (2,), (4,), (4, 4)):
-            for bsz in (32, 64, 128):
+        for shape in ((1,), (4, 4)):
+            for bsz in (64, 128):
                 step = float(truth.step_time_s(len(shape), sum(shape), bsz))
                 agent.observe(Measurement(Site(shape, "v100"), bsz, StepTime(step, step / 4), gradient))
         step = float(slow.step_time_s(1, 1, 64))
