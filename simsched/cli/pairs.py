@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from simsched.errors import input_error
+from simsched.errors import input_error, nearest
 from simsched.files import write_text
 
 
@@ -62,6 +62,27 @@ def validate(path: Path) -> None:
     table = read_pair_table(path, None)
     better = sum(1 for speeds in table.pairs.values() if sum(speeds) > 1)
     click.echo(f"{path}: {len(table.pairs)} pairs, of which {better} do more together than one job alone")
+
+
+@pairs.command()
+@click.argument("path", metavar="PAIRS.csv", type=click.Path(path_type=Path))
+@click.option("--gpu-type", metavar="TYPE", help="A GPU type of the table. [default: all]")
+@click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
+def show(path: Path, gpu_type: str | None, out: Path) -> None:
+    """Draw which pairs do more together than one job alone, one map for each GPU type."""
+    from simsched.applications.pairs import read_pair_table
+    from simsched.report.figures.pairs import pairs_data, pairs_map
+    from simsched.report.figures.style import save
+
+    table = read_pair_table(path, None)
+    known = sorted({kind for kind, _, _ in table.pairs})
+    if gpu_type is not None and gpu_type not in known:
+        raise input_error("--gpu-type", f"{path} has no pairs on '{gpu_type}'", nearest(gpu_type, known))
+    for kind in known if gpu_type is None else [gpu_type]:
+        data = pairs_data(table, kind)
+        for file in save(*pairs_map(data, title=f"{path.stem}: pairs on {kind.upper()}"), out, f"pairs-{kind}"):
+            if file.suffix == ".png":
+                click.echo(f"Figure: {file}")
 
 
 def _write(target: Path, text: str) -> None:

@@ -29,6 +29,10 @@ def test_the_template_is_valid(tmp_path):
     assert simsched("template", target).exit_code == 0
     assert simsched("validate", target).exit_code == 0
     assert simsched("template", target).exit_code == 2
+    drawn = simsched("show", target, "--out", tmp_path)
+    assert drawn.exit_code == 0, drawn.output
+    assert (tmp_path / "pairs-t4.png").is_file()
+    assert simsched("show", target, "--gpu-type", "t5").exit_code == 2
 
 
 def test_other_files_are_refused(tmp_path):
