@@ -123,7 +123,7 @@ class YarnCs(Policy):
 
     def _update(self, view: View) -> None:
         up = list(view.up)
-        changed = up != self._up
+        changed = up != self._up or bool(view.lost)
         for job_id in view.finished:
             queue, allocation = self._held.pop(job_id, (None, ()))
             if queue is not None:

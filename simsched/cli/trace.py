@@ -68,6 +68,23 @@ def convert(source: str, target: Path, layout: str) -> None:
 
 
 @trace.command()
+@click.argument("source", metavar="FAULTS.json", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
+def outages(source: Path, target: Path) -> None:
+    """Write a published trace of faults (InfiniteHBD-Trace) as a list of outages, for `failures.outages_path`."""
+    from simsched.errors import input_error
+    from simsched.files import write_text
+    from simsched.workload.outages import merged, read_fault_trace, write_outages
+
+    found = merged(read_fault_trace(source))
+    try:
+        write_text(target, write_outages(found))
+    except OSError as error:
+        raise input_error(target, f"cannot be written: {error.strerror}", "name another place") from error
+    click.echo(f"{target}: {len(found)} outages of {len({one.node for one in found})} nodes")
+
+
+@trace.command()
 @click.argument("target", metavar="[OUT.csv]", required=False, type=click.Path(path_type=Path))
 @click.option("--out", metavar="OUT.csv", type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)

@@ -12,7 +12,10 @@ from simsched.documents.yaml_lines import Document, KeyPath, parse_value
 from simsched.errors import InputError, Problem, input_error, nearest
 
 #: Keys whose values are paths: relative to the file in which they stand, or to the current folder on the command line.
-_PATH_KEYS = (("workload", "path"), ("workload", "source"), ("applications", "path"), ("report", "curves"))
+_PATH_KEYS: tuple[KeyPath, ...] = (
+    ("workload", "path"), ("workload", "source"), ("applications", "path"), ("report", "curves"),
+    ("failures", "outages_path"), ("engine", "sharing", "pairs_path"),
+)  # fmt: skip
 #: Of these, keys whose values may also be names, which are left alone unless there is such a file.
 _NAMES_OR_PATHS = (("workload", "source"),)
 
@@ -89,7 +92,7 @@ class Draft:
             raise input_error(origin, "an override is written key=value, for instance 'workload.jobs=20'")
         self.set(key, parse_value(text, origin), origin)
         for path in _PATH_KEYS:
-            if ".".join(path).startswith(key):
+            if ".".join(map(str, path)).startswith(key):
                 self._resolve_path(path, Path.cwd())
 
     def _policy_prefixes(self) -> list[str]:
@@ -98,12 +101,15 @@ class Draft:
         return [f"policies.{entry['label']}." for entry in entries if isinstance(entry.get("label"), str)]
 
     def _resolve_path(self, path: KeyPath, folder: Path) -> None:
-        section = self.data.get(str(path[0]))
-        if not isinstance(section, dict) or not isinstance(section.get(path[1]), str) or not section[path[1]]:
+        section: Any = self.data
+        for part in path[:-1]:
+            section = section.get(part) if isinstance(section, dict) else None
+        key = path[-1]
+        if not isinstance(section, dict) or not isinstance(section.get(key), str) or not section[key]:
             return
-        place = (folder / Path(section[path[1]]).expanduser()).resolve()
+        place = (folder / Path(section[key]).expanduser()).resolve()
         if path not in _NAMES_OR_PATHS or place.exists():
-            section[path[1]] = str(place)
+            section[key] = str(place)
 
     def resolve_file(self, path: KeyPath) -> None:
         """Make the path of a file that stands at a key absolute, as `workload.path` is."""

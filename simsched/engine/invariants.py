@@ -7,7 +7,7 @@
 | INV-3 | The clock never goes back, within an instant neither by phase order of decisions. |
 | INV-4 | Attained service equals the sum of the recorded allocation intervals, which do not overlap. |
 | INV-5 | A policy reads nothing that it has not declared: its view was granted exactly its needs. |
-| INV-6 | Progress never falls, never passes the end of the epoch, and a finished job has made all of it. |
+| INV-6 | Progress falls only to a checkpoint, after a failure, and never passes the end of the epoch. |
 | INV-7 | Where GPUs are shared, none has more holders than allowed, and a job holds just those that it was given. |
 """
 
@@ -44,8 +44,9 @@ def _fail(number: int, message: str) -> None:
 class CheckingRecorder:
     """Passes records on, and holds them against each other (INV-2, INV-3, INV-4)."""
 
-    def __init__(self, inner: Recorder) -> None:
-        """Check what goes to `inner`."""
+    def __init__(self, inner: Recorder, *, progress_falls: bool = False) -> None:
+        """Check what goes to `inner`; progress may fall where there are failures, but then to a checkpoint (INV-6)."""
+        self._seen: dict[str, list[float]] | None = {} if progress_falls else None
         self._inner = inner
         self._service_gpu_s: dict[str, float] = {}
         self._last_end_s: dict[str, float] = {}
@@ -74,7 +75,18 @@ class CheckingRecorder:
         self._last_end_s[job_id] = record.end_s
         seconds = record.end_s - record.start_s
         self._service_gpu_s[job_id] = self._service_gpu_s.get(job_id, 0) + seconds * record.gpus
+        if self._seen is not None:
+            self._check_fall(record, self._seen.setdefault(job_id, [0.0]))
         self._inner.allocation(record)
+
+    @staticmethod
+    def _check_fall(record: AllocationRecord, seen: list[float]) -> None:
+        """Check that progress is either that of an earlier begin of an interval, as at a checkpoint, or more."""
+        ended = max(seen)
+        slack = _SLACK * max(ended, 1.0)
+        if record.progress < ended - slack and all(abs(record.progress - one) > slack for one in seen):
+            _fail(6, f"job {record.job_id}: progress fell to {record.progress}, where there was no checkpoint")
+        seen.append(record.progress)
 
     def decision(self, record: DecisionRecord) -> None:
         """Check a decision's time, and pass it on."""
@@ -110,6 +122,8 @@ def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted
         _fail(1, f"{cluster.allocated_gpus} GPUs counted as held, {sum(held)} are")
     for job in active.values():
         _check_progress(job)
+        if job.recovery is not None and job.live_progress < job.recovery.saved - _SLACK * max(job.recovery.saved, 1.0):
+            _fail(6, f"job {job.request.id}: progress {job.live_progress} below its checkpoint {job.recovery.saved}")
 
 
 def _nodes_of(cluster: ClusterState) -> Iterator[tuple[Node, int, bool]]:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterable
 from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
+from simsched.engine.job_record import job_record
 from simsched.engine.records import AllocationRecord, JobRecord, Recorder
+from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, memory_mb
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model.application import NO_BATCH, BatchChoice, Running
@@ -32,8 +34,12 @@ class Ledger:
         on_complete: Callable[[JobState, JobRecord], None],
         on_threshold: Callable[[JobState], None],
         on_leases_over: Callable[[], None],
+        on_failed_attempt: Callable[[JobState], None],
     ) -> None:
-        """Write to `cluster` and `recorder`; report completed jobs, thresholds reached and the end of all leases."""
+        """Write to `cluster` and `recorder`; report completed jobs, thresholds reached and the end of all leases.
+
+        Jobs whose attempt has failed by itself are reported too.
+        """
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
@@ -41,6 +47,7 @@ class Ledger:
         self._on_complete = on_complete
         self._on_threshold = on_threshold
         self._on_leases_over = on_leases_over
+        self._on_failed_attempt = on_failed_attempt
         #: Jobs whose lease is under way or about to begin.
         self._leased: set[str] = set()
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
@@ -59,11 +66,20 @@ class Ledger:
         self._cancel(job)
         self.paused.pop(job.request.id, None)
         self._end_of_lease(job)
+        if job.recovery is not None:
+            job.recovery.save(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
         job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
         if job.watch is not None:
             job.watch.cancel()
             job.watch = None
+
+    def evict(self, job: JobState) -> None:
+        """Take a job's GPUs away without notice; its progress falls back to its last checkpoint."""
+        assert job.recovery is not None
+        self.settle(job)
+        job.recovery.fall_back(job)
+        self.release(job)
 
     def place(
         self, job: JobState, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
@@ -98,8 +114,10 @@ class Ledger:
         begin = job.progress
         if job.running is not None:
             job.progress = job.live_progress
-        elif job.request.id not in self.paused:
+        elif job.request.id not in self.paused and not (job.recovery is not None and job.recovery.writing):
             job.restart += ticks
+        if job.recovery is not None:
+            job.recovery.settle(job, ticks)
         self._record_interval(job, begin)
         job.settled_held += ticks
         job.settled_gpu += ticks * job.gpus
@@ -222,8 +240,45 @@ class Ledger:
         if self._clock.scale is not None:
             missing /= self._clock.scale
         whole = missing if self._clock.continuous else round(missing)
+        if job.recovery is not None:
+            first = job.recovery.interruption(job)
+            if first < whole:
+                job.appointment = self._clock.at(now + first, Phase.PROGRESS, lambda: self._interrupt(job))
+                return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
         job.appointment = self._clock.at(now + whole, phase, lambda: self._end_epoch(job))
+
+    def _interrupt(self, job: JobState) -> None:
+        """Have a job write a checkpoint, or fail by itself."""
+        recovery = job.recovery
+        assert recovery is not None
+        self.settle(job)
+        job.running, job.appointment = None, None
+        if recovery.fails_next:
+            self._fail_attempt(job, recovery)
+            return
+        recovery.writing = True
+        written = self._clock.now + recovery.cost
+        job.appointment = self._clock.at(written, Phase.RESUME, lambda: self._end_checkpoint(job))
+
+    def _end_checkpoint(self, job: JobState) -> None:
+        assert job.recovery is not None
+        self.settle(job)
+        job.recovery.save(job)
+        self._begin(job)
+
+    def _fail_attempt(self, job: JobState, recovery: Recovery) -> None:
+        """Return a job whose attempt has failed to the queue, or end it where it is not tried again."""
+        if recovery.gives_up:
+            self._complete(job, "Failed")
+            return
+        recovery.retry()
+        if recovery.keeps:
+            self.release(job)
+        else:
+            self.evict(job)
+        self.set_speeds()
+        self._on_failed_attempt(job)
 
     def _begin_lease(self, job: JobState, site: Site) -> None:
         assert job.leases is not None
@@ -284,32 +339,11 @@ class Ledger:
             raise EngineError(message)
         return batch
 
-    def _complete(self, job: JobState) -> None:
-        clock, now = self._clock, self._clock.now
+    def _complete(self, job: JobState, status: str = "") -> None:
         self.release(job)
         self.set_speeds()
-        spec = job.request
-        self.stale.pop(spec.id, None)
-        jct = now - job.submitted
-        first = now if job.first_start is None else job.first_start
-        record = JobRecord(
-            job_id=spec.id,
-            application=spec.application,
-            tenant=spec.tenant,
-            user=spec.user,
-            status=job.truth.status,
-            num_gpus=spec.num_gpus,
-            batch_size=spec.batch_size,
-            submit_time_s=clock.seconds(job.submitted),
-            start_time_s=clock.seconds(first),
-            end_time_s=clock.seconds(now),
-            jct_s=clock.seconds(jct),
-            held_s=clock.seconds(job.settled_held),
-            queueing_s=clock.seconds(jct - job.settled_held),
-            restart_s=clock.seconds(job.restart),
-            attained_gpu_s=clock.seconds(job.settled_gpu),
-            restarts=max(job.starts - 1, 0),
-        )
+        self.stale.pop(job.request.id, None)
+        record = job_record(job, status or job.truth.status)
         self._recorder.job(record)
         self._on_complete(job, record)
 

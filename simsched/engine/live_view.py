@@ -57,6 +57,7 @@ class LiveView:
         self.arrived: Sequence[JobView] = ()
         self.finished: Sequence[str] = ()
         self.reached_threshold: Sequence[JobView] = ()
+        self.lost: Sequence[JobView] = ()
 
     @property
     def now_s(self) -> float:

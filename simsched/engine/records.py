@@ -29,6 +29,11 @@ class JobRecord(NamedTuple):
     restart_s: float
     attained_gpu_s: float
     restarts: int
+    attempts: int = 1
+    failures: int = 0
+    lost_s: float = 0
+    lost_gpu_s: float = 0
+    checkpoint_s: float = 0
 
 
 class AllocationRecord(NamedTuple):
@@ -70,6 +75,8 @@ class DecisionRecord(NamedTuple):
     stopped: int
     moved: int
     diagnostics: Mapping[str, float]
+    failed_nodes: int = 0
+    node_failures: int = 0
 
 
 class Recorder(Protocol):

@@ -17,11 +17,13 @@ from threadpoolctl import threadpool_limits
 from simsched.agent.agent import AgentFactory, LeasingAgent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Appointment, Clock, Phase
-from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
+from simsched.engine.errors import EngineError, InfeasibleDecisionError
+from simsched.engine.failures import FailureOptions, Failures
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import LiveView, ReadOnly
 from simsched.engine.options import EngineOptions
+from simsched.engine.patience import Patience
 from simsched.engine.providers import Granted
 from simsched.engine.records import DecisionRecord, JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood
@@ -61,6 +63,7 @@ def simulate(
     colocation: Colocation | None = None,
     check_invariants: bool | None = None,
     on_finish: OnFinish | None = None,
+    failures: FailureOptions | None = None,
 ) -> Mapping[str, str]:
     """Run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
 
@@ -69,7 +72,7 @@ def simulate(
     among k jobs), where the options let them. Returns the class of the agents by application.
     `on_finish` is asked at every completion for the jobs submitted in reply to it, at that second or later; the run
     ends when these are complete too. `check_invariants` has the numbered invariants checked as the run goes (None: if
-    the environment says so).
+    the environment says so). `failures` says how nodes and jobs fail (None: they do not).
 
     Raises `InputError` for a workload that cannot run, `InfeasibleDecisionError` for a decision that cannot be carried
     out, and `StuckError` where jobs are left that the policy never places.
@@ -77,7 +80,7 @@ def simulate(
     check_jobs(jobs, cluster, applications, rigid=policy.rigid)
     checking = wanted_by_environment() if check_invariants is None else check_invariants
     if checking:
-        recorder = CheckingRecorder(recorder)
+        recorder = CheckingRecorder(recorder, progress_falls=failures is not None)
     run = _Simulation(
         cluster,
         jobs,
@@ -91,6 +94,7 @@ def simulate(
         colocation=colocation,
         checking=checking,
         on_finish=on_finish,
+        failures=failures,
     )
     # The matrices here are tiny: threads of a linear-algebra library would spin for longer than they work (measured: a
     # fit of a throughput model took 30 times as long with them), and sums would depend on how many there are.
@@ -115,6 +119,7 @@ class _Simulation:
         colocation: Colocation | None,
         checking: bool,
         on_finish: OnFinish | None,
+        failures: FailureOptions | None,
     ) -> None:
         self._specs = jobs
         self._applications = applications
@@ -136,19 +141,27 @@ class _Simulation:
         self._submitted = 0
         self._finished = 0
         self._decisions = 0
-        self._idle_rounds = 0
+        self._patience = Patience(policy.name, self._clock, options.idle_rounds)
         self._due: dict[float, Appointment] = {}
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._arrived: list[JobState] = []
         self._gone: list[str] = []
         self._reached: dict[str, JobState] = {}
+        self._lost: dict[str, JobState] = {}
         self._agents = agents or policy
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         self._all_done = self._clock.env.event()
         delay = options.restart_delay_s
         self._ledger = Ledger(
-            self._clock, self._cluster, recorder, delay, self._on_complete, self._on_threshold, self._on_leases_over
+            self._clock,
+            self._cluster,
+            recorder,
+            delay,
+            self._on_complete,
+            self._on_threshold,
+            self._on_leases_over,
+            self._on_failed_attempt,
         )
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
         most = options.max_jobs_per_gpu
@@ -157,6 +170,11 @@ class _Simulation:
             model = colocation or ConstantSharing()
             self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
 
+        self._failures: Failures | None = None
+        if failures is not None:
+            state = (self._clock, self._cluster, self._ledger, self._active)
+            self._failures = Failures(failures, seed, *state, self._on_failure, self._on_repair)
+
     def run(self) -> None:
         """Let the clock run until every job is complete."""
         self._policy.begin(self._cluster.cluster)
@@ -164,9 +182,11 @@ class _Simulation:
             self._agents.begin(self._cluster.cluster)
         env, done = self._clock.env, self._all_done
         env.process(self._arrivals())
+        if self._failures is not None:
+            self._failures.begin()
         while not done.triggered:
             if env.peek() == inf:  # nothing is due any more
-                raise self._stuck()
+                raise self._patience.stuck(self._active)
             env.step()
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
@@ -189,6 +209,8 @@ class _Simulation:
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         if self._granted.measures_speed:
             job.speeds = {}
+        if self._failures is not None:
+            job.recovery = self._failures.recovery_of(spec)
         job.view = JobView(job.request, job, self._granted.job)
         self._active[spec.id] = job
         self._views[spec.id] = job.view
@@ -212,6 +234,23 @@ class _Simulation:
         self._reached[job.request.id] = job
         self._request(self._clock.now)
 
+    def _on_failed_attempt(self, job: JobState) -> None:
+        self._lost[job.request.id] = job
+        if self._triggers.completion or self._triggers.node_change:
+            self._request(self._clock.now)
+
+    def _on_failure(self, hit: Sequence[JobState]) -> None:
+        self._lost |= {job.request.id: job for job in hit}
+        if self._triggers.node_change and self._active:
+            self._request(self._clock.now)
+
+    def _on_repair(self) -> None:
+        """Have the policy told; a policy that leaves everything idle at repair after repair is stuck."""
+        if self._triggers.node_change and self._active:
+            self._request(self._clock.now)
+        if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
+            self._patience.idle(self._active)
+
     def _on_leases_over(self) -> None:
         if self._triggers.leases_over and self._active:
             self._request(self._clock.now)
@@ -221,6 +260,7 @@ class _Simulation:
         del self._active[job_id]
         del self._views[job_id]
         self._reached.pop(job_id, None)
+        self._lost.pop(job_id, None)
         self._finished += 1
         self._history_gpu_s.append(record.attained_gpu_s)
         self._gone.append(job_id)
@@ -270,7 +310,8 @@ class _Simulation:
         view.arrived = [job.view for job in self._arrived if job.request.id in active]
         view.finished = self._gone
         view.reached_threshold = [job.view for job in self._reached.values()]
-        self._arrived, self._gone, self._reached = [], [], {}
+        view.lost = [job.view for job in self._lost.values()]
+        self._arrived, self._gone, self._reached, self._lost = [], [], {}, {}
         return self._policy.decide(view, self._rng)
 
     def _check(self, decision: Decision) -> dict[str, Allocation]:
@@ -312,6 +353,8 @@ class _Simulation:
                 started=moves.count((False, True)),
                 stopped=moves.count((True, False)),
                 moved=moves.count((True, True)),
+                failed_nodes=len(self._cluster.broken),
+                node_failures=self._cluster.failures,
                 diagnostics=decision.diagnostics,
             )
         )
@@ -322,7 +365,10 @@ class _Simulation:
         ready = self._clock.now + self._clock.ticks(self._options.node_start_s)
         for node in range(len(cluster.up)):
             if node not in wanted:
+                cluster.returning.discard(node)
                 cluster.take_down(node)
+            elif node in cluster.broken:
+                cluster.returning.add(node)
             elif not cluster.up[node] and node not in cluster.starting:
                 join = partial(self._on_join, node)
                 cluster.starting[node] = self._clock.at(ready, Phase.RECOVERY, join)
@@ -344,18 +390,8 @@ class _Simulation:
         if self._checking:
             check_state(self._cluster, self._active, self._submitted, self._finished)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
-            self._idle_rounds = 0
-        else:
-            self._idle_rounds += 1
-            if self._idle_rounds >= self._options.idle_rounds:
-                raise self._stuck()
+            self._patience.renew()
+        elif not self._cluster.broken:  # otherwise the next repair may change something
+            self._patience.idle(self._active)
         if self._progress and self._decisions % _PROGRESS_EVERY == 0:
             self._progress(self._clock.now_s, self._finished)
-
-    def _stuck(self) -> StuckError:
-        waiting = list(self._active)
-        names = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
-        return StuckError(
-            f"policy '{self._policy.name}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
-            f"but {len(waiting)} jobs wait: {names}"
-        )

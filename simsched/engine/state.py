@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from simsched.agent.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
 from simsched.engine.occupancy import Occupancy
+from simsched.engine.recovery import Recovery
 from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -32,6 +33,11 @@ class ClusterState:
         self.nodes_up = sum(self.up)
         #: Nodes that have been asked for and are not up yet, with what will bring them up.
         self.starting: dict[int, Appointment] = {}
+        #: Nodes out of order, with the number of reasons for each, and those of them that come back once repaired.
+        self.broken: dict[int, int] = {}
+        self.returning: set[int] = set()
+        #: Failures of nodes so far.
+        self.failures = 0
         self.allocated_gpus = 0
         self.running_jobs = 0
 
@@ -69,6 +75,23 @@ class ClusterState:
             self.nodes_up -= 1
             self.available_gpus -= self.cluster.nodes[node].gpus
             self.free[node] = 0
+
+    def break_down(self, node: int) -> None:
+        """Take an empty node out of order; it comes back when repaired, if it was up or starting."""
+        self.failures += 1
+        self.broken[node] = self.broken.get(node, 0) + 1
+        if self.up[node] or node in self.starting:
+            self.returning.add(node)
+            self.take_down(node)
+
+    def repair(self, node: int) -> None:
+        """Put a node in order again, unless something else is wrong with it too."""
+        self.broken[node] -= 1
+        if not self.broken[node]:
+            del self.broken[node]
+            if node in self.returning:
+                self.returning.remove(node)
+                self.bring_up(node)
 
     def give_back(self, job_id: str, allocation: Allocation) -> None:
         """Mark GPUs as held by one job less, and as free where that was the last."""
@@ -120,6 +143,7 @@ class JobState:
         "neighbours",
         "progress",
         "rate",
+        "recovery",
         "request",
         "restart",
         "running",
@@ -166,6 +190,8 @@ class JobState:
         self.neighbours: tuple[str, ...] = ()
         self.progress = 0.0
         self.epoch = 0
+        #: What the job falls back to, None where nothing fails.
+        self.recovery: Recovery | None = None
         self.starts = 0
         self.first_start: float | None = None
         self.settled_gpu: float = 0

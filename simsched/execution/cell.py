@@ -9,9 +9,9 @@ from typing import Any
 
 from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import catalogue
+from simsched.applications.duration_by_type import with_speeds
 from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
-from simsched.engine.options import EngineOptions
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.execution.manifest import cell_manifest
@@ -22,7 +22,7 @@ from simsched.experiment.policy_params import make_policy
 from simsched.model.application import ApplicationSource
 from simsched.policy import Policy, registry
 from simsched.results.reader import MANIFEST_FILE, SUMMARY_FILE
-from simsched.results.schema import FINE_TIME, SHARING, TABLES
+from simsched.results.schema import FAILURES, FINE_TIME, SHARING, TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
@@ -66,7 +66,7 @@ def run_cell(
 
 
 def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None) -> Mapping[str, str]:
-    applications: ApplicationSource = catalogue(task.applications)
+    applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
     kind = registry.load(task.policy, folder=task.policy_folder)
     try:
         policy = make_policy(kind, task.params, task.diagnostics)
@@ -96,7 +96,7 @@ def _run(
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with TableWriter(temporary, features=_features(task.engine)) as writer:
+    with TableWriter(temporary, features=_features(task)) as writer:
         used = simulate(
             task.cluster,
             jobs,
@@ -109,15 +109,18 @@ def _run(
             agents=agents,
             colocation=colocation_of(task.sharing),
             on_finish=reply,
+            failures=task.failures,
         )
     if tuner is not None:
         write_trials(temporary, tuner.trials())
     return used
 
 
-def _features(options: EngineOptions) -> set[str]:
+def _features(task: Task) -> set[str]:
     """Return the features of the engine that show in the tables."""
+    options = task.engine
     found = {SHARING} if options.max_jobs_per_gpu > 1 else set()
+    found |= set() if task.failures is None else {FAILURES}
     return found | ({FINE_TIME} if options.tick_s != 1 else set())
 
 

@@ -13,10 +13,13 @@ from typing import Any
 from simsched.agent import registry as agent_registry
 from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import ApplicationsOptions
+from simsched.applications.duration_by_type import with_speeds
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
 from simsched.engine import SEMANTICS
+from simsched.engine.failures import FailureOptions
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.experiment.failures import failure_options, identity
 from simsched.experiment.inputs import CellInputs
 from simsched.experiment.physics import colocation_of, engine_options
 from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
@@ -71,6 +74,8 @@ class Task:
     tuning: TuningOptions | None = None
     agent: AgentChoice | None = None
     sharing: SharingSpec | None = None
+    failures: FailureOptions | None = None
+    gpu_speed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,8 @@ class _Maker:
         workload = spec.workload_of(policy)
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
         made = make_policy(kind, policy.params, diagnostics)
-        self._check(made, cluster, jobs, spec.applications)
+        speeds = dict(workload.gpu_speed)
+        self._check(made, cluster, jobs, spec.applications, speeds)
         about: dict[str, Any] = {
             "experiment": spec.name,
             "seed": seed,
@@ -190,6 +196,8 @@ class _Maker:
             "code_hash": self._code,
             "results_schema": SCHEMA_VERSION,
         }
+        if speeds:
+            about["gpu_speed"] = speeds
         if spec.tuning is not None:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
@@ -200,6 +208,11 @@ class _Maker:
             about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
             if sharing.pairs_path is not None:
                 about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
+        failures = failure_options(spec.failures, cluster)
+        if failures is not None:
+            about["failures"] = identity(failures)
+            if spec.failures.outages_path is not None:
+                about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
         if policy.agent is not None:
             agents = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
             params = full_params(agents, policy.agent.params)
@@ -228,6 +241,8 @@ class _Maker:
             spec.tuning,
             None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params),
             sharing,
+            failures,
+            speeds,
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
@@ -237,16 +252,23 @@ class _Maker:
         workload = spec.workload_of(policy)
         return self._inputs.jobs(workload, file, seed, spec), self._inputs.jobs_hash(workload, file, seed, spec)
 
-    def _check(self, policy: Policy, cluster: Cluster, jobs: tuple[JobSpec, ...], options: ApplicationsOptions) -> None:
+    def _check(
+        self,
+        policy: Policy,
+        cluster: Cluster,
+        jobs: tuple[JobSpec, ...],
+        options: ApplicationsOptions,
+        speeds: Mapping[str, float],
+    ) -> None:
         """Refuse, before anything runs, jobs that could never run."""
         from simsched.engine.admission import check_jobs
 
-        what = (id(jobs), policy.rigid, cluster, options)
+        what = (id(jobs), policy.rigid, cluster, options, tuple(speeds.items()))
         if what in self._checked:
             return
         self._checked.add(what)
-        applications = self._inputs.applications(options)
         try:
+            applications = with_speeds(self._inputs.applications(options), speeds, cluster)
             check_jobs(jobs, cluster, applications, rigid=policy.rigid)
         except InputError as error:
             self._problems |= dict.fromkeys(error.problems)
@@ -255,16 +277,19 @@ class _Maker:
 
 
 def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
-    """Find applications whose speed on a GPU type of the cluster is not known."""
+    """Find applications whose speed is not known on any GPU type of the cluster."""
     for job in {job.application: job for job in jobs}.values():
         application = applications.for_job(job.request, job.truth)
         if application.limits is None:
             continue
+        reasons: list[str] = []
         for gpu_type in cluster.gpu_types:
             try:
                 application.step_time(Site((1,), gpu_type), application.limits.min_local_bsz)
             except ValueError as error:
-                yield Problem("cluster.gpu_type", str(error), "name a GPU type that it knows, or other applications")
+                reasons.append(str(error))
+        if len(reasons) == len(cluster.gpu_types):
+            yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
 
 
 def _groups(cluster: Cluster) -> list[dict[str, Any]]:

@@ -100,7 +100,7 @@ class CellInputs:
         catalogued = self.applications(spec.applications)
         known = catalogued.applications
         source = file or workload.path or workload.source
-        options = WorkloadOptions(**{**workload.model_dump(exclude={"path"}), "source": source})
+        options = WorkloadOptions(**{**workload.model_dump(exclude={"path", "gpu_speed"}), "source": source})
         if workload.path is not None and not Path(workload.path).exists():
             remedy = "name it with -o workload.path=..."
             raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)

@@ -7,15 +7,17 @@ such as whether a policy exists and takes the parameters given.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
 from simsched.applications.catalogue import ApplicationsOptions
+from simsched.applications.gpu_types import gpu_types
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
+from simsched.experiment.failures import FailuresSpec
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
@@ -57,10 +59,14 @@ class ClusterSpec(Section):
         return self
 
     def build(self) -> Cluster:
-        """Make the cluster."""
+        """Make the cluster, its GPUs with the memory that the catalogue of types has."""
         if self.groups is None:
-            return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
-        return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+            cluster = Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
+        else:
+            cluster = Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+        known = gpu_types()
+        memory_mb = {kind: known[kind].memory_mb for kind in cluster.gpu_types if kind in known}
+        return replace(cluster, memory_mb=memory_mb)
 
 
 def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
@@ -79,12 +85,29 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
     return add
 
 
+def _pairs(speeds: Any) -> Any:
+    return tuple(sorted(speeds.items())) if isinstance(speeds, dict) else speeds
+
+
+#: A mapping of GPU types to factors, kept as sorted pairs.
+Speeds = Annotated[
+    tuple[tuple[str, Annotated[float, Field(gt=0)]], ...],
+    BeforeValidator(_pairs),
+    PlainSerializer(dict),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
+]
+
+
 @_with_keys_of(WorkloadOptions)
 class WorkloadSpec(Section):
     """Which jobs are submitted, and when; see `simsched.workload.source.WorkloadOptions`."""
 
     path: str | None = Field(
         default=None, min_length=1, description="a trace, a workload CSV or a folder of these, instead of 'source'"
+    )
+
+    gpu_speed: Speeds = Field(
+        default=(), description="speed of jobs of fixed duration by GPU type; their durations are those at speed 1"
     )
 
     @property
@@ -237,6 +260,7 @@ class ExperimentSpec(Section):
     tuning: TuningOptions | None = Field(default=None, description="hyper-parameter tuning, instead of 'workload'")
     applications: ApplicationsOptions = ApplicationsOptions()
     engine: EngineSpec = EngineSpec()
+    failures: FailuresSpec = Field(default=FailuresSpec(), description="nodes and jobs that fail; by default none do")
     policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
     seeds: Seeds = Field(default=(1,), description="seeds, or how many to use (1, 2, ...)")
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(

@@ -54,14 +54,16 @@ class JobTruth:
 
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
-    `Failed`, or empty), `attempts` how often it was tried. `total_steps` are the optimizer steps that the job takes at
-    the batch size asked for (0: unknown).
+    `Failed`, or empty), `attempts` how often it was tried, and `attempts_s` the seconds in service of each attempt
+    (empty: not recorded). `total_steps` are the optimizer steps that the job takes at the batch size asked for (0:
+    unknown).
     """
 
     duration_s: float = 0
     status: str = ""
     attempts: int = 1
     total_steps: float = 0
+    attempts_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class JobSpec:
     weight: float = 1.0
     total_steps: float = 0
     profile: StageProfile | None = None
+    attempts_s: tuple[float, ...] = ()
 
     @property
     def request(self) -> JobRequest:
@@ -110,4 +113,4 @@ class JobSpec:
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps)
+        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps, self.attempts_s)

@@ -64,6 +64,9 @@ class Policy(Protocol):
     needs: ClassVar[frozenset[Signal]] = frozenset()
     #: Whether a job gets just the GPUs that it asked for, or none.
     rigid: ClassVar[bool] = True
+    #: Whether it weighs GPU types against each other; otherwise each type is a pool of its own to it. It never gives a
+    #: job GPUs of two types.
+    type_aware: ClassVar[bool] = False
 
     @property
     def triggers(self) -> Triggers:

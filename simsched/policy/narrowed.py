@@ -27,6 +27,7 @@ class NarrowedView:
         self.arrived: Sequence[JobView] = self._of(view.arrived)
         self.finished: Sequence[str] = view.finished
         self.reached_threshold: Sequence[JobView] = self._of(view.reached_threshold)
+        self.lost: Sequence[JobView] = self._of(view.lost)
         self.restart_delay_s = view.restart_delay_s
         self.max_jobs_per_gpu = view.max_jobs_per_gpu
 

@@ -85,8 +85,8 @@ class PriorityScheduler:
         return bool(self._entries[job_id].allocation)
 
     def update(self, view: View) -> None:
-        """Forget finished jobs, and notice nodes that went down or came back."""
-        if self._up != list(view.up):
+        """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
+        if view.lost or self._up != list(view.up):
             self._look_again(view)
             return
         for job_id in view.finished:

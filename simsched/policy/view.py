@@ -188,6 +188,10 @@ class View(Protocol):
         """Jobs whose attained service has reached the threshold watched for, since the last decision."""
 
     @property
+    def lost(self) -> Sequence[JobView]:
+        """Jobs that lost their GPUs since the last decision because a node failed, or they themselves did."""
+
+    @property
     def max_jobs_per_gpu(self) -> int:
         """How many jobs may hold one GPU; 1 where GPUs are not shared."""
 

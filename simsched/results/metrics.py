@@ -18,43 +18,10 @@ import numpy as np
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
+from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
+from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
 from simsched.results.over_time import integral
-
-SECONDS_PER_HOUR = 3600
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
-
-    `node_price_per_h` is what a node costs an hour, `accuracies` are those of the trials of hyper-parameter tuning, in
-    per cent, and `rho` the ratios of finish-time fairness; None where there are none.
-    """
-
-    jobs: pd.DataFrame
-    allocations: pd.DataFrame | None
-    rounds: pd.DataFrame | None
-    total_gpus: int
-    node_price_per_h: float | None = None
-    accuracies: Sequence[float] | None = None
-    rho: Sequence[float] | None = None
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One number about a cell.
-
-    `unit` is `s`, `GPU h`, `node h`, `1/h`, `$`, `%`, `share` (of 1) or empty (a plain count); `better` is `lower`,
-    `higher` or empty where neither is. `compute` gives None where the tables do not allow the metric.
-    """
-
-    name: str
-    title: str
-    unit: str
-    better: str
-    meaning: str
-    compute: Callable[[Tables], float | None]
 
 
 @dataclass(frozen=True)
@@ -98,10 +65,6 @@ def _total(tables: Tables, column: str) -> float:
     return float(tables.jobs[column].sum())
 
 
-def _ratio(above: float, below: float) -> float | None:
-    return above / below if below > 0 else None
-
-
 def _makespan(tables: Tables) -> float | None:
     return float(tables.jobs["end_time_s"].max()) if len(tables.jobs) else None
 
@@ -109,8 +72,8 @@ def _makespan(tables: Tables) -> float | None:
 def _utilisation(tables: Tables) -> float | None:
     makespan_s = _makespan(tables) or 0.0
     if tables.rounds is None:
-        return _ratio(_held_gpu_s(tables), tables.total_gpus * makespan_s)
-    return _ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(makespan_s)))
+        return ratio(_held_gpu_s(tables), tables.total_gpus * makespan_s)
+    return ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(makespan_s)))
 
 
 def _held_gpu_s(tables: Tables) -> float:
@@ -152,19 +115,19 @@ def _efficiency(tables: Tables) -> float | None:
         return None
     running = tables.allocations.loc[~tables.allocations["restarting"], ["start_s", "end_s", "efficiency"]]
     seconds = (running["end_s"] - running["start_s"]).to_numpy()
-    return _ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
+    return ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
 
 
 def _restart_share(tables: Tables) -> float | None:
-    return _ratio(_total(tables, "restart_s"), _total(tables, "held_s"))
+    return ratio(_total(tables, "restart_s"), _total(tables, "held_s"))
 
 
 def _restart_rate(tables: Tables) -> float | None:
-    return _ratio(_total(tables, "restarts") * SECONDS_PER_HOUR, _total(tables, "held_s"))
+    return ratio(_total(tables, "restarts") * SECONDS_PER_HOUR, _total(tables, "held_s"))
 
 
 def _gpu_hours(tables: Tables) -> float | None:
-    return _ratio(_total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.jobs))
+    return ratio(_total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.jobs))
 
 
 def _finished(tables: Tables) -> float | None:
@@ -317,6 +280,7 @@ _ALL = (
         "share of the jobs with `rho` > 2",
         _rho(lambda rho: share_above(rho, 2)),
     ),
+    *FAILURE_METRICS,
     Metric("finished_jobs", "finished jobs", "", "", "rows of the table of jobs", _finished),
     Metric("decisions", "decisions", "", "", "rows of the table of rounds", _decisions),
 )
@@ -351,13 +315,16 @@ def summarise(
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
+    Where nodes or jobs may fail, the mean JCT of each final state too (`jct_mean_s[Failed]`).
+
     A metric without a value (no finished job, a table not recorded) is left out rather than given as not-a-number.
     Percentiles are interpolated linearly.
     """
     tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    for column in ("tenant", "application"):
+    by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))
+    for column in by:
         means = jobs[jobs[column] != ""].groupby(column, sort=True)["jct_s"].mean()
         summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items()}
     return summary

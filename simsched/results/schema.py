@@ -14,8 +14,8 @@ import pyarrow as pa
 #: Version of the tables; stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
 
-#: Features of the engine that show in the tables: GPUs that are shared, and time finer than a second.
-SHARING, FINE_TIME = "sharing", "fine-time"
+#: Features of the engine that show in the tables: GPUs that are shared, time finer than a second, and failures.
+SHARING, FINE_TIME, FAILURES = "sharing", "fine-time", "failures"
 
 _TEXT = pa.string()
 _TIME = pa.int64()
@@ -86,6 +86,11 @@ JOBS = Table(
         Column("restart_s", _TIME, "s", "part of `held_s` spent starting or restarting"),
         Column("attained_gpu_s", _TIME, "GPU s", "attained service: GPUs held times seconds, restarting included"),
         Column("restarts", _COUNT, "", "times the job was started or moved again after its first start"),
+        Column("attempts", _COUNT, "", "times the job was tried; one more for each failure of its own", FAILURES),
+        Column("failures", _COUNT, "", "failures of nodes that took the job off its GPUs", FAILURES),
+        Column("lost_s", _TIME, "s", "running time whose progress was lost to failures", FAILURES),
+        Column("lost_gpu_s", _TIME, "GPU s", "the same, times the GPUs held", FAILURES),
+        Column("checkpoint_s", _TIME, "s", "time spent writing checkpoints, the job pausing", FAILURES),
     ),
 )
 
@@ -106,7 +111,7 @@ ALLOCATIONS = Table(
         Column(
             "placement", _TEXT, "", "`node:GPUs` pairs in the order in which the nodes were picked, as in `5:4 2:2`"
         ),
-        Column("restarting", pa.bool_(), "", "true while the job restores its state and makes no progress"),
+        Column("restarting", pa.bool_(), "", "true while the job restores or saves its state and makes no progress"),
         Column("local_bsz", _COUNT, "examples", "batch of one GPU and micro-batch; 0 while restarting or unknown"),
         Column("accum_steps", _COUNT, "", "extra gradient accumulation steps"),
         Column("batch_size", _COUNT, "examples", "total batch: `gpus * local_bsz * (accum_steps + 1)`"),
@@ -135,6 +140,8 @@ ROUNDS = Table(
         Column("stopped", _COUNT, "", "jobs that lost all their GPUs"),
         Column("moved", _COUNT, "", "jobs whose placement changed in any other way"),
         Column("diagnostics", _TEXT_NUMBERS, "", "the policy's own numbers about the decision, keys sorted"),
+        Column("failed_nodes", _COUNT, "", "nodes that are out of order", FAILURES),
+        Column("node_failures", _COUNT, "", "failures of nodes since the start", FAILURES),
     ),
 )
 

@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 
 from simsched.errors import input_error
 from simsched.files import StagedFile, write_text
-from simsched.results.schema import TABLES, Table
+from simsched.results.schema import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
 
 Row = Sequence[Any]
+
+_DIAGNOSTICS = [column.name for column in ROUNDS.columns].index("diagnostics")
 
 
 class TableWriter:
@@ -86,10 +88,11 @@ class TableWriter:
             self._allocations.add(record)
 
     def decision(self, record: Row) -> None:
-        """Take a decision; its diagnostics, the last field, are copied, keys sorted."""
+        """Take a decision; its diagnostics are copied, keys sorted."""
         if self._rounds is not None:
-            *fields, diagnostics = record
-            self._rounds.add((*fields, sorted(diagnostics.items())))
+            row = list(record)
+            row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items())
+            self._rounds.add(row)
 
     def _open_tables(self) -> list[_TableFile]:
         return [table for table in self._tables.values() if table is not None]

@@ -196,6 +196,7 @@ class FakeView:
     arrived: Sequence[JobView] = ()
     finished: Sequence[str] = ()
     reached_threshold: Sequence[JobView] = ()
+    lost: Sequence[JobView] = ()
     restart_delay_s: float = 30
     max_jobs_per_gpu: int = 1
     service_history: Sequence[float] = ()

@@ -25,6 +25,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "user": "who submitted it; empty where the trace names none",
         "status": "final state: Pass, Killed or Failed; empty where the trace records none",
         "attempts": "how often the cluster started the job",
+        "attempts_s": "seconds in service of each attempt, separated by spaces; empty where not recorded",
         "application": f"application of the job; `{FIXED_DURATION}` where the trace knows only GPUs and seconds",
         "batch_size": "total batch size asked for, in examples; 0 where the trace names none",
         "row": "0-based place of the job in the source, before sorting by submission",
@@ -36,7 +37,15 @@ STATUSES = ("Pass", "Killed", "Failed")
 PROBLEM_CAP = 20
 
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"tenant": "", "user": "", "status": "", "attempts": 1, "application": FIXED_DURATION, "batch_size": 0}
+    {
+        "tenant": "",
+        "user": "",
+        "status": "",
+        "attempts": 1,
+        "attempts_s": "",
+        "application": FIXED_DURATION,
+        "batch_size": 0,
+    }
 )
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")

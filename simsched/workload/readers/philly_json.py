@@ -84,6 +84,7 @@ def _read(path: Path) -> Jobs:
     both = ~np.isnan(start) & ~np.isnan(end)
     owner = np.asarray(log.owner, dtype=np.int64)[both]
     service = np.bincount(owner, weights=(end - start)[both], minlength=count)
+    seconds = _attempt_seconds(owner, (end - start)[both], count)
     timed = np.bincount(owner, minlength=count) > 0
     gpus = np.asarray(log.gpus)
     attempts = np.asarray(log.attempts)
@@ -102,9 +103,20 @@ def _read(path: Path) -> Jobs:
         "user": np.asarray(log.user, dtype=object)[keep],
         "status": np.asarray(log.status, dtype=object)[keep],
         "attempts": attempts[keep],
+        "attempts_s": seconds[keep],
         "row": np.flatnonzero(keep),
     }
     return Jobs(columns, EPOCH, dropped)
+
+
+def _attempt_seconds(
+    owner: npt.NDArray[np.int64], service: npt.NDArray[np.float64], count: int
+) -> npt.NDArray[np.object_]:
+    """Write the seconds of each job's attempts, in the order of the log, where there are several."""
+    parts: list[list[str]] = [[] for _ in range(count)]
+    for job, seconds in zip(owner.tolist(), service.tolist(), strict=True):
+        parts[job].append(f"{seconds:g}")
+    return np.array([" ".join(texts) if len(texts) > 1 else "" for texts in parts], dtype=object)
 
 
 def _load(path: Path) -> list[Any]:

@@ -15,7 +15,7 @@ from simsched.workload.trace import EPOCH, STATUSES
 
 KIND = "simsched-trace"
 REQUIRED = ("submit_time", "num_gpus", "duration")
-OPTIONAL = ("job_id", "tenant", "user", "status", "attempts", "application", "batch_size")
+OPTIONAL = ("job_id", "tenant", "user", "status", "attempts", "attempts_s", "application", "batch_size")
 
 
 def _matches(head: Head) -> bool:
@@ -49,12 +49,23 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     if "attempts" in sheet:
         columns["attempts"] = sheet.number("attempts", least=1, whole=True)
+    if "attempts_s" in sheet:
+        texts = sheet.text("attempts_s")
+        sheet.blame("attempts_s", ~texts.map(_are_seconds).to_numpy("bool"), "is no list of seconds such as '60 120.5'")
+        columns["attempts_s"] = texts
     if "batch_size" in sheet:
         columns["batch_size"] = sheet.number("batch_size", least=0, whole=True)
     if "application" in sheet:
         sheet.blame("application", sheet.missing("application"), "is missing")
         columns["application"] = sheet.text("application")
     return columns
+
+
+def _are_seconds(text: str) -> bool:
+    try:
+        return all(0 <= float(part) < float("inf") for part in text.split())
+    except ValueError:
+        return False
 
 
 def blame_unknown_columns(sheet: Sheet, known: tuple[str, ...]) -> None:
@@ -76,7 +87,7 @@ def _submission(sheet: Sheet) -> tuple[Any, pd.Timestamp | None]:
 FORMAT = Format(
     "plain",
     "simsched trace CSV, version 1",
-    "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,application,batch_size]",
+    "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,attempts_s,application,batch_size]",
     _matches,
     _read,
 )

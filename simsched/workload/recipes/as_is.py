@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pandas as pd
@@ -34,4 +34,10 @@ class AsIsRecipe:
 def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""
     columns = [table[column].tolist() for column in _FIELDS]
-    return [JobSpec(*values) for values in zip(*columns, strict=True)]
+    jobs = [JobSpec(*values) for values in zip(*columns, strict=True)]
+    if "attempts_s" not in table or not table["attempts_s"].any():
+        return jobs
+    return [
+        replace(job, attempts_s=tuple(map(float, text.split()))) if text else job
+        for job, text in zip(jobs, table["attempts_s"], strict=True)
+    ]

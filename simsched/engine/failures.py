@@ -1,0 +1,160 @@
+"""Nodes that fail and recover, and jobs that fail by themselves.
+
+Every node, and every rack of nodes that fail together, has a random stream of its own: what the policy does shifts
+none of them, so that two policies under one seed meet the same failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import exp, gamma, isfinite
+from typing import Literal
+
+import numpy as np
+
+from simsched.engine.clock import Clock, Phase
+from simsched.engine.ledger import Ledger
+from simsched.engine.recovery import Recovery
+from simsched.engine.state import ClusterState, JobState
+from simsched.engine.streams import stream
+from simsched.model.job import JobSpec
+from simsched.model.outages import AttemptPlan, JobFailures, Outage
+from simsched.model.philly_failures import PhillyFailures
+
+
+@dataclass(frozen=True)
+class FailureOptions:
+    """How nodes and jobs fail, and how jobs save themselves.
+
+    A node works for `node_mtbf_s` in the mean (None: for ever), Weibull with `weibull_shape` (1: exponential, below 1:
+    early failures cluster), and is then repaired for a log-normal time of median `repair_median_s` and `repair_sigma`
+    of its logarithm. Racks, groups of nodes, fail together every `rack_mtbf_s` in the same manner. `outages` are times
+    for which nodes are down besides. Jobs write a checkpoint whenever they have run for `checkpoint_interval_s`, and
+    pause for `checkpoint_cost_s` meanwhile. `jobs` says how jobs fail by themselves: as the attempts of a trace, or
+    as published for Philly.
+    """
+
+    node_mtbf_s: float | None = None
+    weibull_shape: float = 1.0
+    repair_median_s: float = 0.0
+    repair_sigma: float = 0.0
+    outages: tuple[Outage, ...] = ()
+    racks: tuple[tuple[int, ...], ...] = ()
+    rack_mtbf_s: float | None = None
+    checkpoint_interval_s: float | None = None
+    checkpoint_cost_s: float = 0.0
+    jobs: Literal["never", "trace", "philly"] = "never"
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing can be like."""
+        for name in ("node_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and isfinite(value)):
+                message = f"{name} must be above 0, not {value}"
+                raise ValueError(message)
+        if not self.weibull_shape > 0 or self.repair_median_s < 0 or self.repair_sigma < 0:
+            message = "weibull_shape must be above 0, repair_median_s and repair_sigma must not be negative"
+            raise ValueError(message)
+        interval_s = self.checkpoint_interval_s
+        if self.checkpoint_cost_s < 0 or (interval_s is not None and self.checkpoint_cost_s >= interval_s):
+            message = f"a checkpoint must cost less than its interval of {interval_s} s, not {self.checkpoint_cost_s} s"
+            raise ValueError(message)
+
+
+def draw_outages(options: FailureOptions, mtbf_s: float, rng: np.random.Generator) -> Callable[[float], Outage]:
+    """Return a function that draws the next outage after a second; `node` of what it returns is 0."""
+    scale_s = mtbf_s / gamma(1 + 1 / options.weibull_shape)
+
+    def draw(after_s: float) -> Outage:
+        down_s = after_s + scale_s * float(rng.weibull(options.weibull_shape))
+        repair_s = options.repair_median_s * exp(options.repair_sigma * rng.standard_normal())
+        return Outage(0, down_s, down_s + repair_s)
+
+    return draw
+
+
+class Failures:
+    """Has nodes fail and recover as the clock goes, and takes jobs off nodes that fail."""
+
+    def __init__(
+        self,
+        options: FailureOptions,
+        seed: int,
+        clock: Clock,
+        cluster: ClusterState,
+        ledger: Ledger,
+        active: Mapping[str, JobState],
+        on_change: Callable[[Sequence[JobState]], None],
+        on_repair: Callable[[], None],
+    ) -> None:
+        """Report every failure with the jobs that it hit, and every repair."""
+        self._options = options
+        self._seed = seed
+        self._clock = clock
+        self._cluster = cluster
+        self._ledger = ledger
+        self._active = active
+        self._on_change = on_change
+        self._on_repair = on_repair
+        self._job_failures: JobFailures = PhillyFailures()
+
+    def begin(self) -> None:
+        """Appoint the first failure of everything that may fail."""
+        options = self._options
+        if options.node_mtbf_s is not None:
+            for node in range(len(self._cluster.up)):
+                rng = stream(self._seed, f"failures of node {node}")
+                self._next((node,), draw_outages(options, options.node_mtbf_s, rng), 0)
+        if options.rack_mtbf_s is not None:
+            for index, rack in enumerate(options.racks):
+                rng = stream(self._seed, f"failures of rack {index}")
+                self._next(rack, draw_outages(options, options.rack_mtbf_s, rng), 0)
+        for outage in options.outages:
+            self._appoint((outage.node,), outage, None)
+
+    def recovery_of(self, spec: JobSpec) -> Recovery:
+        """Return what a job that is submitted falls back to."""
+        options, clock = self._options, self._clock
+        interval_s = options.checkpoint_interval_s
+        interval = None if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
+        plan = self._plan(spec)
+        ticks = tuple(clock.ticks(seconds) for seconds in plan.run_s)
+        return Recovery(interval, clock.ticks(options.checkpoint_cost_s), plan, ticks)
+
+    def _plan(self, spec: JobSpec) -> AttemptPlan:
+        if self._options.jobs == "trace":
+            return AttemptPlan(spec.attempts_s[:-1], keeps=True)
+        if self._options.jobs == "philly":
+            return self._job_failures.plan(spec.num_gpus, stream(self._seed, f"failures of job {spec.id}"))
+        return AttemptPlan()
+
+    def _next(self, nodes: tuple[int, ...], draw: Callable[[float], Outage], after_s: float) -> None:
+        self._appoint(nodes, draw(after_s), draw)
+
+    def _appoint(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
+        time = max(self._clock.ticks(outage.down_s), self._clock.now)
+        self._clock.at(time, Phase.FAILURE, partial(self._fail, nodes, outage, draw))
+
+    def _fail(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
+        down = {node for node in nodes if self._cluster.broken.get(node, 0) == 0}
+        hit = [job for job in self._active.values() if any(node in down for node, _ in job.allocation)]
+        for job in hit:
+            assert job.recovery is not None
+            job.recovery.failures += 1
+            self._ledger.evict(job)
+        for node in nodes:
+            self._cluster.break_down(node)
+        if hit:
+            self._ledger.set_speeds()
+        up = max(self._clock.ticks(outage.up_s), self._clock.now)
+        self._clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw))
+        self._on_change(hit)
+
+    def _repair(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
+        for node in nodes:
+            self._cluster.repair(node)
+        if draw is not None:
+            self._next(nodes, draw, outage.up_s)
+        self._on_repair()

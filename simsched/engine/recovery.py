@@ -1,0 +1,122 @@
+"""What a job can fall back to, and what failures have cost it.
+
+A job that runs for the checkpoint interval pauses while it writes a checkpoint, which counts once it is written. One
+that is preempted by plan saves its state too. Where a node is lost, or the job fails by itself, its progress falls back
+to what was saved last. All times here are in ticks.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from simsched.model.outages import AttemptPlan
+
+if TYPE_CHECKING:
+    from simsched.engine.state import JobState
+
+_NEVER_FAILS = AttemptPlan()
+
+
+class Recovery:
+    """The last checkpoint of one job, and what it has lost."""
+
+    __slots__ = (
+        "_attempt",
+        "_interval",
+        "_left",
+        "_plan",
+        "_unsaved",
+        "_unsaved_gpu",
+        "checkpointing",
+        "cost",
+        "fails_next",
+        "failures",
+        "lost",
+        "lost_gpu",
+        "saved",
+        "saved_epoch",
+        "writing",
+    )
+
+    def __init__(
+        self, interval: float | None, cost: float, plan: AttemptPlan = _NEVER_FAILS, ticks: tuple[float, ...] = ()
+    ) -> None:
+        """Write a checkpoint every `interval` (None: never) at a `cost`; attempts of `plan` fail after `ticks`."""
+        self._interval = inf if interval is None else interval
+        self._plan = plan
+        self._left = list(ticks)
+        self._attempt = 0
+        self._unsaved: float = 0
+        self._unsaved_gpu: float = 0
+        #: Ticks that a checkpoint takes, and those spent so far.
+        self.cost = cost
+        self.checkpointing: float = 0
+        #: Whether a checkpoint is being written, and whether the next interruption is a failure of the job itself.
+        self.writing = False
+        self.fails_next = False
+        #: The progress saved last, and its epoch.
+        self.saved = 0.0
+        self.saved_epoch = 0
+        #: Running time whose progress was lost, the same in GPU-ticks, and the failures of nodes met.
+        self.lost: float = 0
+        self.lost_gpu: float = 0
+        self.failures = 0
+
+    @property
+    def attempts(self) -> int:
+        """Return how often the job was tried."""
+        return self._attempt + 1
+
+    @property
+    def gives_up(self) -> bool:
+        """Return whether the job ends with the attempt that has just failed."""
+        return self._plan.gives_up and self._attempt == len(self._left) - 1
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether an attempt that fails by itself keeps its progress."""
+        return self._plan.keeps
+
+    def settle(self, job: JobState, ticks: float) -> None:
+        """Take note of time passed in the way in which the job was until now."""
+        if self.writing:
+            self.checkpointing += ticks
+        elif job.running is not None:
+            self._unsaved += ticks
+            self._unsaved_gpu += ticks * job.gpus
+            if self._attempt < len(self._left):
+                self._left[self._attempt] -= ticks * self._pace(job)
+
+    def interruption(self, job: JobState) -> float:
+        """Return the ticks until a checkpoint is due or the job fails by itself, whichever is first."""
+        due = max(self._interval - self._unsaved, 0)
+        failing = inf
+        if self._attempt < len(self._left):
+            failing = max(self._left[self._attempt] / self._pace(job), 0)
+            if not job.clock.continuous:
+                failing = round(failing)
+        self.fails_next = failing <= due
+        return min(due, failing)
+
+    def save(self, job: JobState) -> None:
+        """Save a job as it is."""
+        self.writing = False
+        self.saved, self.saved_epoch = job.progress, job.epoch
+        self._unsaved = self._unsaved_gpu = 0
+
+    def fall_back(self, job: JobState) -> None:
+        """Set a job back to its last checkpoint."""
+        self.writing = False
+        self.lost += self._unsaved
+        self.lost_gpu += self._unsaved_gpu
+        self._unsaved = self._unsaved_gpu = 0
+        job.progress, job.epoch = self.saved, self.saved_epoch
+
+    def retry(self) -> None:
+        """Begin another attempt."""
+        self._attempt += 1
+
+    def _pace(self, job: JobState) -> float:
+        """Return how fast an attempt runs out: with the work of a job that is replayed, or with time."""
+        return job.rate if self._plan.keeps else 1.0

@@ -1,0 +1,159 @@
+"""The section `failures` of an experiment: how nodes and jobs fail, by keys or by the name of published statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from simsched.documents.section import Section
+from simsched.engine.failures import FailureOptions
+from simsched.errors import input_error
+from simsched.model.cluster import Cluster
+from simsched.workload.outages import read_outages
+
+_HOUR_S = 3600
+_HOURS_OF_1000_NODE_DAYS = 24_000
+
+
+@dataclass(frozen=True)
+class FailureSetting:
+    """A named setting: keys of the section, where its numbers were published, and what of it is assumed."""
+
+    keys: Mapping[str, Any]
+    source: str
+
+
+def _per_1000_node_days(failures: float) -> float:
+    """Return the mean hours between failures of a node."""
+    return _HOURS_OF_1000_NODE_DAYS / failures
+
+
+#: Median 20.4 h and mean 132.8 h of 584 repairs: the sigma of the log-normal distribution that has both.
+_REPAIR = MappingProxyType({"repair_median_h": 20.4, "repair_sigma": 1.936})
+
+FAILURE_SETTINGS: Mapping[str, FailureSetting] = MappingProxyType(
+    {
+        "pretraining-cluster": FailureSetting(
+            {"node_mtbf_h": _per_1000_node_days(4.23), **_REPAIR},
+            "584 faults of 400 servers in 345 days, InfiniteHBD-Trace (Shou et al., SIGCOMM'25)",
+        ),
+        "research-cluster": FailureSetting(
+            {"node_mtbf_h": _per_1000_node_days(6.5), **_REPAIR},
+            "6.50 failures per 1,000 node-days of RSC-1 (Kokolis et al., HPCA'25); repair times assumed to be those of "
+            "InfiniteHBD-Trace, as none are published",
+        ),
+        "frontier-run": FailureSetting(
+            {"node_mtbf_h": _per_1000_node_days(3.79), "repair_median_h": 0.17, "repair_sigma": 0.0},
+            "419 unplanned interruptions of 2,048 nodes in 54 days (Llama Team, The Llama 3 Herd of Models, 2024); "
+            "that a spare node takes over within ten minutes is assumed",
+        ),
+        "philly": FailureSetting(
+            {"jobs": "philly"},
+            "causes and times to failure of Table 7, retries and unsuccessful jobs of Figure 9 (Jeon et al., ATC'19)",
+        ),
+    }
+)
+
+
+class FailuresSpec(Section):
+    """How nodes and jobs fail, and how jobs save themselves; nothing fails unless it is said here."""
+
+    setting: Literal["pretraining-cluster", "research-cluster", "frontier-run", "philly"] | None = Field(
+        default=None, description="published statistics; the keys given beside replace theirs"
+    )
+    node_mtbf_h: float | None = Field(default=None, gt=0, description="mean hours that a node works between failures")
+    weibull_shape: float = Field(
+        default=1.0, gt=0.1, le=10, description="shape of the times to failure; 1 is exponential"
+    )
+    repair_median_h: float = Field(default=0.0, ge=0, description="median hours of a repair")
+    repair_sigma: float = Field(
+        default=0.0, ge=0, le=5, description="sigma of the log-normal repair times; 0: all equal"
+    )
+    outages_path: str | None = Field(
+        default=None,
+        min_length=1,
+        description="CSV (node,down,up; seconds) or fault trace (.json), beside drawn failures",
+    )
+    rack_nodes: int | None = Field(
+        default=None, ge=1, description="consecutive nodes of a rack, whose nodes fail together"
+    )
+    racks: tuple[tuple[int, ...], ...] | None = Field(
+        default=None, description="lists of nodes that fail together, instead of 'rack_nodes'"
+    )
+    rack_mtbf_h: float | None = Field(default=None, gt=0, description="mean hours between failures of a rack")
+    checkpoint_interval_s: float | None = Field(
+        default=None, gt=0, description="running seconds after which a job writes a checkpoint; by default none does"
+    )
+    checkpoint_cost_s: float = Field(default=0.0, ge=0, description="seconds for which it pauses to write one")
+    jobs: Literal["never", "trace", "philly"] = Field(
+        default="never", description="how jobs fail by themselves: as their trace says, or by statistics"
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> FailuresSpec:
+        if self.rack_nodes is not None and self.racks is not None:
+            message = "give either 'rack_nodes' or 'racks', not both"
+            raise ValueError(message)
+        if (self.rack_mtbf_h is None) != (self.rack_nodes is None and self.racks is None):
+            message = "racks that fail need both 'rack_mtbf_h' and 'rack_nodes' or 'racks'"
+            raise ValueError(message)
+        interval_s = self.checkpoint_interval_s
+        if interval_s is not None and self.checkpoint_cost_s >= interval_s:
+            message = f"a checkpoint of {self.checkpoint_cost_s:g} s is dearer than its interval of {interval_s:g} s"
+            raise ValueError(message)
+        return self
+
+    def resolved(self) -> FailuresSpec:
+        """Return these keys upon those of the named setting."""
+        if self.setting is None:
+            return self
+        return FailuresSpec.model_validate(
+            {**FAILURE_SETTINGS[self.setting].keys, **self.model_dump(exclude_unset=True)}
+        )
+
+
+def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | None:
+    """Return what the engine is told, None where nothing fails and nothing is saved.
+
+    Raises `InputError` for a bad list of outages, and for racks of nodes that the cluster has not.
+    """
+    found = spec.resolved()
+    count = len(cluster.nodes)
+    options = FailureOptions(
+        node_mtbf_s=_seconds(found.node_mtbf_h),
+        weibull_shape=found.weibull_shape,
+        repair_median_s=found.repair_median_h * _HOUR_S,
+        repair_sigma=found.repair_sigma,
+        outages=() if found.outages_path is None else read_outages(Path(found.outages_path), count),
+        racks=_racks(found, count),
+        rack_mtbf_s=_seconds(found.rack_mtbf_h),
+        checkpoint_interval_s=found.checkpoint_interval_s,
+        checkpoint_cost_s=found.checkpoint_cost_s,
+        jobs=found.jobs,
+    )
+    return None if options == FailureOptions() else options
+
+
+def identity(options: FailureOptions) -> dict[str, Any]:
+    """Return what determines a result of the options, for a manifest: all but the outages, of which the hash does."""
+    return {name: value for name, value in asdict(options).items() if name != "outages"}
+
+
+def _racks(spec: FailuresSpec, count: int) -> tuple[tuple[int, ...], ...]:
+    if spec.rack_nodes is not None:
+        size = spec.rack_nodes
+        return tuple(tuple(range(at, min(at + size, count))) for at in range(0, count, size))
+    racks = spec.racks or ()
+    for node in (node for rack in racks for node in rack):
+        if not 0 <= node < count:
+            raise input_error("failures.racks", f"there is no node {node}", f"the nodes are 0 to {count - 1}")
+    return racks
+
+
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else hours * _HOUR_S

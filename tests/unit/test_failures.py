@@ -1,0 +1,305 @@
+"""Failures of nodes and jobs in the engine: hand-worked cases, closed forms, and what is refused."""
+
+from math import exp, sqrt
+
+import numpy as np
+import pytest
+
+from simsched.engine.errors import InvariantError, StuckError
+from simsched.engine.failures import FailureOptions, draw_outages
+from simsched.engine.invariants import CheckingRecorder
+from simsched.engine.options import EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
+from simsched.engine.streams import stream
+from simsched.errors import InputError
+from simsched.experiment.failures import FAILURE_SETTINGS, FailuresSpec, failure_options
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.outages import Outage
+from simsched.model.philly_failures import CAUSES, RETRIES, PhillyFailures
+from simsched.policy import registry
+from simsched.policy.contract import Policy
+from simsched.policy.decision import Decision
+from simsched.testing.builders import Applications, run
+
+
+class OnItsOwnNode(Policy):
+    """Runs job i on node i as long as that is up."""
+
+    name = "on-its-own-node"
+
+    def decide(self, view, rng):
+        missing = view.jobs.values() if len(view.nodes) < 5 else (*view.arrived, *view.lost)
+        waiting = [job for job in missing if not job.running and view.up[int(job.id)]]
+        return Decision.change({job.id: ((int(job.id), job.num_gpus),) for job in waiting})
+
+
+def jobs_of(count, duration_s, gpus=1, **truth):
+    return [JobSpec(str(i), 0, gpus, duration_s=duration_s, **truth) for i in range(count)]
+
+
+def play(failures, jobs, *, nodes=1, gpus=1, policy=None, seed=1, **options):
+    recorder = MemoryRecorder()
+    simulate(
+        Cluster.uniform(nodes, gpus),
+        jobs,
+        Applications(),
+        policy or OnItsOwnNode(),
+        EngineOptions(**{"restart_delay_s": 10, **options}),
+        seed,
+        recorder,
+        check_invariants=True,
+        failures=failures,
+    )
+    return recorder
+
+
+def intervals(recorder):
+    return [(one.start_s, one.end_s, one.progress, one.restarting) for one in recorder.allocations]
+
+
+def test_a_lost_node_costs_the_progress_since_the_last_checkpoint():
+    failures = FailureOptions(outages=(Outage(0, 175, 200),), checkpoint_interval_s=50, checkpoint_cost_s=5)
+    recorder = play(failures, jobs_of(1, 100, gpus=2), gpus=2)
+    assert intervals(recorder) == [
+        (0, 10, 0, True),
+        (10, 60, 0, False),
+        (60, 65, 50, True),
+        (65, 115, 50, False),
+    ]
+    # The job is done before the outage; one that comes earlier strikes 40 s after the checkpoint.
+    failures = FailureOptions(outages=(Outage(0, 105, 200),), checkpoint_interval_s=50, checkpoint_cost_s=5)
+    recorder = play(failures, jobs_of(1, 100, gpus=2), gpus=2)
+    assert intervals(recorder)[3:] == [(65, 105, 50, False), (200, 210, 50, True), (210, 260, 50, False)]
+    (job,) = recorder.jobs
+    assert (job.failures, job.lost_s, job.lost_gpu_s, job.checkpoint_s, job.restart_s) == (1, 40, 80, 5, 20)
+    assert (job.jct_s, job.held_s, job.queueing_s, job.restarts) == (260, 165, 95, 1)
+    assert [one.available_gpus for one in recorder.decisions] == [2, 0, 2]
+    assert [(one.failed_nodes, one.node_failures) for one in recorder.decisions] == [(0, 0), (1, 1), (0, 1)]
+
+
+def test_a_checkpoint_that_is_not_finished_does_not_count():
+    failures = FailureOptions(outages=(Outage(0, 63, 63),), checkpoint_interval_s=50, checkpoint_cost_s=5)
+    recorder = play(failures, jobs_of(1, 60))
+    assert intervals(recorder)[2:5] == [(60, 63, 50, True), (63, 73, 0, True), (73, 123, 0, False)]
+    assert recorder.jobs[0].lost_s == 50
+
+
+def test_a_planned_preemption_saves_a_checkpoint():
+    class TwoTurns(OnItsOwnNode):
+        """Stops the job once, at second 40."""
+
+        def decide(self, view, rng):
+            if view.now_s == 40:
+                return Decision.change({}, ["0"], wake_at_s=50)
+            decision = super().decide(view, rng)
+            return Decision.change(decision.allocations, wake_at_s=40) if view.now_s < 40 else decision
+
+    recorder = play(FailureOptions(outages=(Outage(0, 70, 80),)), jobs_of(1, 100), policy=TwoTurns())
+    assert intervals(recorder) == [
+        (0, 10, 0, True), (10, 40, 0, False), (50, 60, 30, True), (60, 70, 30, False), (80, 90, 30, True),
+        (90, 160, 30, False),
+    ]  # fmt: skip
+
+
+def test_without_checkpoints_a_job_begins_anew_and_its_neighbours_run_on():
+    recorder = play(FailureOptions(outages=(Outage(0, 60, 60),)), jobs_of(2, 100), nodes=2)
+    assert [(job.job_id, job.end_time_s, job.lost_s) for job in recorder.jobs] == [("1", 110, 0), ("0", 170, 50)]
+
+
+def test_policies_are_told_who_was_lost():
+    seen = []
+
+    class Listens(OnItsOwnNode):
+        """Notes the lost."""
+
+        def decide(self, view, rng):
+            seen.append((view.now_s, [job.id for job in view.lost], list(view.up)))
+            return super().decide(view, rng)
+
+    play(FailureOptions(outages=(Outage(1, 20, 30),)), jobs_of(2, 100), nodes=2, policy=Listens())
+    assert seen[:3] == [(0, [], [True, True]), (20, ["1"], [True, False]), (30, [], [True, True])]
+
+
+def test_a_rack_fails_as_one():
+    options = FailureOptions(racks=((0, 1), (2,)), rack_mtbf_s=300, repair_median_s=10)
+    recorder = play(options, jobs_of(3, 400), nodes=3, seed=4)
+    failed = [one.node_failures for one in recorder.decisions]
+    assert failed[-1] > 1
+    lost = {job.job_id: job.failures for job in recorder.jobs}
+    ends = {job.job_id: job.end_time_s for job in recorder.jobs}
+    assert lost["0"] == lost["1"] > 0
+    assert ends["0"] == ends["1"]
+
+
+def test_a_node_that_two_outages_hold_down_comes_back_after_the_later_one():
+    options = FailureOptions(outages=(Outage(0, 20, 50), Outage(0, 30, 40)))
+    assert play(options, jobs_of(1, 100)).jobs[0].end_time_s == 50 + 10 + 100
+
+
+def test_failures_are_the_same_whatever_the_policy_does():
+    options = FailureOptions(node_mtbf_s=300, repair_median_s=20, repair_sigma=1)
+    times = []
+    for name in ("fifo", "las"):
+        policy = registry.load(name)() if name in registry.names() else registry.load("tiresias")()
+        recorder = play(options, jobs_of(6, 200), nodes=3, policy=policy)
+        times.append({one.time_s: one.node_failures for one in recorder.decisions})
+    common = sorted(set(times[0]) & set(times[1]))
+    assert len(common) > 5
+    assert [times[0][at] for at in common] == [times[1][at] for at in common]
+
+
+def test_attempts_of_a_trace_return_to_the_queue_and_keep_their_own_durations():
+    job = jobs_of(1, 100, status="Killed", attempts=3, attempts_s=(30, 50, 20))
+    recorder = play(FailureOptions(jobs="trace"), job)
+    assert intervals(recorder) == [
+        (0, 10, 0, True), (10, 40, 0, False), (40, 50, 30, True), (50, 100, 30, False), (100, 110, 80, True),
+        (110, 130, 80, False),
+    ]  # fmt: skip
+    (job,) = recorder.jobs
+    assert (job.attempts, job.status, job.lost_s, job.restarts) == (3, "Killed", 0, 2)
+
+
+def test_drawn_failures_of_jobs_follow_the_published_numbers():
+    rng = np.random.default_rng(5)
+    plans = [PhillyFailures().plan(1, rng) for _ in range(3000)]
+    retries = [len(plan.run_s) - plan.gives_up for plan in plans]
+    assert np.mean(retries) == pytest.approx(RETRIES[0], abs=0.05)  # 3.5 standard errors
+    assert np.mean([plan.gives_up for plan in plans]) == pytest.approx(0.13, abs=0.025)
+    syntax = next(cause for cause in CAUSES if cause.name == "syntax error")
+    drawn = np.array([syntax.draw_s(rng) for _ in range(3000)]) / 60
+    assert np.percentile(drawn, 50) == pytest.approx(0.58, rel=0.15)
+    assert np.percentile(drawn, 90) == pytest.approx(5.02, rel=0.25)
+
+
+def test_a_job_that_gives_up_is_failed():
+    recorder = play(FailureOptions(jobs="philly"), jobs_of(40, 100_000), nodes=40)
+    ends = {job.status for job in recorder.jobs}
+    assert ends == {"", "Failed"}
+    failed = [job for job in recorder.jobs if job.status]
+    assert all(job.end_time_s < 100_010 for job in failed if job.attempts == 1)
+
+
+def daly_s(work_s, interval_s, cost_s, restart_s, mtbf_s):
+    """Expected completion (Daly, FGCS 22(3), 2006) of segments of which the last writes no checkpoint.
+
+    A segment of length L takes M exp(R/M) (exp(L/M) - 1), the first one with the start before it.
+    """
+    segments = round(work_s / interval_s)
+    first = exp((restart_s + interval_s + cost_s) / mtbf_s) - 1
+    middle = (segments - 2) * exp(restart_s / mtbf_s) * (exp((interval_s + cost_s) / mtbf_s) - 1)
+    last = exp(restart_s / mtbf_s) * (exp(interval_s / mtbf_s) - 1)
+    return mtbf_s * (first + middle + last)
+
+
+def completions(interval_s, *, count, seeds, cost_s, work_s=3000, restart_s=60, mtbf_s=2500):
+    """Return completion times of jobs on nodes of their own, each with its own stream of failures."""
+    options = FailureOptions(node_mtbf_s=mtbf_s, checkpoint_interval_s=interval_s, checkpoint_cost_s=cost_s)
+    found = []
+    for seed in range(seeds):
+        recorder = MemoryRecorder()
+        simulate(
+            Cluster.uniform(count, 1), jobs_of(count, work_s), Applications(), OnItsOwnNode(),
+            EngineOptions(restart_delay_s=restart_s, tick_s=0), seed, recorder, failures=options,
+            check_invariants=False,
+        )  # fmt: skip
+        found += [job.jct_s for job in recorder.jobs]
+    return np.array(found)
+
+
+def test_the_expected_completion_is_dalys():
+    times = completions(1000, count=20, seeds=100, cost_s=50)
+    assert len(times) == 2000
+    half = 2.576 * times.std(ddof=1) / sqrt(2000)
+    assert abs(times.mean() - daly_s(3000, 1000, 50, 60, 2500)) < half
+
+
+def test_the_best_interval_is_near_youngs_and_dalys():
+    mtbf_s, cost_s = 2500, 50
+    young = sqrt(2 * cost_s * mtbf_s)  # 500 s
+    daly = young * (1 + sqrt(cost_s / (2 * mtbf_s)) / 3 + cost_s / (18 * mtbf_s)) - cost_s
+    means = {tau: completions(tau, count=20, seeds=6, cost_s=cost_s).mean() for tau in (100, 500, 1500)}
+    assert min(means, key=means.get) == 500
+    assert 250 < daly < young < 1000
+    closed = {tau: daly_s(3000, tau, cost_s, 60, mtbf_s) for tau in means}
+    assert all(means[tau] == pytest.approx(closed[tau], rel=0.15) for tau in means)
+
+
+@pytest.mark.parametrize(("shape", "sigma"), [(1.0, 0.0), (0.7, 1.0)])
+def test_availability_is_mtbf_over_mtbf_and_mttr(shape, sigma):
+    mtbf_s, mttr_s = 1000, 100 * exp(sigma**2 / 2)
+    options = FailureOptions(node_mtbf_s=mtbf_s, weibull_shape=shape, repair_median_s=100, repair_sigma=sigma)
+    draw, now_s, down_s = draw_outages(options, mtbf_s, stream(1, "node 0")), 0.0, 0.0
+    for _ in range(4000):
+        outage = draw(now_s)
+        down_s, now_s = down_s + outage.up_s - outage.down_s, outage.up_s
+    assert 1 - down_s / now_s == pytest.approx(mtbf_s / (mtbf_s + mttr_s), abs=0.008)
+
+
+def test_the_frontier_run_meets_419_interruptions():
+    spec = FailuresSpec(setting="frontier-run")
+    options = failure_options(spec, Cluster.uniform(1))
+    count = 0
+    for node in range(2048):
+        draw, outage = draw_outages(options, options.node_mtbf_s, stream(7, f"failures of node {node}")), None
+        outage = draw(0)
+        while outage.down_s < 54 * 86400:
+            count += 1
+            outage = draw(outage.up_s)
+    assert abs(count - 419) < 3 * sqrt(419)
+
+
+def test_a_stuck_policy_is_noticed_though_nodes_go_on_failing():
+    class Idle(Policy):
+        """Never places anything."""
+
+        name = "idle"
+
+        def decide(self, view, rng):
+            return Decision({})
+
+    with pytest.raises(StuckError):
+        play(FailureOptions(node_mtbf_s=100), jobs_of(1, 100), policy=Idle(), idle_rounds=20)
+
+
+def test_progress_that_falls_elsewhere_breaks_an_invariant():
+    recorder = play(FailureOptions(outages=(Outage(0, 60, 60),)), jobs_of(1, 100))
+    checking = CheckingRecorder(MemoryRecorder(), progress_falls=True)
+    for interval in recorder.allocations[:2]:
+        checking.allocation(interval)
+    ran = recorder.allocations[1]
+    checking.allocation(ran._replace(start_s=60, end_s=70, progress=50.0))
+    with pytest.raises(InvariantError, match="INV-6"):
+        checking.allocation(ran._replace(start_s=70, end_s=80, progress=20.0))
+
+
+def test_options_off_change_nothing():
+    assert failure_options(FailuresSpec(), Cluster.uniform(1)) is None
+    jobs = jobs_of(3, 100)
+    plain = run(OnItsOwnNode(), jobs, cluster=Cluster.uniform(3, 1), options=EngineOptions(restart_delay_s=10))
+    rare = play(FailureOptions(outages=(Outage(0, 9_000, 9_001),)), jobs, nodes=3)
+    assert plain.allocations == rare.allocations
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"node_mtbf_s": 0}, {"weibull_shape": 0}, {"checkpoint_interval_s": 5, "checkpoint_cost_s": 5}]
+)
+def test_impossible_options_are_refused(wrong):
+    with pytest.raises(ValueError, match="must"):
+        FailureOptions(**wrong)
+
+
+def test_settings_name_their_source_and_can_be_changed():
+    for name, setting in FAILURE_SETTINGS.items():
+        assert setting.source
+        assert FailuresSpec(setting=name).resolved()
+    changed = FailuresSpec(setting="research-cluster", node_mtbf_h=10).resolved()
+    assert (changed.node_mtbf_h, changed.repair_median_h) == (10, 20.4)
+
+
+def test_racks_need_nodes_of_the_cluster():
+    spec = FailuresSpec(racks=((0, 5),), rack_mtbf_h=1)
+    with pytest.raises(InputError, match="there is no node 5"):
+        failure_options(spec, Cluster.uniform(2))
+    assert failure_options(FailuresSpec(rack_nodes=2, rack_mtbf_h=1), Cluster.uniform(3)).racks == ((0, 1), (2,))
