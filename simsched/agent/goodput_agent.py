@@ -68,13 +68,17 @@ class GoodputAgent:
         priors: Mapping[str, Prior] | None = None,
         lookup: PriorLookup | None = None,
         error: MeasurementError | None = None,
+        bootstrap: bool = False,
     ) -> None:
         """Start without measurements; `candidates` may be shared by agents with the same limits, `fits` by any.
 
         `priors` are what is known already, by GPU type. On a type without one, `lookup` is asked for one at the first
-        measurement. `error` distorts what the job measures.
+        measurement. `error` distorts what the job measures. With `bootstrap` a type on which only single GPUs were
+        measured borrows the model of another type, its times scaled by the ratio of the single-GPU speeds (as Sia does,
+        SOSP'23).
         """
         self.limits = limits
+        self._bootstrap = bootstrap
         self.fixed_batch_size = fixed_batch_size
         self._candidates = candidates or CandidateBatches(limits)
         self._fits = fits or Fits()
@@ -159,14 +163,22 @@ class GoodputAgent:
 
     def _publish(self) -> None:
         """Report the models anew, and forget what was chosen by the old ones."""
-        types = {gpu_type: TypeReport(on.max_gpus, self._model(on)) for gpu_type, on in self._types.items()}
+        types = {gpu_type: self._report_on(on) for gpu_type, on in self._types.items()}
         self._report = GoodputReport(types, self._report.version + 1)
         self._chosen.clear()
 
-    def _model(self, on: _OnType) -> GoodputModel | None:
-        if on.params is None or self._gradient is None:
+    def _report_on(self, on: _OnType) -> TypeReport:
+        if self._bootstrap and on.max_gpus == 1:
+            donors = [other for other in self._types.values() if other.max_gpus > 1 and other.params is not None]
+            if donors:
+                donor = max(donors, key=lambda other: other.max_gpus)
+                return TypeReport(donor.max_gpus, self._model(_borrowed(on, donor)))
+        return TypeReport(on.max_gpus, self._model(on.params))
+
+    def _model(self, params: ThroughputParams | None) -> GoodputModel | None:
+        if params is None or self._gradient is None:
             return None
-        return GoodputModel(on.params, self._gradient, self.limits, self._candidates)
+        return GoodputModel(params, self._gradient, self.limits, self._candidates)
 
     def _choose(self, site: Site) -> BatchChoice:
         gpus = site.gpus
@@ -178,6 +190,17 @@ class GoodputAgent:
             return batch_for_target(self.limits, smallest, gpus)
         best = model.optimise(site.nodes, gpus)
         return clip_to_max(self.limits, BatchChoice(int(best.local_bsz), int(best.accum_steps)), gpus)
+
+
+def _borrowed(on: _OnType, donor: _OnType) -> ThroughputParams | None:
+    """Scale the donor's model by the mean ratio of single-GPU step times, measured over the donor's."""
+    if donor.params is None:
+        return None
+    ratios = [
+        step.step_s / float(donor.params.step_time_s(nodes, gpus, local_bsz))
+        for (nodes, gpus, local_bsz), step in sorted(on.profile.items())
+    ]
+    return donor.params.scaled(sum(ratios) / len(ratios)) if ratios else on.params
 
 
 @dataclass(frozen=True)
@@ -196,6 +219,7 @@ def goodput_agent(
     priors: Mapping[str, Prior] | None = None,
     lookup: PriorLookup | None = None,
     noise: float = 0,
+    bootstrap: bool = False,
 ) -> GoodputAgent:
     """Make the agent that adapts a job's batch to its goodput; `noise` is that of `MeasurementError`.
 
@@ -216,6 +240,7 @@ def goodput_agent(
         priors=priors,
         lookup=lookup,
         error=MeasurementError(noise, request) if noise else None,
+        bootstrap=bootstrap,
     )
 
 
@@ -223,12 +248,15 @@ def goodput_agent(
 class Goodput:
     """Adapts every job's batch to its goodput, from models that the job fits to its own measurements.
 
-    `noise` is the relative error of what a job measures; 0 makes measurements exact.
+    `noise` is the relative error of what a job measures; 0 makes measurements exact. With `bootstrap`, what a job knows
+    on one GPU type serves on others on which it has run on single GPUs only.
     """
 
     name: ClassVar[str] = "goodput"
 
     noise: float = 0.0
+    bootstrap: bool = False
+
     _shared: Shared = field(default_factory=Shared, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -240,4 +268,4 @@ class Goodput:
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job; raises `InputError` where it has no batch size to adapt."""
-        return goodput_agent(request, facts, shared=self._shared, noise=self.noise)
+        return goodput_agent(request, facts, shared=self._shared, noise=self.noise, bootstrap=self.bootstrap)

@@ -17,13 +17,20 @@ from simsched.documents.overrides import Draft
 from simsched.documents.section import Section
 from simsched.documents.validation_messages import problems_of
 from simsched.errors import InputError
-from simsched.model.application import BatchLimits
+from simsched.model.application import BatchLimits, MemoryNeed
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training
-from simsched.model.step_model import PlacementModel, SevenParameters
+from simsched.model.step_model import PlacementModel, SevenParameters, StepModel
 from simsched.model.throughput import ThroughputParams
 
 FORMAT = "simsched-application/1"
 _DIGITS = 5  # significant ones of fitted numbers, which are uncertain by per cents
+
+
+class MemorySection(Section):
+    """GPU memory in MB: for the model, and for each example of a micro-batch."""
+
+    model_mb: float = Field(ge=0)
+    example_mb: float = Field(ge=0)
 
 
 class ApplicationDocument(Section):
@@ -41,6 +48,10 @@ class ApplicationDocument(Section):
     source: str = ""
     max_gpus: Count | None = None
     restart_delay_s: Annotated[int, Field(ge=0)] | None = None
+    memory: MemorySection | None = Field(default=None, description="GPU memory that it takes")
+    stages_s: list[Annotated[float, Field(ge=0)]] | None = Field(
+        default=None, min_length=2, description="seconds of an iteration that each resource is busy, in their order"
+    )
     batch: BatchSection
     training: TrainingSection
     speed: list[SpeedSection] = Field(min_length=1)
@@ -53,6 +64,10 @@ class ApplicationDocument(Section):
         types = [speed.gpu_type for speed in self.speed]
         if len(set(types)) < len(types):
             raise ValueError("'speed' gives a GPU type twice")
+        own = {speed.gpu_type for speed in self.speed if speed.relative_to is None}
+        for speed in self.speed:
+            if speed.relative_to is not None and speed.relative_to not in own:
+                raise ValueError(f"'speed' of {speed.gpu_type} is relative to {speed.relative_to}, which has no times")
         return self
 
     def application(self) -> FittedApplication:
@@ -65,12 +80,19 @@ class ApplicationDocument(Section):
             self.name,
             BatchLimits(batch.initial, batch.max, batch.min_per_gpu, batch.max_per_gpu),
             Training(training.epochs, training.iterations_per_epoch, curve, validated, ratios),
-            {speed.gpu_type: speed.model() for speed in self.speed},
+            self._step_models(),
             tuned=tuple((request.gpus, request.batch) for request in batch.tuned),
             fixed_batch_size=batch.fixed,
             max_gpus=self.max_gpus,
             restart_delay_s=self.restart_delay_s,
+            memory=None if self.memory is None else MemoryNeed(self.memory.model_mb, self.memory.example_mb),
+            stages_s=tuple(self.stages_s or ()),
         )
+
+    def _step_models(self) -> dict[str, StepModel]:
+        own = {speed.gpu_type: speed.model() for speed in self.speed if speed.relative_to is None}
+        others = {one.gpu_type: one.relative(own[one.relative_to]) for one in self.speed if one.relative_to is not None}
+        return own | others
 
     def text(self) -> str:
         """Write the document as YAML."""
@@ -170,6 +192,8 @@ learning_rate_rule: adascale  # one of RULES
 size: S                       # class of GPU-time: S < 1 h, M < 10 h, L < 100 h, XL
 # max_gpus: 64                # if it cannot use more
 # restart_delay_s: 30         # if a change of placement costs other than the engine's default
+# memory: {model_mb: 1500, example_mb: 10}   # of a GPU; a placement that does not fit is refused
+# stages_s: [0.1, 0.05, 0.2, 0.1]   # loading, preprocessing, computing, synchronising an iteration, for GPU sharing
 
 batch:
   initial: 128                # the total batch size that training was tuned for

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from simsched.cli.output import json_option, print_json, table
+from simsched.cli.pairs import pairs
 from simsched.errors import input_error, nearest
 from simsched.files import write_text
 
@@ -35,6 +36,8 @@ class _Nodes(NamedTuple):
 def application() -> None:
     """Fit, show and begin applications, the models of what jobs are physically."""
 
+
+application.add_command(pairs)
 
 measured_options = (
     click.option("--gpu-type", metavar="TYPE", default="t4", show_default=True, help="GPUs measured."),

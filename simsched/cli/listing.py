@@ -39,8 +39,9 @@ def _policies() -> _Rows:
         policy = registry.load(name)
         params = ", ".join(f"{key}={value}" for key, value in full_params(policy, {}).items())
         needs = ", ".join(sorted(signal.name for signal in policy.needs))
-        rows.append((name, needs or "-", "\n".join(_wrapped(params)) or "-"))
-    return ("policy", "needs", "parameters and defaults"), rows
+        types = "weighed" if getattr(policy, "type_aware", False) else "pools"
+        rows.append((name, needs or "-", types, "\n".join(_wrapped(params)) or "-"))
+    return ("policy", "needs", "GPU types", "parameters and defaults"), rows
 
 
 def _wrapped(text: str) -> list[str]:

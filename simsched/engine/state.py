@@ -41,11 +41,11 @@ class ClusterState:
         self.allocated_gpus = 0
         self.running_jobs = 0
 
-    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = ()) -> None:
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
         self.running_jobs += 1
         if self.occupancy is not None:
-            short = self.occupancy.take(job_id, allocation, beside)
+            short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision has been checked
             self._recount(allocation)
             return
@@ -138,6 +138,7 @@ class JobState:
         "gpus",
         "interference",
         "lease",
+        "lease_began",
         "leases",
         "limit",
         "neighbours",
@@ -180,6 +181,7 @@ class JobState:
         #: The end of its time limit, where it is killed there.
         self.limit: Appointment | None = None
         self.lease: Lease | None = None
+        self.lease_began: float = 0
         self.submitted = clock.ticks(spec.submit_time_s)
         self.since: float = 0
         self.running: Running | None = None

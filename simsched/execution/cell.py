@@ -9,6 +9,7 @@ from typing import Any
 
 from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import catalogue
+from simsched.applications.duration_by_type import with_speeds
 from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
@@ -65,7 +66,7 @@ def run_cell(
 
 
 def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None) -> Mapping[str, str]:
-    applications: ApplicationSource = catalogue(task.applications)
+    applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
     kind = registry.load(task.policy, folder=task.policy_folder)
     try:
         policy = make_policy(kind, task.params, task.diagnostics)

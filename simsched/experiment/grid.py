@@ -13,6 +13,7 @@ from typing import Any
 from simsched.agent import registry as agent_registry
 from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import ApplicationsOptions
+from simsched.applications.duration_by_type import with_speeds
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
 from simsched.engine import SEMANTICS
 from simsched.engine.failures import FailureOptions
@@ -74,6 +75,7 @@ class Task:
     agent: AgentChoice | None = None
     sharing: SharingSpec | None = None
     failures: FailureOptions | None = None
+    gpu_speed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ class _Maker:
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
         params = spec.params_of(policy, {one.name for one in parameters(kind)})
         made = make_policy(kind, params, diagnostics)
-        self._check(made, cluster, jobs, spec.applications)
+        speeds = dict(workload.gpu_speed)
+        self._check(made, cluster, jobs, spec.applications, speeds)
         about: dict[str, Any] = {
             "experiment": spec.name,
             "seed": seed,
@@ -194,6 +197,8 @@ class _Maker:
             "code_hash": self._code,
             "results_schema": SCHEMA_VERSION,
         }
+        if speeds:
+            about["gpu_speed"] = speeds
         if spec.tuning is not None:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
@@ -238,6 +243,7 @@ class _Maker:
             None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params),
             sharing,
             failures,
+            speeds,
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
@@ -247,16 +253,23 @@ class _Maker:
         workload = spec.workload_of(policy)
         return self._inputs.jobs(workload, file, seed, spec), self._inputs.jobs_hash(workload, file, seed, spec)
 
-    def _check(self, policy: Policy, cluster: Cluster, jobs: tuple[JobSpec, ...], options: ApplicationsOptions) -> None:
+    def _check(
+        self,
+        policy: Policy,
+        cluster: Cluster,
+        jobs: tuple[JobSpec, ...],
+        options: ApplicationsOptions,
+        speeds: Mapping[str, float],
+    ) -> None:
         """Refuse, before anything runs, jobs that could never run."""
         from simsched.engine.admission import check_jobs
 
-        what = (id(jobs), policy.rigid, cluster, options)
+        what = (id(jobs), policy.rigid, cluster, options, tuple(speeds.items()))
         if what in self._checked:
             return
         self._checked.add(what)
-        applications = self._inputs.applications(options)
         try:
+            applications = with_speeds(self._inputs.applications(options), speeds, cluster)
             check_jobs(jobs, cluster, applications, rigid=policy.rigid)
         except InputError as error:
             self._problems |= dict.fromkeys(error.problems)
@@ -265,16 +278,19 @@ class _Maker:
 
 
 def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
-    """Find applications whose speed on a GPU type of the cluster is not known."""
+    """Find applications whose speed is not known on any GPU type of the cluster."""
     for job in {job.application: job for job in jobs}.values():
         application = applications.for_job(job.request, job.truth)
         if application.limits is None:
             continue
+        reasons: list[str] = []
         for gpu_type in cluster.gpu_types:
             try:
                 application.step_time(Site((1,), gpu_type), application.limits.min_local_bsz)
             except ValueError as error:
-                yield Problem("cluster.gpu_type", str(error), "name a GPU type that it knows, or other applications")
+                reasons.append(str(error))
+        if len(reasons) == len(cluster.gpu_types):
+            yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
 
 
 def _groups(cluster: Cluster) -> list[dict[str, Any]]:

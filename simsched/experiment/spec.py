@@ -7,12 +7,13 @@ such as whether a policy exists and takes the parameters given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
 from simsched.applications.catalogue import ApplicationsOptions
+from simsched.applications.gpu_types import gpu_types
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
@@ -59,10 +60,14 @@ class ClusterSpec(Section):
         return self
 
     def build(self) -> Cluster:
-        """Make the cluster."""
+        """Make the cluster, its GPUs with the memory that the catalogue of types has."""
         if self.groups is None:
-            return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
-        return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+            cluster = Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
+        else:
+            cluster = Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+        known = gpu_types()
+        memory_mb = {kind: known[kind].memory_mb for kind in cluster.gpu_types if kind in known}
+        return replace(cluster, memory_mb=memory_mb)
 
 
 def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
@@ -81,12 +86,29 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
     return add
 
 
+def _pairs(speeds: Any) -> Any:
+    return tuple(sorted(speeds.items())) if isinstance(speeds, dict) else speeds
+
+
+#: A mapping of GPU types to factors, kept as sorted pairs.
+Speeds = Annotated[
+    tuple[tuple[str, Annotated[float, Field(gt=0)]], ...],
+    BeforeValidator(_pairs),
+    PlainSerializer(dict),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
+]
+
+
 @_with_keys_of(WorkloadOptions)
 class WorkloadSpec(Section):
     """Which jobs are submitted, and when; see `simsched.workload.source.WorkloadOptions`."""
 
     path: str | None = Field(
         default=None, min_length=1, description="a trace, a workload CSV or a folder of these, instead of 'source'"
+    )
+
+    gpu_speed: Speeds = Field(
+        default=(), description="speed of jobs of fixed duration by GPU type; their durations are those at speed 1"
     )
 
     @property
@@ -191,9 +213,10 @@ class FairnessSpec(Section):
     rounding: Literal["floor", "ceil", "interpolate"] = Field(
         default="floor", description="how an equal share that is not a whole number of GPUs is made one"
     )
-    batch: Literal["best", "submitted"] = Field(
+    batch: Literal["best", "submitted", "profile"] = Field(
         default="best",
-        description="batch size of the solo run: the best, or as submitted where the policy does not adapt it",
+        description="batch size of the solo run: the best, as submitted where the policy does not adapt it, or as a "
+        "profile predicts it from the job's batch rule, which needs a table of rates",
     )
 
 

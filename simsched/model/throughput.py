@@ -5,7 +5,7 @@ All functions take numbers or arrays that broadcast against each other, and retu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,11 @@ class ThroughputParams:
     alpha_r: float
     beta_r: float
     gamma: float
+
+    def scaled(self, factor: float) -> ThroughputParams:
+        """Return the model of steps that take `factor` times as long."""
+        scaled = [factor * time for time in astuple(self)]
+        return replace(ThroughputParams(*scaled), gamma=self.gamma)
 
     def grad_time_s(self, local_bsz: ArrayLike) -> Floats:
         """Give the seconds that one GPU computes for a micro-batch (T_grad, equation 8)."""

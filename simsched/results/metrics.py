@@ -53,6 +53,14 @@ def _percentile(column: str, percent: float) -> Callable[[Tables], float | None]
     return compute
 
 
+def _ranked(column: str, share: float) -> Callable[[Tables], float | None]:
+    def compute(tables: Tables) -> float | None:
+        values = np.sort(tables.jobs[column].to_numpy())
+        return float(values[int(share * len(values))]) if len(values) else None
+
+    return compute
+
+
 def _total(tables: Tables, column: str) -> float:
     return float(tables.jobs[column].sum())
 
@@ -142,6 +150,14 @@ _ALL = (
     Metric("jct_median_s", "median JCT", "s", _LOWER, "median of `jct_s`", _percentile("jct_s", 50)),
     Metric("jct_p95_s", "95th percentile JCT", "s", _LOWER, "95th percentile of `jct_s`", _percentile("jct_s", 95)),
     Metric("jct_p99_s", "99th percentile JCT", "s", _LOWER, "99th percentile of `jct_s`", _percentile("jct_s", 99)),
+    Metric(
+        "jct_p99_ranked_s",
+        "99th percentile JCT by rank",
+        "s",
+        _LOWER,
+        "element int(0.99 n), counted from 0, of the n values of `jct_s` in ascending order: no interpolation",
+        _ranked("jct_s", 0.99),
+    ),
     Metric(
         "makespan_s",
         "makespan",
@@ -329,6 +345,8 @@ def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+#: Metrics of rho that exist without one application, too (`simsched.results.partial_rho`).
+PARTIAL_RHO = ("rho_above_1", "rho_above_2")
 _NAME = re.compile(r"(?P<name>\w+)(\[(?P<application>[^\]]+)\])?")
 _RATIO = "_ratio"
 _SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
@@ -338,7 +356,8 @@ def find_metric(name: str) -> Reading:
     """Look a metric up by the name that a user wrote.
 
     Times may be asked for in seconds, minutes or hours by the end of the name: `makespan_h` reads `makespan_s`
-    divided by 3600. A bracket picks an application or a tenant: `jct_mean_h[imagenet]`. With `_ratio` for the unit the
+    divided by 3600. A bracket picks an application or a tenant, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
+    `rho_above_1[all but ncf]`. With `_ratio` for the unit the
     metric is divided by the reference policy's: `makespan_ratio`. Raises `InputError` on other names.
     """
     match = _NAME.fullmatch(name)
@@ -352,8 +371,8 @@ def find_metric(name: str) -> Reading:
     if metric is not None and (application is None or metric.name == "jct_mean_s"):
         whole = _reading(metric, application, "", 1.0)
         return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
-    if stem in METRICS and application is None:
-        return _reading(METRICS[stem], None, METRICS[stem].unit, 1.0)
+    if stem in METRICS and (application is None or (stem in PARTIAL_RHO and application.startswith("all but "))):
+        return _reading(METRICS[stem], application, METRICS[stem].unit, 1.0)
     raise _unknown(name)
 
 

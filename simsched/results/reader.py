@@ -17,6 +17,7 @@ from simsched.errors import InputError, Problem, input_error
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
 from simsched.results.metrics import summarise_rho
+from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.schema import SCHEMA_VERSION, TABLES
 
 RUN_FILE = "run.json"
@@ -236,13 +237,21 @@ def _listed_cell(folder: Path, entry: Mapping[str, Any], ratios: Path | None) ->
     return Cell(
         folder=cell.folder,
         manifest=cell.manifest,
-        summary=cell.summary if file is None else {**cell.summary, **summarise_rho(read_fairness(file)["rho"])},
+        summary=cell.summary if file is None else {**cell.summary, **_rho_of(cell, file)},
         fairness_file=file,
         policy=str(entry["policy"]),
         policy_name=str(entry.get("policy_name", cell.policy_name)),
         seed=int(entry["seed"]),
         point=dict(entry["point"]),
     )
+
+
+def _rho_of(cell: Cell, file: Path) -> dict[str, float]:
+    rho = read_fairness(file)
+    if not cell.has("jobs"):
+        return summarise_rho(rho["rho"])
+    jobs = cell.table("jobs", ["job_id", "application"])
+    return {**summarise_rho(rho["rho"]), **summarise_rho_without(rho.merge(jobs, on="job_id"))}
 
 
 def _entries(path: Path, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:

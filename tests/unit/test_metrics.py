@@ -5,6 +5,7 @@ import pytest
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
 from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise, summarise_rho
+from simsched.results.partial_rho import summarise_rho_without
 
 
 def job(name, application, submit, start, end, *, held, restart, gpu_s, restarts):
@@ -153,6 +154,18 @@ def test_an_unknown_metric_is_refused(name):
 def test_a_mistyped_metric_is_answered_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'makespan_s'"):
         find_metric("makspan_s")
+
+
+def test_shares_of_rho_can_leave_an_application_out():
+    rho = pd.DataFrame({"application": ["a", "a", "b", "b", "b"], "rho": [1.0, 1.0, 0.5, 1.5, 2.5]})
+    found = summarise_rho_without(rho)
+    assert found["rho_above_1[all but a]"] == pytest.approx(2 / 3)
+    assert found["rho_above_2[all but a]"] == pytest.approx(1 / 3)
+    assert found["rho_above_1[all but b]"] == 0
+    assert summarise_rho_without(rho[rho["application"] == "a"]) == {}
+    assert find_metric("rho_above_1[all but a]").key == "rho_above_1[all but a]"
+    with pytest.raises(InputError, match="no metric"):
+        find_metric("rho_max[all but a]")
 
 
 def test_a_shared_gpu_counts_once_in_utilisation():

@@ -10,6 +10,7 @@ import pandas as pd
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
+from simsched.report.figures.failures import failure_figures
 from simsched.report.figures.history import history_figures
 from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
@@ -57,6 +58,7 @@ def run_figures(run: Run, replicate_over: Collection[str] = ()) -> Iterator[tupl
             yield f"sweep-{short[key]}", _sweep(run, rows, key, styles)
     yield from history_figures(run, replicate_over).items()
     yield from evaluation_figures(run, rows)
+    yield from failure_figures(run, rows)
 
 
 def _rows_figures(run: Run, rows: Sequence[Row]) -> dict[str, Drawn]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from simsched.keys import key
 from simsched.model.job import JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key
 
@@ -28,33 +29,42 @@ SHORT_SHARE = {False: 63.5 / 76, True: 16.5 / 24}
 BINS = {(False, False): "1-small-short", (False, True): "2-small-long",
         (True, False): "3-large-short", (True, True): "4-large-long"}  # fmt: skip
 
-#: Exponent of the tail of long durations.
-_TAIL = 1.5
+#: The powers of `TiresiasTestbedRecipe`, in its order, and their defaults.
+Powers = tuple[float, float, float]
+POWERS: Powers = (1.0, 2.5, 2.5)
 
 _Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class TiresiasTestbedRecipe:
-    """Draw the 480 jobs of Tiresias's testbed, or the first `jobs` of them; `load` divides the gaps between them."""
+    """Draw the 480 jobs of Tiresias's testbed, or the first `jobs` of them; `load` divides the gaps between them.
+
+    How durations lie within a bin is not published, so it is a parameter: their density falls with a power of the
+    duration, one for short jobs and one each for long jobs on few and on many GPUs. With the defaults all magnitudes of
+    short jobs are equally likely and the mean duration is 618 s, where the published ratio of mean JCTs (5.5) and mean
+    queueing delays (8146 and 963 s) imply 633 s.
+    """
 
     needs_trace: ClassVar[bool] = False
 
     jobs: int | None = jobs_key()
     load: float = load_key()
+    short_power: float = key(POWERS[0], "power with which the density of short durations falls", ge=-5, le=5)
+    small_long_power: float = key(POWERS[1], "the same for long jobs on at most 4 GPUs", ge=-5, le=5)
+    large_long_power: float = key(POWERS[2], "the same for long jobs on more than 4 GPUs", ge=-5, le=5)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission."""
-        return testbed_jobs(self.load, ingredients.rng("testbed"))[: self.jobs]
+        powers = self.short_power, self.small_long_power, self.large_long_power
+        return testbed_jobs(self.load, ingredients.rng("testbed"), powers)[: self.jobs]
 
 
-def testbed_jobs(load: float, rng: np.random.Generator) -> list[JobSpec]:
+def testbed_jobs(load: float, rng: np.random.Generator, powers: Powers = POWERS) -> list[JobSpec]:  # noqa: PT028
     """Draw the 480 jobs of the testbed; `load` divides the gaps between them (30 s on average).
 
-    GPUs and models come in the published numbers, in random order. How durations lie within a bin is not published:
-    below 800 s all magnitudes are equally likely, above it the density falls with the power 2.5 of the duration. That
-    makes the mean duration 618 s, where the published ratio of mean JCTs (5.5) and mean queueing delays (8146 and
-    963 s) imply 633 s. The bin of a job stands in its `tenant`.
+    GPUs and models come in the published numbers, in random order. `powers` are those of `TiresiasTestbedRecipe`, in
+    its order. The bin of a job stands in its `tenant`.
     """
     gpus = rng.permutation(np.repeat(*np.array(JOBS_BY_GPUS).T))
     models = rng.permutation(np.repeat(np.array(MODELS, dtype=object), len(gpus) // len(MODELS)))
@@ -64,7 +74,7 @@ def testbed_jobs(load: float, rng: np.random.Generator) -> list[JobSpec]:
     for size, short_share in SHORT_SHARE.items():
         places = np.flatnonzero(large == size)
         long[rng.permutation(places)[round(short_share * len(places)) :]] = True
-    duration = np.where(long, _long(rng.random(len(gpus))), _short(rng.random(len(gpus))))
+    duration = _durations(long, large, powers, rng)
     submit -= submit[0]
     return [
         JobSpec(f"job-{i}", int(at), int(count), model, duration_s=round(seconds), tenant=BINS[bool(big), bool(lasts)])
@@ -80,14 +90,23 @@ def with_models(count: int, rng: np.random.Generator) -> Sequence[str]:
     return drawn
 
 
-def _short(share: _Floats) -> _Floats:
-    """Turn shares in [0, 1) into durations of short jobs."""
-    found: _Floats = SHORTEST_S * (SHORT_S / SHORTEST_S) ** share
-    return np.minimum(found, SHORT_S - 1)
+def _durations(
+    long: npt.NDArray[np.bool_],
+    large: npt.NDArray[np.bool_],
+    powers: tuple[float, float, float],
+    rng: np.random.Generator,
+) -> _Floats:
+    """Draw the durations of jobs of known bins."""
+    among_long, among_short = rng.random(len(long)), rng.random(len(long))
+    short = np.minimum(_between(SHORTEST_S, SHORT_S, powers[0], among_short), SHORT_S - 1)
+    small = _between(SHORT_S, LONGEST_S, powers[1], among_long)
+    found: _Floats = np.where(long, np.where(large, _between(SHORT_S, LONGEST_S, powers[2], among_long), small), short)
+    return found
 
 
-def _long(share: _Floats) -> _Floats:
-    """Turn shares in [0, 1) into durations of long jobs."""
-    first, last = SHORT_S**-_TAIL, LONGEST_S**-_TAIL
-    found: _Floats = (first - share * (first - last)) ** (-1 / _TAIL)
+def _between(low: float, high: float, power: float, share: _Floats) -> _Floats:
+    """Turn shares in [0, 1) into values whose density falls with a power from `low` to `high`."""
+    tail = power - 1
+    first, last = low**-tail, high**-tail
+    found: _Floats = low * (high / low) ** share if not tail else (first - share * (first - last)) ** (-1 / tail)
     return found

@@ -1,0 +1,60 @@
+"""Jobs of fixed duration whose speed depends on the GPU type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simsched.errors import input_error
+from simsched.model.application import Application, ApplicationSource, BatchChoice, Running
+from simsched.model.cluster import Cluster
+from simsched.model.fixed import FixedDuration
+from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
+from simsched.model.placement import Site
+
+
+class DurationByType(FixedDuration):
+    """A job that makes `speed[type]` seconds of its duration a second; the duration is that at speed 1."""
+
+    __slots__ = ("_speed", "gpu_types")
+
+    def __init__(self, duration_s: float, speed: Mapping[str, float]) -> None:
+        """Take the duration, and a factor above 0 for each GPU type."""
+        super().__init__(duration_s)
+        self._speed = speed
+        self.gpu_types: tuple[str, ...] | None = tuple(sorted(speed))
+
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        """Run at the speed of the site's type; raises `ValueError` where that is not known."""
+        if site.gpu_type not in self._speed:
+            message = f"the speed of jobs of {FIXED_DURATION} on GPUs of type '{site.gpu_type}' is not known"
+            raise ValueError(message)
+        return Running(self._speed[site.gpu_type], 1.0, 0.0, None, None)
+
+
+class DurationsByType:
+    """A source of applications whose jobs of fixed duration run at speeds by GPU type."""
+
+    def __init__(self, inner: ApplicationSource, speed: Mapping[str, float]) -> None:
+        """Ask `inner` for all other applications."""
+        self._inner = inner
+        self._speed = speed
+
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
+        """Return the application of a job."""
+        found = self._inner.for_job(request, truth)
+        return DurationByType(found.duration_s, self._speed) if isinstance(found, FixedDuration) else found
+
+
+def with_speeds(source: ApplicationSource, speed: Mapping[str, float], cluster: Cluster) -> ApplicationSource:
+    """Return a source with speeds by GPU type, or `source` itself where none are given.
+
+    Raises `InputError` where a type of the cluster has no speed.
+    """
+    if not speed:
+        return source
+    missing = [kind for kind in cluster.gpu_types if kind not in speed]
+    if missing:
+        known = ", ".join(sorted(speed))
+        message = f"gives no speed for the GPU type '{missing[0]}' of the cluster (only for {known})"
+        raise input_error("workload.gpu_speed", message, "name every type of the cluster")
+    return DurationsByType(source, speed)

@@ -1,0 +1,92 @@
+"""`simsched application pairs`: measured speeds of jobs that share a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from simsched.errors import input_error, nearest
+from simsched.files import write_text
+
+
+@click.group()
+def pairs() -> None:
+    """Import, begin and check tables of pairs of jobs that share a GPU."""
+
+
+_out = click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
+
+
+@pairs.command("import")
+@click.argument("source", metavar="THROUGHPUTS.json", type=click.Path(path_type=Path))
+@_out
+def import_(source: Path, target: Path) -> None:
+    """Read the pairs of single-GPU jobs published with Gavel (simulation_throughputs.json)."""
+    import json
+
+    from simsched.model.colocation.pairs import pairs_from_gavel, write_pairs
+
+    try:
+        document = json.loads(source.read_text(encoding="utf-8"))
+        table = pairs_from_gavel(document)
+    except (OSError, UnicodeDecodeError) as error:
+        raise input_error(source, f"cannot be read: {error}", "name the table published with Gavel") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise input_error(source, "is not laid out as the table published with Gavel") from None
+    if not table.pairs:
+        raise input_error(source, "holds no pairs of single-GPU jobs")
+    _write(target, write_pairs(table))
+    click.echo(f"{target}: {len(table.pairs)} pairs on {', '.join(sorted({kind for kind, _, _ in table.pairs}))}")
+
+
+@pairs.command()
+@_out
+def template(target: Path) -> None:
+    """Write a small table of pairs to start from."""
+    from simsched.model.colocation.pairs import Kind, PairTable, write_pairs
+
+    if target.exists():
+        raise input_error(target, "the file is there already", "name another")
+    example = PairTable({("t4", Kind("cifar10", 128), Kind("ncf", 256)): (0.7, 0.8)})
+    _write(target, write_pairs(example))
+    click.echo(target)
+
+
+@pairs.command()
+@click.argument("path", metavar="PAIRS.csv", type=click.Path(path_type=Path))
+def validate(path: Path) -> None:
+    """Check a table of pairs; prints what it holds."""
+    from simsched.applications.pairs import read_pair_table
+
+    table = read_pair_table(path, None)
+    better = sum(1 for speeds in table.pairs.values() if sum(speeds) > 1)
+    click.echo(f"{path}: {len(table.pairs)} pairs, of which {better} do more together than one job alone")
+
+
+@pairs.command()
+@click.argument("path", metavar="PAIRS.csv", type=click.Path(path_type=Path))
+@click.option("--gpu-type", metavar="TYPE", help="A GPU type of the table. [default: all]")
+@click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
+def show(path: Path, gpu_type: str | None, out: Path) -> None:
+    """Draw which pairs do more together than one job alone, one map for each GPU type."""
+    from simsched.applications.pairs import read_pair_table
+    from simsched.report.figures.pairs import pairs_data, pairs_map
+    from simsched.report.figures.style import save
+
+    table = read_pair_table(path, None)
+    known = sorted({kind for kind, _, _ in table.pairs})
+    if gpu_type is not None and gpu_type not in known:
+        raise input_error("--gpu-type", f"{path} has no pairs on '{gpu_type}'", nearest(gpu_type, known))
+    for kind in known if gpu_type is None else [gpu_type]:
+        data = pairs_data(table, kind)
+        for file in save(*pairs_map(data, title=f"{path.stem}: pairs on {kind.upper()}"), out, f"pairs-{kind}"):
+            if file.suffix == ".png":
+                click.echo(f"Figure: {file}")
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        write_text(target, text)
+    except OSError as error:
+        raise input_error(target, f"cannot be written: {error.strerror}", "name another place") from error
