@@ -6,6 +6,7 @@ the same entry points as a stranger's.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib
@@ -13,6 +14,7 @@ import importlib.util
 import inspect
 import sys
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -146,17 +148,30 @@ def source_hash(plugin: type[Any]) -> str:
     return digest.hexdigest()
 
 
+@contextlib.contextmanager
+def quiet_stdout() -> Iterator[None]:
+    """Send to stderr what a stranger's code prints on stdout, which belongs to results."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
 def _imported(where: str, point: EntryPoint) -> object:
     try:
-        return point.load()
+        with quiet_stdout():
+            return point.load()
     except (ImportError, AttributeError) as error:
         raise input_error(where, f"'{point.value}' cannot be imported: {error}") from error
 
 
 def _module(where: str, dotted: str) -> ModuleType:
     try:
-        return importlib.import_module(dotted)
-    except Exception as error:  # a stranger's module may raise anything while it is imported
+        with quiet_stdout():
+            return importlib.import_module(dotted)
+    except (
+        Exception,
+        SystemExit,
+        GeneratorExit,
+    ) as error:  # a stranger's module may raise anything while it is imported
         raise input_error(where, f"'{dotted}' cannot be imported: {_said(error)}") from error
 
 
@@ -173,14 +188,15 @@ def _module_of_file(where: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[alias] = module  # dataclasses and annotations look their module up there
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # a stranger's file may raise anything while it is imported
+        with quiet_stdout():
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit, GeneratorExit) as error:  # a stranger's file may raise anything while it is imported
         del sys.modules[alias]
         raise input_error(where, f"'{path}' cannot be loaded: {_said(error)}") from error
     return module
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

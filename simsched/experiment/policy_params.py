@@ -14,7 +14,7 @@ from simsched.agent import registry as agent_registry
 from simsched.agent.agent import AgentFactory
 from simsched.documents.validation_messages import say
 from simsched.errors import InputError, Problem, nearest
-from simsched.plugins import parameters
+from simsched.plugins import parameters, quiet_stdout
 from simsched.policy import INPUT_FILE, Policy
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.
@@ -30,7 +30,12 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
     if diagnostics and DIAGNOSTICS_PARAMETER in known and DIAGNOSTICS_PARAMETER not in values:
         values[DIAGNOSTICS_PARAMETER] = _validated(known[DIAGNOSTICS_PARAMETER].annotation, list(diagnostics))
-    return policy(**values)
+    with quiet_stdout():
+        try:
+            return policy(**values)
+        except (SystemExit, GeneratorExit) as error:
+            message = f"its constructor raises {type(error).__name__}: {error}"
+            raise ValueError(message) from error
 
 
 def make_agents(name: str, params: Mapping[str, Any], folder: Path) -> AgentFactory:

@@ -64,6 +64,8 @@ class Policy(Protocol):
     needs: ClassVar[frozenset[Signal]] = frozenset()
     #: Whether a job gets just the GPUs that it asked for, or none.
     rigid: ClassVar[bool] = True
+    #: Whether the policy has nodes come and go (`Decision.target_nodes`).
+    scales: ClassVar[bool] = False
 
     @property
     def triggers(self) -> Triggers:
