@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
@@ -79,10 +79,18 @@ def plugin_sources(plugin: type[Any]) -> dict[str, str]:
         path = _source_of(name, own)
         if path is None:
             continue
-        content = path.read_bytes()
-        found[path.name if name.startswith(_FOLDER_ALIAS) else name] = hashlib.sha256(content).hexdigest()
-        waiting += _imports(content, name, path)
+        at = path.stat()
+        digest, imports = _read(name, path, at.st_mtime_ns, at.st_size)
+        found[path.name if name.startswith(_FOLDER_ALIAS) else name] = digest
+        waiting += imports
     return dict(sorted(found.items()))
+
+
+@lru_cache(maxsize=1024)
+def _read(module: str, path: Path, mtime_ns: int, size: int) -> tuple[str, tuple[str, ...]]:
+    """Hash a file and list what it imports, once for each of its versions."""
+    content = path.read_bytes()
+    return hashlib.sha256(content).hexdigest(), tuple(_imports(content, module, path))
 
 
 def _of_the_folder(kind: type[Any]) -> Iterator[str]:
