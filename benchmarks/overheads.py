@@ -18,13 +18,14 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.pollux.search import Round, search
+from simsched_policies.pollux.search import AllocationProblem, search
 
 from simsched.agent.fit import fit
 from simsched.agent.goodput_agent import GoodputAgent
 from simsched.agent.offline import offline_prior
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.model.goodput import CandidateBatches, GoodputModel
+from simsched.model.placement import Site
 
 APPLICATION = "imagenet"
 
@@ -43,7 +44,7 @@ def median_s(act: Callable[[], object], repeat: int) -> float:
 def fit_and_choice(repeat: int) -> tuple[int, float, float]:
     """Time a fit to everything that can be profiled of an application, and a choice of the best batch on 16 GPUs."""
     application = ApplicationCatalogue.load().applications[APPLICATION]
-    prior, limits = offline_prior(application), application.limits
+    prior, limits = offline_prior(application, "t4", 4), application.limits
     assert prior is not None
     assert limits is not None
     fitting = median_s(lambda: fit(prior.profile), repeat)
@@ -52,11 +53,11 @@ def fit_and_choice(repeat: int) -> tuple[int, float, float]:
         GoodputModel(prior.params, prior.gradient, limits, candidates).optimise(4, 16)
 
     candidates = CandidateBatches(limits)
-    assert GoodputAgent(limits, prior=prior).choose(4, 16).total(16) > limits.init_batch_size
+    assert GoodputAgent(limits, priors={"t4": prior}).choose(Site((4,) * 4, "t4"), 0).total(16) > limits.init_batch_size
     return len(prior.profile), fitting, median_s(choose, 50 * repeat)
 
 
-def round_of(jobs: int, rng: np.random.Generator) -> Round:
+def round_of(jobs: int, rng: np.random.Generator) -> AllocationProblem:
     """Draw a round of jobs that run on up to 16 GPUs each, with speedups that flatten at different rates."""
     caps = rng.integers(1, 17, jobs)
     gpus = np.arange(17)
@@ -67,7 +68,7 @@ def round_of(jobs: int, rng: np.random.Generator) -> Round:
     current = np.zeros((jobs, 16), dtype=np.int64)
     for job in range(min(jobs, 16)):
         current[job, job] = min(4, caps[job])
-    return Round(
+    return AllocationProblem(
         speedup=speedup,
         max_gpus=caps,
         node_gpus=np.full(16, 4),

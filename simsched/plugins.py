@@ -137,17 +137,6 @@ def _default_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
     return parameter.default
 
 
-def source_hash(plugin: type[Any]) -> str:
-    """Hash the source of a plugin: its file or, where it is a folder, all Python files in it.
-
-    Returns 64 hexadecimal digits; helper modules outside its own folder are not part of it.
-    """
-    digest = hashlib.sha256()
-    for path in _source_files(plugin):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
 @contextlib.contextmanager
 def quiet_stdout() -> Iterator[None]:
     """Send to stderr what a stranger's code prints on stdout, which belongs to results."""
@@ -198,23 +187,3 @@ def _module_of_file(where: str, path: Path) -> ModuleType:
 
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _source_files(plugin: type[Any]) -> list[Path]:
-    home = _home(plugin)
-    path = Path(inspect.getsourcefile(home) or "")
-    if path.name != "__init__.py":
-        return [path]
-    return sorted(path.parent.rglob("*.py"))
-
-
-def _home(plugin: type[Any]) -> ModuleType:
-    """Find the outermost package that shows the class under its name; a plugin that is a folder lives there."""
-    home = sys.modules[plugin.__module__]
-    dotted = plugin.__module__
-    while "." in dotted:
-        dotted = dotted.rpartition(".")[0]
-        package = sys.modules.get(dotted)
-        if package is not None and getattr(package, plugin.__name__, None) is plugin:
-            home = package
-    return home

@@ -121,7 +121,7 @@ class OrElastic(Policy):
         """Rent the nodes that the jobs want, and give each its nodes once all of them are up."""
         for job_id in view.finished:
             self._growth.pop(job_id, None)
-        pools = type_pools(view)
+        pools = type_pools(view, count_down=True)
         untaken = {pool.gpu_type: _untaken(pool) for pool in pools}
         type_of = {job_id: pool.gpu_type for pool in pools for job_id in pool.jobs}
         provisioned: list[int] = []

@@ -126,8 +126,10 @@ class _Entry:
             self._complain("profile", "must be a list of rows that begin with a GPU type")
             return {}
         found: dict[str, dict[Configuration, Pooled]] = {}
-        for gpu_type in sorted({row[0] for row in rows}) or ["?"]:
-            of_type = [row[1:] for row in rows if row[0] == gpu_type]
+        if not rows:
+            self._rows("profile", _PROFILE_KEYS, lowest=1)
+        for gpu_type in sorted({row[0] for row in rows}):
+            of_type = {index: row[1:] for index, row in enumerate(rows) if row[0] == gpu_type}
             steps = self._rows("profile", _PROFILE_KEYS, lowest=1, rows=of_type)
             found[gpu_type] = {(key[0], key[1], key[2]): value for key, value in sorted(steps.items())}
         return found
@@ -151,15 +153,17 @@ class _Entry:
                 self._complain(f"{section}.{key}", f"{numbers[key]!r} is not a {kind}")
 
     def _rows(
-        self, section: str, keys: int, *, lowest: int, rows: object | None = None
+        self, section: str, keys: int, *, lowest: int, rows: Mapping[int, Any] | None = None
     ) -> dict[tuple[int, ...], Pooled]:
-        """Read rows of `keys` whole numbers, two numbers, and a number of jobs."""
-        rows = self._entry[section] if rows is None else rows
-        if not isinstance(rows, list) or not rows:
-            self._complain(section, "must be a list of at least one row")
-            return {}
+        """Read rows of `keys` whole numbers, two numbers, and a number of jobs; `rows` are some by their place."""
+        if rows is None:
+            listed = self._entry[section]
+            if not isinstance(listed, list) or not listed:
+                self._complain(section, "must be a list of at least one row")
+                return {}
+            rows = dict(enumerate(listed))
         found: dict[tuple[int, ...], Pooled] = {}
-        for index, row in enumerate(rows):
+        for index, row in rows.items():
             fault = _row_fault(row, keys, lowest, steps=section == "profile")
             if not fault and tuple(row[:keys]) in found:
                 fault = "stands there twice"

@@ -1,4 +1,4 @@
-"""Where an experiment's applications come from: shipped files, a folder of files, or a folder of measurements."""
+"""Where an experiment's applications come from: shipped files, a folder of files or measurements, a table of rates."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
+from simsched.applications.rate_table import SUFFIX, read_rate_table
 from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key
 from simsched.model.application import Application
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
+from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
 
@@ -27,7 +29,9 @@ class ApplicationsOptions:
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
-    path: str | None = key(None, "a folder of application YAMLs or of measurements", min_length=1)
+    path: str | None = key(
+        None, "a folder of application YAMLs or of measurements, or a JSON table of rates", min_length=1
+    )
     gpu_type: str = key("t4", "GPU type on which a folder of measurements was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
         None, "published bounds for a folder of measurements, by application, of what the files do not say"
@@ -40,9 +44,15 @@ class ApplicationCatalogue:
     `origin` says where they come from, for messages and manifests.
     """
 
-    def __init__(self, applications: Mapping[str, Application], origin: str) -> None:
-        """Hold applications by name."""
+    def __init__(
+        self,
+        applications: Mapping[str, Application],
+        origin: str,
+        tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+    ) -> None:
+        """Hold applications by name, those of which only rates are known apart."""
         self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
+        self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
         self.origin = origin
 
     @classmethod
@@ -51,9 +61,12 @@ class ApplicationCatalogue:
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
         single file, or the folder of one application's measurements, will do as well. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. Raises `InputError` with all that is wrong.
+        `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates. Raises
+        `InputError` with all that is wrong.
         """
         place = data_folder("workloads") / "applications" if path is None else path
+        if place.is_file() and place.suffix == SUFFIX:
+            return cls({}, str(place), read_rate_table(place))
         if place.is_file():
             return cls(_read_files([place]), str(place))
         if not place.is_dir():
@@ -77,7 +90,7 @@ class ApplicationCatalogue:
 
     def names(self) -> tuple[str, ...]:
         """List the names that jobs may give, sorted, without that of fixed durations."""
-        return tuple(self.applications)
+        return (*self.applications, *self.tabulated)
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Give the application of a job; `InputError` where no application has that name."""
@@ -89,13 +102,22 @@ class ApplicationCatalogue:
         found = self.applications.get(name)
         if found is not None:
             return found
+        if name in self.tabulated:
+            return self._tabulated(self.tabulated[name], request, truth)
         model = shipped_models().get(name)
         if model is None:
-            known = [*self.applications, *shipped_models(), FIXED_DURATION]
+            known = [*self.names(), *shipped_models(), FIXED_DURATION]
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s)
+
+    def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
+        asked = Setting(request.batch_size, request.num_gpus)
+        try:
+            return TabulatedJob(model, asked, truth.total_steps, request.batch_rule)
+        except ValueError as error:
+            raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
 
 
 @lru_cache(maxsize=4)

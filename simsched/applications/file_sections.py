@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from simsched.documents.section import Section
+from simsched.model.scaling import ScalingCurve
 from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel
 from simsched.model.throughput import TINY, ThroughputParams
 
@@ -131,6 +132,26 @@ class ClassSection(Section):
         return self
 
 
+class ScalingSection(Section):
+    """How a total batch scales over GPUs; see `simsched.model.scaling.ScalingCurve`."""
+
+    batch: Count
+    gpus_per_node: Count
+    gpus: list[Count] = Field(min_length=1)
+    factor: list[Positive]
+
+    @model_validator(mode="after")
+    def _table(self) -> ScalingSection:
+        ascending("gpus", self.gpus)
+        if len(self.factor) != len(self.gpus):
+            raise ValueError(f"'factor' has {len(self.factor)} values, 'gpus' has {len(self.gpus)}")
+        return self
+
+    def build(self) -> ScalingCurve:
+        """Return the curve."""
+        return ScalingCurve(self.batch, self.gpus_per_node, tuple(self.gpus), tuple(self.factor))
+
+
 class StepTimesSection(Section):
     """Step times by class of placement; see `simsched.model.step_model.PlacementModel`."""
 
@@ -139,6 +160,7 @@ class StepTimesSection(Section):
     one_node: ClassSection
     two_nodes: ClassSection
     more_nodes: ClassSection
+    scaling: list[ScalingSection] = Field(default=[], description="how the batches of tuned jobs differ from all that")
 
     @model_validator(mode="after")
     def _table(self) -> StepTimesSection:
@@ -149,8 +171,9 @@ class StepTimesSection(Section):
 
     def build(self) -> PlacementModel:
         """Make the model."""
-        kinds = (kind.build() for kind in (self.one_node, self.two_nodes, self.more_nodes))
-        return PlacementModel(tuple(self.local_bsz), tuple(self.grad_s), *kinds)
+        one, two, more = (kind.build() for kind in (self.one_node, self.two_nodes, self.more_nodes))
+        curves = tuple(curve.build() for curve in self.scaling)
+        return PlacementModel(tuple(self.local_bsz), tuple(self.grad_s), one, two, more, curves)
 
 
 class SpeedSection(Section):

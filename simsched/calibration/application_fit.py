@@ -14,6 +14,7 @@ from simsched.applications.measurements import read_folder
 from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, PublishedApplication
 from simsched.applications.tuned_requests import configurations
 from simsched.calibration.noise_fit import fit_noise
+from simsched.calibration.scaling_fit import fit_scaling
 from simsched.calibration.step_fit import Measured, fit_placement_model, step_errors
 from simsched.errors import input_error
 from simsched.files import write_text
@@ -97,16 +98,20 @@ def _header(errors: FitErrors) -> str:
 
 
 def fit_application(measured: MeasuredApplication, published: PublishedApplication | None = None) -> FitResult:
-    """Fit one measured application: step times, noise over training, and the seven-parameter form beside them."""
+    """Fit one measured application: step times, noise over training, and the seven-parameter form beside them.
+
+    Step times are fitted by classes of placement first, then by how the batches of tuned jobs scale.
+    """
     table = Measured.of(measured)
-    model = fit_placement_model(table)
+    tuned = tuple(configurations(measured, gpu_type=measured.gpu_types[0]))
+    model = fit_scaling(measured, fit_placement_model(table), {batch for _, batch in tuned})
     seven = fit_seven(table)
     application = FittedApplication(
         measured.name,
         measured.limits,
         _fit_training(measured),
         {measured.gpu_types[0]: model},
-        tuned=tuple(configurations(measured, gpu_type=measured.gpu_types[0])),
+        tuned=tuned,
         fixed_batch_size=measured.fixed_batch_size,
         max_gpus=measured.max_gpus,
         restart_delay_s=measured.restart_delay_s,

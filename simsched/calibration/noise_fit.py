@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from simsched.calibration.bends import cheapest_bends
 from simsched.model.fitted import NoiseCurve
 from simsched.model.measured import MeasuredApplication
 
@@ -44,20 +45,8 @@ def fit_noise(application: MeasuredApplication) -> NoiseCurve:
 
 def _bends(data: _Data) -> list[int]:
     """Choose the epochs at which the curve bends, by shortest path over straight pieces between any two epochs."""
-    pieces = _piece_costs(data)
-    reach = np.full(data.epochs, np.inf)
-    reach[0] = 0.0
-    came_from: list[NDArray[np.int64]] = []
-    while len(came_from) < min(_MOST_KNOTS, data.epochs) - 1:
-        through = reach[:, None] + pieces
-        came_from.append(np.argmin(through, axis=0))
-        reach = np.min(through, axis=0)
-        if reach[-1] <= _GOOD_ENOUGH**2 * data.efficiency.size:
-            break
-    path = [data.epochs - 1]
-    for step in reversed(came_from):
-        path.append(int(step[path[-1]]))
-    return sorted({0, *path})
+    enough = _GOOD_ENOUGH**2 * data.efficiency.size
+    return cheapest_bends(_piece_costs(data), _MOST_KNOTS, enough)
 
 
 def _piece_costs(data: _Data) -> Floats:

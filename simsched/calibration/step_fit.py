@@ -129,7 +129,7 @@ class _Space:
         syncs, overlap, slower, seconds, exponents = parts[:3], parts[3], parts[4:7], parts[7:10], parts[10]
         fills = (0.0, float(exponents[0]), float(exponents[1]))
         growth = (0.0, 0.0, float(exponents[2]))
-        kinds = [
+        one, two, more = (
             PlacementClass(
                 tuple(np.exp(syncs[i]).tolist()),
                 float(np.exp(overlap[i])),
@@ -139,5 +139,5 @@ class _Space:
                 growth[i],
             )
             for i in range(3)
-        ]
-        return PlacementModel(self.knots, tuple(np.exp(grad).tolist()), *kinds)
+        )
+        return PlacementModel(self.knots, tuple(np.exp(grad).tolist()), one, two, more)

@@ -20,6 +20,7 @@ from simsched.cli.report import report
 from simsched.cli.results import compare, plot, show, validate_run
 from simsched.cli.run import run
 from simsched.cli.trace import trace
+from simsched.cli.verdicts import verdicts
 from simsched.cli.verify import verify
 from simsched.cli.workload import workload
 from simsched.errors import InputError
@@ -87,8 +88,8 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    run, validate, schema, list_, show, compare, compare_runs, validate_run, plot, report, trace, workload, application,
-    check, verify,
+    run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, trace, workload,
+    application, check, verify,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -89,17 +89,14 @@ def generate(
     cron: bool,
 ) -> None:
     """Generate a trace like Philly's from its published statistics."""
-    import numpy as np
-
-    from simsched.workload.generator import GeneratorOptions
-    from simsched.workload.generator import generate as make
+    from simsched.workload.generator import GeneratorOptions, generate_from_seed
     from simsched.workload.write import write_trace_csv
 
     path = out or target
     if path is None or (out and target):
         raise click.UsageError("Name one file to write, with --out OUT.csv.")
     options = GeneratorOptions(days=days, scale=scale, statuses=statuses, cron=cron, jobs=jobs)
-    made = make(options, np.random.default_rng(seed))
+    made = generate_from_seed(options, seed)
     write_trace_csv(made, path)
     click.echo(f"{path}: {len(made)} jobs")
 

@@ -35,10 +35,10 @@ _SAID: Mapping[str, str] = MappingProxyType(
         "model_type": "must be a mapping of keys to values, not {given}",
         "model_attributes_type": "must be a mapping of keys to values, not {given}",
         "too_short": "must have at least {min_length} item",
-        "greater_than_equal": "must be at least {ge}, not {given}",
-        "greater_than": "must be more than {gt}, not {given}",
-        "less_than_equal": "must be at most {le}, not {given}",
-        "less_than": "must be less than {lt}, not {given}",
+        "greater_than_equal": "must be at least {ge:g}, not {given}",
+        "greater_than": "must be more than {gt:g}, not {given}",
+        "less_than_equal": "must be at most {le:g}, not {given}",
+        "less_than": "must be less than {lt:g}, not {given}",
         "literal_error": "must be {expected}, not {given}",
         "value_error": "{error}",
     }
@@ -47,8 +47,14 @@ _SAID: Mapping[str, str] = MappingProxyType(
 
 def problems_of(error: ValidationError, draft: Draft, model: type[BaseModel]) -> list[Problem]:
     """Turn what pydantic found in a draft into problems with place and remedy, in the order of the file."""
-    found = [_problem(detail, draft, model) for detail in error.errors(include_url=False)]
+    details = error.errors(include_url=False)
+    found = [_problem(detail, draft, model) for detail in details if not _counts_faulty_items(detail)]
     return sorted(found, key=lambda problem: problem.line)
+
+
+def _counts_faulty_items(detail: ErrorDetails) -> bool:
+    """Return whether a list is called too short only because items of it are faulty, which is reported by itself."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail.get("ctx", {})["min_length"]
 
 
 def say(detail: ErrorDetails) -> str:

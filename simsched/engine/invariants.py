@@ -8,16 +8,19 @@
 | INV-4 | Attained service equals the sum of the recorded allocation intervals, which do not overlap. |
 | INV-5 | A policy reads nothing that it has not declared: its view was granted exactly its needs. |
 | INV-6 | Progress never falls, never passes the end of the epoch, and a finished job has made all of it. |
+| INV-7 | Where GPUs are shared, none has more holders than allowed, and a job holds just those that it was given. |
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from simsched.engine.errors import InvariantError
+from simsched.engine.occupancy import Occupancy
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
+from simsched.model.cluster import Node
 
 _SLACK = 1e-6  # relative; progress is a sum of products of floats
 
@@ -65,8 +68,8 @@ class CheckingRecorder:
     def allocation(self, record: AllocationRecord) -> None:
         """Check an interval, and pass it on."""
         job_id = record.job_id
-        if record.start_s < self._last_end_s.get(job_id, 0) or record.end_s <= record.start_s:
-            _fail(4, f"job {job_id}: interval {record.start_s} to {record.end_s} is empty or overlaps")
+        if record.start_s < self._last_end_s.get(job_id, 0) or record.end_s < record.start_s:
+            _fail(4, f"job {job_id}: interval {record.start_s} to {record.end_s} runs back or overlaps")
         self._advance(record.end_s)
         self._last_end_s[job_id] = record.end_s
         seconds = record.end_s - record.start_s
@@ -91,10 +94,14 @@ def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted
     """
     if submitted != len(active) + finished:
         _fail(2, f"{submitted} jobs submitted, but {len(active)} active and {finished} finished")
-    held = [0] * len(cluster.free)
-    for job in active.values():
-        for node, gpus in job.allocation:
-            held[node] += gpus
+    if cluster.occupancy is not None:
+        _check_shares(cluster, cluster.occupancy, active)
+        held = [node.gpus - free if up else 0 for node, free, up in _nodes_of(cluster)]
+    else:
+        held = [0] * len(cluster.free)
+        for job in active.values():
+            for node, gpus in job.allocation:
+                held[node] += gpus
     for node, (free, used) in enumerate(zip(cluster.free, held, strict=True)):
         gpus = cluster.cluster.nodes[node].gpus if cluster.up[node] else 0
         if free < 0 or free + used != gpus:
@@ -103,6 +110,23 @@ def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted
         _fail(1, f"{cluster.allocated_gpus} GPUs counted as held, {sum(held)} are")
     for job in active.values():
         _check_progress(job)
+
+
+def _nodes_of(cluster: ClusterState) -> Iterator[tuple[Node, int, bool]]:
+    return zip(cluster.cluster.nodes, cluster.free, cluster.up, strict=True)
+
+
+def _check_shares(cluster: ClusterState, occupancy: Occupancy, active: Mapping[str, JobState]) -> None:
+    """Check the holders of single GPUs (INV-7)."""
+    if occupancy.most_on_a_gpu() > occupancy.most:
+        _fail(7, f"a GPU has {occupancy.most_on_a_gpu()} holders, {occupancy.most} are allowed")
+    for job in active.values():
+        given = {node: len(gpus) for node, gpus in occupancy.gpus(job.request.id).items()}
+        if given != dict(job.allocation):
+            _fail(7, f"job {job.request.id} was given {dict(job.allocation)} and holds {given}")
+    for node, free in enumerate(cluster.free):
+        if cluster.up[node] and free != occupancy.free(node):
+            _fail(7, f"node {node} has {occupancy.free(node)} GPUs without a holder, {free} count as free")
 
 
 def _check_progress(job: JobState) -> None:

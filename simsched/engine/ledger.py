@@ -7,12 +7,13 @@ the end of the epoch exactly, as in the published Pollux simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
 from simsched.engine.records import AllocationRecord, JobRecord, Recorder
+from simsched.engine.sharing import Neighbourhood, Sharing, memory_mb
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model.application import NO_BATCH, BatchChoice, Running
 from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of, shape_of
@@ -40,32 +41,38 @@ class Ledger:
         self._on_complete = on_complete
         self._on_threshold = on_threshold
         self._on_leases_over = on_leases_over
-        self._leases = 0
+        #: Jobs whose lease is under way or about to begin.
+        self._leased: set[str] = set()
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
+        #: Where GPUs are shared: what neighbours leave each other, and the jobs whose neighbours have changed.
+        self.neighbourhood: Neighbourhood | None = None
+        self._disturbed: dict[str, JobState] = {}
         #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
         self.paused: dict[str, JobState] = {}
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away; its progress and its agent's knowledge stay."""
         self.settle(job)
-        self._cluster.give_back(job.allocation)
+        self._disturb(job)
+        self._cluster.give_back(job.request.id, job.allocation)
         self._cancel(job)
         self.paused.pop(job.request.id, None)
         self._end_of_lease(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
+        job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
         if job.watch is not None:
             job.watch.cancel()
             job.watch = None
 
-    def place(self, job: JobState, allocation: Allocation) -> None:
+    def place(self, job: JobState, allocation: Allocation, beside: Collection[str] = ()) -> None:
         """Give a job that holds nothing its GPUs; it begins to run after the restart delay."""
         now = self._clock.now
         gpu_type = gpu_type_of(self._cluster.cluster, allocation)
         if gpu_type is None:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
-        self._cluster.take(allocation)
+        self._cluster.take(job.request.id, allocation, beside)
         job.allocation, job.site = allocation, Site(shape_of(allocation), gpu_type)
         job.gpus = gpus_of(allocation)
         job.since = now
@@ -74,6 +81,8 @@ class Ledger:
             job.first_start = now
         delay = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
         self._tune(job)
+        if self.neighbourhood is None and job.facts.memory is not None:
+            self._check_memory(job, job.site, memory_mb(job))
         self._resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
         if job.watch_gpu:
             self._watch(job)
@@ -102,21 +111,59 @@ class Ledger:
         if batch != job.batch:
             self._break(job)
             job.batch = batch
+            self._disturb(job)
 
     def renew_leases(self, cut_short: Iterable[JobState] = ()) -> None:
         """Have jobs whose lease has ended or is `cut_short`, and which kept their GPUs through a decision, run on."""
         for job in cut_short:
             if job.lease is not None:
                 self._break(job)
-        for job in self.paused.values():
+        paused, self.paused = self.paused, {}
+        for job in paused.values():
+            if job.agent.stale:
+                self._tune(job)
             self._resume(job, self._clock.now)
 
-    def slow_down(self, job: JobState, slowdown: float) -> None:
-        """Set the share of its speed that a job loses to its neighbours."""
-        if job.slowdown != slowdown:
+    def slow_down(self, job: JobState, interference: float) -> None:
+        """Set the share of its speed that a job loses to other distributed jobs on its nodes."""
+        if job.interference != interference:
             if job.running is not None:
                 self._break(job)
-            job.slowdown = slowdown
+            job.interference = interference
+
+    def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
+        """Set with whom a job shares its GPUs, and how fast it is beside them."""
+        if sharing.speed != job.speed and job.running is not None:
+            self._break(job)
+        elif sharing != (job.neighbours, job.gpu_share, job.speed):
+            self.settle(job)
+        job.neighbours, job.gpu_share, job.speed = sharing
+
+    def set_speeds(self) -> None:
+        """Set the speeds of jobs whose neighbours have changed, and check that their memory suffices.
+
+        Raises `EngineError` where it does not.
+        """
+        disturbed, self._disturbed = self._disturbed, {}
+        for job in disturbed.values():
+            if job.site is not None and self.neighbourhood is not None:
+                self._set_sharing(job, self.neighbourhood.look(job))
+                self._check_memory(job, job.site, self.neighbourhood.memory_mb(job))
+
+    def _disturb(self, job: JobState) -> None:
+        """Note that a job and those beside it have other neighbours than before, or another batch."""
+        if self.neighbourhood is not None:
+            self._disturbed |= self.neighbourhood.around(job)
+
+    def _check_memory(self, job: JobState, site: Site, wanted_mb: float) -> None:
+        room_mb = self._cluster.cluster.memory_mb.get(site.gpu_type)
+        if room_mb is not None and wanted_mb > room_mb:
+            among = f" with {', '.join(job.neighbours)}" if job.neighbours else ""
+            message = (
+                f"job {job.request.id} ({job.app.name}){among} needs {wanted_mb:,.0f} MB on a GPU of type "
+                f"{site.gpu_type}, which has {room_mb:,.0f} MB"
+            )
+            raise EngineError(message)
 
     def watch(self, job: JobState, attained_gpu_s: float) -> None:
         """Have the policy told when a job's attained service reaches a threshold."""
@@ -146,6 +193,8 @@ class Ledger:
 
     def _resume(self, job: JobState, time: float) -> None:
         """Have a job begin to run at a tick, after the decision of that instant."""
+        if job.leases is not None:
+            self._leased.add(job.request.id)
         job.appointment = self._clock.at(time, Phase.RESUME, lambda: self._begin(job))
 
     def _begin(self, job: JobState) -> None:
@@ -162,7 +211,7 @@ class Ledger:
         if job.speeds is not None:
             job.speeds[site] = _speed(job, running)
         job.running = running
-        job.rate = running.rate * (1 - job.slowdown)
+        job.rate = running.rate * (1 - job.interference) * job.speed
         job.since = now
         if job.leases is not None:
             self._begin_lease(job, site)
@@ -176,15 +225,16 @@ class Ledger:
 
     def _begin_lease(self, job: JobState, site: Site) -> None:
         assert job.leases is not None
-        self.paused.pop(job.request.id, None)
         job.lease = job.leases.lease(site, job.progress, self._clock.now_s)
-        self._leases += 1
+        job.lease_began = self._clock.now
         end = max(self._clock.ticks(job.lease.end_s), self._clock.now)
         job.appointment = self._clock.at(end, Phase.PROGRESS, lambda: self._end_lease(job))
 
     def _end_lease(self, job: JobState) -> None:
         assert job.lease is not None
         lease = job.lease
+        if job.lease_began == self._clock.now:  # it did nothing, and still was its job's turn
+            self._record_interval(job, job.progress)
         self.settle(job)
         job.progress = lease.progress(lease.end_s)
         job.running, job.appointment = None, None
@@ -193,13 +243,12 @@ class Ledger:
             self._complete(job)
         else:
             self.paused[job.request.id] = job
-        if not self._leases:
+        if not self._leased:
             self._on_leases_over()
 
     def _end_of_lease(self, job: JobState) -> None:
-        if job.lease is not None:
-            self._leases -= 1
-            job.lease = None
+        job.lease = None
+        self._leased.discard(job.request.id)
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)
@@ -212,10 +261,12 @@ class Ledger:
             return
         if job.agent.stale:
             self._tune(job)
+            self.set_speeds()
         self._resume(job, self._clock.now)
 
     def _tune(self, job: JobState) -> None:
         job.batch = self._chosen(job)
+        self._disturb(job)
 
     @staticmethod
     def _chosen(job: JobState) -> BatchChoice:
@@ -234,6 +285,7 @@ class Ledger:
     def _complete(self, job: JobState) -> None:
         clock, now = self._clock, self._clock.now
         self.release(job)
+        self.set_speeds()
         spec = job.request
         self.stale.pop(spec.id, None)
         jct = now - job.submitted
@@ -277,7 +329,10 @@ class Ledger:
                 progress=begin,
                 rate=0.0 if running is None else job.rate,
                 efficiency=0.0 if running is None else running.efficiency,
-                throughput=0.0 if running is None else running.throughput * (1 - job.slowdown),
+                throughput=0.0 if running is None else running.throughput * (1 - job.interference) * job.speed,
+                neighbours=" ".join(job.neighbours),
+                gpu_share=job.gpu_share,
+                relative_speed=job.speed,
             )
         )
 
@@ -290,7 +345,7 @@ class Ledger:
 
 def _speed(job: JobState, running: Running) -> Speed:
     """Return what a job measures of its speed, neighbours included."""
-    throughput = running.throughput * (1 - job.slowdown)
+    throughput = running.throughput * (1 - job.interference) * job.speed
     return Speed(throughput, _total(job.batch, job.gpus) / throughput if throughput else 0.0)
 
 

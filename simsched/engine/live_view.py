@@ -43,6 +43,7 @@ class LiveView:
         jobs: dict[str, JobView],
         granted: Mapping[ViewSignal[Any], object],
         restart_delay_s: float,
+        max_jobs_per_gpu: int,
     ) -> None:
         """Show the state to a policy that may read the signals in `granted`."""
         self._clock = clock
@@ -52,6 +53,7 @@ class LiveView:
         self.free: Sequence[int] = ReadOnly(cluster.free)
         self.up: Sequence[bool] = ReadOnly(cluster.up)
         self.restart_delay_s = restart_delay_s
+        self.max_jobs_per_gpu = max_jobs_per_gpu
         self.arrived: Sequence[JobView] = ()
         self.finished: Sequence[str] = ()
         self.reached_threshold: Sequence[JobView] = ()

@@ -20,6 +20,8 @@ class EngineOptions:
     In a cloud, nodes come and go: `initial_nodes` is how many of the cluster's nodes (the first ones) are rented at the
     start (None: all), and a node that a policy asks for is up after `node_start_s`, paid for from the moment of asking.
 
+    Up to `max_jobs_per_gpu` jobs may hold one GPU, where a policy places them beside each other.
+
     Time passes in ticks of `tick_s` seconds, from a microsecond to a second; 0 makes it continuous, in double
     precision.
     """
@@ -30,6 +32,7 @@ class EngineOptions:
     initial_nodes: int | None = None
     node_start_s: float = 0
     tick_s: float = 1
+    max_jobs_per_gpu: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be like."""
@@ -41,6 +44,9 @@ class EngineOptions:
             raise ValueError(message)
         if self.tick_s != 0 and not LEAST_TICK_S <= self.tick_s <= 1:
             message = f"tick_s must be 0, or from {LEAST_TICK_S} to 1, not {self.tick_s}"
+            raise ValueError(message)
+        if self.max_jobs_per_gpu < 1:
+            message = f"max_jobs_per_gpu must be at least 1, not {self.max_jobs_per_gpu}"
             raise ValueError(message)
         if not 0 <= self.interference < 1:
             message = f"interference must be in [0, 1), not {self.interference}"

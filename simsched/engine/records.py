@@ -52,6 +52,9 @@ class AllocationRecord(NamedTuple):
     rate: float
     efficiency: float
     throughput: float
+    neighbours: str = ""
+    gpu_share: float = 1.0
+    relative_speed: float = 1.0
 
 
 class DecisionRecord(NamedTuple):

@@ -24,11 +24,14 @@ from simsched.engine.live_view import LiveView, ReadOnly
 from simsched.engine.options import EngineOptions
 from simsched.engine.providers import Granted
 from simsched.engine.records import DecisionRecord, JobRecord, Recorder
+from simsched.engine.sharing import Neighbourhood
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
 from simsched.model.application import ApplicationFacts, ApplicationSource, facts_of
 from simsched.model.cluster import Cluster
+from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.contract import Colocation
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy.contract import Policy
@@ -55,13 +58,15 @@ def simulate(
     progress: ProgressCallback | None = None,
     *,
     agents: AgentFactory | None = None,
+    colocation: Colocation | None = None,
     check_invariants: bool | None = None,
     on_finish: OnFinish | None = None,
 ) -> Mapping[str, str]:
     """Run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
 
     Every record goes to `recorder` in the order in which things happen. The same arguments give the same records.
-    `agents` makes the agents instead of the policy. Returns the class of the agents by application.
+    `agents` makes the agents instead of the policy; `colocation` says how fast jobs are that share a GPU (None: at 1/k
+    among k jobs), where the options let them. Returns the class of the agents by application.
     `on_finish` is asked at every completion for the jobs submitted in reply to it, at that second or later; the run
     ends when these are complete too. `check_invariants` has the numbered invariants checked as the run goes (None: if
     the environment says so).
@@ -83,6 +88,7 @@ def simulate(
         recorder,
         progress,
         agents=agents,
+        colocation=colocation,
         checking=checking,
         on_finish=on_finish,
     )
@@ -106,6 +112,7 @@ class _Simulation:
         progress: ProgressCallback | None,
         *,
         agents: AgentFactory | None,
+        colocation: Colocation | None,
         checking: bool,
         on_finish: OnFinish | None,
     ) -> None:
@@ -122,7 +129,7 @@ class _Simulation:
         self._expected = len(jobs)
         self._rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s)
-        self._cluster = ClusterState(cluster, options.initial_nodes)
+        self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
@@ -136,7 +143,7 @@ class _Simulation:
         self._gone: list[str] = []
         self._reached: dict[str, JobState] = {}
         self._agents = agents or policy
-        self._facts: dict[str, ApplicationFacts] = {}
+        self._facts: dict[object, ApplicationFacts] = {}
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         self._all_done = self._clock.env.event()
@@ -145,7 +152,11 @@ class _Simulation:
             self._clock, self._cluster, recorder, delay, self._on_complete, self._on_threshold, self._on_leases_over
         )
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
-        self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay)
+        most = options.max_jobs_per_gpu
+        self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
+        if self._cluster.occupancy is not None:
+            model = colocation or ConstantSharing()
+            self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
 
     def run(self) -> None:
         """Let the clock run until every job is complete."""
@@ -171,9 +182,10 @@ class _Simulation:
 
     def _submit(self, spec: JobSpec) -> None:
         app = self._applications.for_job(spec.request, spec.truth)
-        facts = self._facts.get(app.name)
+        what = app.name, app.gpu_types, app.batch_sizes  # of some applications, these depend on the job
+        facts = self._facts.get(what)
         if facts is None:
-            facts = self._facts[app.name] = facts_of(app)
+            facts = self._facts[what] = facts_of(app)
         job = JobState(spec, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(job.request, facts)
         if hasattr(job.agent, "lease"):
@@ -269,7 +281,7 @@ class _Simulation:
         name, now = self._policy.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
-        check_changes(changes, self._active, self._cluster, name, now)
+        check_changes(changes, self._active, self._cluster, decision.beside, name, now)
         if decision.target_nodes is not None:
             check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes
@@ -283,7 +295,8 @@ class _Simulation:
         try:
             for job, allocation in jobs:
                 if allocation:
-                    self._ledger.place(job, allocation)
+                    self._ledger.place(job, allocation, decision.beside.get(job.request.id, ()))
+            self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
         if decision.target_nodes is not None:

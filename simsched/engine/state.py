@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from simsched.agent.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
+from simsched.engine.occupancy import Occupancy
 from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -17,8 +18,12 @@ from simsched.policy.view import JobView
 class ClusterState:
     """Which GPUs are free, by node index."""
 
-    def __init__(self, cluster: Cluster, initial_nodes: int | None = None) -> None:
+    def __init__(self, cluster: Cluster, initial_nodes: int | None = None, max_jobs_per_gpu: int = 1) -> None:
         """Start with the first `initial_nodes` nodes (None: all) up and empty."""
+        #: The holders of single GPUs, None where GPUs are not shared.
+        self.occupancy = (
+            Occupancy([node.gpus for node in cluster.nodes], max_jobs_per_gpu) if max_jobs_per_gpu > 1 else None
+        )
         self.cluster = cluster
         first = len(cluster.nodes) if initial_nodes is None else initial_nodes
         self.up = [node.index < first for node in cluster.nodes]
@@ -30,9 +35,14 @@ class ClusterState:
         self.allocated_gpus = 0
         self.running_jobs = 0
 
-    def take(self, allocation: Allocation) -> None:
-        """Mark GPUs as held by one more job."""
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = ()) -> None:
+        """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
         self.running_jobs += 1
+        if self.occupancy is not None:
+            short = self.occupancy.take(job_id, allocation, beside)
+            assert short is None, short  # the decision has been checked
+            self._recount(allocation)
+            return
         for node, gpus in allocation:
             self.free[node] -= gpus
             self.allocated_gpus += gpus
@@ -60,12 +70,24 @@ class ClusterState:
             self.available_gpus -= self.cluster.nodes[node].gpus
             self.free[node] = 0
 
-    def give_back(self, allocation: Allocation) -> None:
-        """Mark GPUs as free, held by one job less."""
+    def give_back(self, job_id: str, allocation: Allocation) -> None:
+        """Mark GPUs as held by one job less, and as free where that was the last."""
         self.running_jobs -= 1
+        if self.occupancy is not None:
+            self.occupancy.give_back(job_id)
+            self._recount(allocation)
+            return
         for node, gpus in allocation:
             self.free[node] += gpus
             self.allocated_gpus -= gpus
+
+    def _recount(self, allocation: Allocation) -> None:
+        """Count the free GPUs of nodes anew."""
+        assert self.occupancy is not None
+        for node, _ in allocation:
+            free = self.occupancy.free(node)
+            self.allocated_gpus += self.free[node] - free
+            self.free[node] = free
 
 
 class JobState:
@@ -89,9 +111,13 @@ class JobState:
         "epoch",
         "facts",
         "first_start",
+        "gpu_share",
         "gpus",
+        "interference",
         "lease",
+        "lease_began",
         "leases",
+        "neighbours",
         "progress",
         "rate",
         "request",
@@ -101,7 +127,7 @@ class JobState:
         "settled_held",
         "since",
         "site",
-        "slowdown",
+        "speed",
         "speeds",
         "starts",
         "submitted",
@@ -128,11 +154,16 @@ class JobState:
         #: The agent again where it grants leases, and the lease under way.
         self.leases: LeasingAgent | None = None
         self.lease: Lease | None = None
+        self.lease_began: float = 0
         self.submitted = clock.ticks(spec.submit_time_s)
         self.since: float = 0
         self.running: Running | None = None
         self.rate = 0.0
-        self.slowdown = 0.0
+        #: The share of its speed that the job loses to jobs on its nodes, and its speed beside others on its GPUs.
+        self.interference = 0.0
+        self.speed = 1.0
+        self.gpu_share = 1.0
+        self.neighbours: tuple[str, ...] = ()
         self.progress = 0.0
         self.epoch = 0
         self.starts = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from simsched.engine.errors import InfeasibleDecisionError
+from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model.placement import Allocation
 from simsched.policy.decision import Decision
@@ -54,6 +55,7 @@ def check_changes(
     changes: Mapping[str, Allocation],
     active: Mapping[str, JobState],
     cluster: ClusterState,
+    beside: Mapping[str, Collection[str]],
     policy: str,
     now_s: float,
 ) -> None:
@@ -69,7 +71,10 @@ def check_changes(
         reasons += [f"job '{job_id}': {reason}" for reason in _malformed(new, cluster)]
         for node, gpus in new:
             balance[node] = balance.get(node, 0) - gpus
-    if not reasons:
+    reasons += _wrong_neighbours(beside, changes, active, sharing=cluster.occupancy is not None)
+    if not reasons and cluster.occupancy is not None:
+        reasons += _short_of_shares(changes, cluster.occupancy, beside, balance)
+    elif not reasons:
         for node in sorted(balance):
             left = cluster.free[node] + balance[node]
             if left < 0:
@@ -78,6 +83,39 @@ def check_changes(
                 reasons.append(f"node {node} ({capacity} GPUs) is {-left} GPUs short for jobs {', '.join(users)}")
     if reasons:
         raise InfeasibleDecisionError(policy, now_s, reasons)
+
+
+def _wrong_neighbours(
+    beside: Mapping[str, Collection[str]],
+    changes: Mapping[str, Allocation],
+    active: Mapping[str, JobState],
+    *,
+    sharing: bool,
+) -> Iterator[str]:
+    """Find jobs placed beside others where nothing may be shared, or beside jobs that hold nothing."""
+    for job_id, others in beside.items():
+        if others and not sharing:
+            yield f"job '{job_id}' is to share GPUs, which engine.sharing.max_jobs does not allow"
+            continue
+        for other in others:
+            if other not in active or not changes.get(other, active[other].allocation):
+                yield f"job '{job_id}' is to share GPUs with job '{other}', which does not run"
+
+
+def _short_of_shares(
+    changes: Mapping[str, Allocation],
+    occupancy: Occupancy,
+    beside: Mapping[str, Collection[str]],
+    nodes: Collection[int],
+) -> Iterator[str]:
+    """Try the changes on a copy of who holds what."""
+    trial = occupancy.copy_of(nodes)
+    for job_id in changes:
+        trial.give_back(job_id)
+    for job_id, new in changes.items():
+        short = trial.take(job_id, new, beside.get(job_id, ())) if new else None
+        if short is not None:
+            yield f"job '{job_id}': {short}"
 
 
 def check_nodes_to_leave(

@@ -11,12 +11,14 @@ from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import catalogue
 from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
+from simsched.engine.options import EngineOptions
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.execution.limits import DecisionTimeoutError, Limits, TimedPolicy, limited_memory
 from simsched.execution.manifest import cell_manifest
 from simsched.execution.store import Store
 from simsched.experiment.grid import Task
+from simsched.experiment.physics import colocation_of
 from simsched.experiment.policy_params import make_policy
 from simsched.model.application import ApplicationSource
 from simsched.plugins import quiet_stdout
@@ -24,7 +26,7 @@ from simsched.policy import Policy, registry
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.reader import read_json
-from simsched.results.schema import TABLES
+from simsched.results.schema import FINE_TIME, SHARING, TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
@@ -143,13 +145,29 @@ def _run(
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with TableWriter(temporary) as writer:
+    with TableWriter(temporary, features=_features(task.engine)) as writer:
         used = simulate(
-            task.cluster, jobs, source, policy, task.engine, task.seed, writer, progress, agents=agents, on_finish=reply
+            task.cluster,
+            jobs,
+            source,
+            policy,
+            task.engine,
+            task.seed,
+            writer,
+            progress,
+            agents=agents,
+            colocation=colocation_of(task.sharing),
+            on_finish=reply,
         )
     if tuner is not None:
         write_trials(temporary, tuner.trials())
     return used
+
+
+def _features(options: EngineOptions) -> set[str]:
+    """Return the features of the engine that show in the tables."""
+    found = {SHARING} if options.max_jobs_per_gpu > 1 else set()
+    return found | ({FINE_TIME} if options.tick_s != 1 else set())
 
 
 def write_artifacts(policy: Policy, folder: Path) -> None:

@@ -20,9 +20,10 @@ from simsched.errors import input_error, nearest
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.checks import Checks
 from simsched.experiment.inputs import CellInputs
+from simsched.experiment.physics import colocation_of, engine_options
 from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
 from simsched.experiment.sources import ROOMS, code_hash, library_versions, plugin_sources
-from simsched.experiment.spec import ExperimentSpec, PolicySpec
+from simsched.experiment.spec import ExperimentSpec, PolicySpec, SharingSpec
 from simsched.experiment.validation import Experiment, Point
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -73,6 +74,7 @@ class Task:
     node_price_per_h: float | None = None
     tuning: TuningOptions | None = None
     agent: AgentChoice | None = None
+    sharing: SharingSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ class _Maker:
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
         kind = self._experiment.policies[policy.name]
         diagnostics = spec.diagnostics if takes_diagnostics(kind) else ()
-        options = EngineOptions(**spec.engine_of(policy).model_dump())
+        options = engine_options(spec.engine_of(policy))
         cluster = spec.cluster.build()
         workload = spec.workload_of(policy)
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
@@ -239,6 +241,12 @@ class _Maker:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
+        sharing = spec.engine_of(policy).sharing
+        if sharing.max_jobs > 1:
+            colocation_of(sharing)  # refuses a bad table before anything runs
+            about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
+            if sharing.pairs_path is not None:
+                about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
         if policy.agent is not None:
             named = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
             params = full_params(named, policy.agent.params)
@@ -265,6 +273,7 @@ class _Maker:
             spec.cluster.node_price_per_h,
             spec.tuning,
             agents,
+            sharing,
         )
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, cre
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
+from simsched.engine.options import LEAST_TICK_S
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
@@ -107,10 +108,33 @@ class WorkloadSpec(Section):
         seed: int | None = None
 
 
+class SharingSpec(Section):
+    """Whether several jobs may hold one GPU, and how fast they are then."""
+
+    max_jobs: int = Field(default=1, ge=1, le=16, description="jobs that may hold one GPU")
+    model: Literal["constant", "time-slicing", "stages", "pairs"] = Field(
+        default="constant", description="how fast jobs are that share a GPU"
+    )
+    factor: float | None = Field(
+        default=None, gt=0, le=1, description="model 'constant': speed relative to that when alone; 1/k unless given"
+    )
+    quantum_s: float = Field(default=60.0, gt=0, description="model 'time-slicing': seconds of a turn")
+    switch_s: float = Field(default=0.0, ge=0, description="model 'time-slicing': seconds lost at each turn")
+    pairs_path: str | None = Field(default=None, min_length=1, description="model 'pairs': CSV of measured pairs")
+    default_speed: float | None = Field(
+        default=None, gt=0, le=1.5, description="model 'pairs': speed of pairs that are not in the table"
+    )
+    guaranteed_first: bool = Field(default=False, description="jobs of the guaranteed class are never slowed down")
+
+
 class EngineSpec(Section):
     """How the simulated cluster behaves."""
 
-    restart_delay_s: int = Field(
+    tick_s: float = Field(
+        default=1.0, ge=0, le=1, description="seconds of a tick of the clock, from 1e-6 to 1; 0 makes time continuous"
+    )
+    sharing: SharingSpec = Field(default=SharingSpec(), description="GPUs held by several jobs")
+    restart_delay_s: float = Field(
         default=30, ge=0, le=MOST_SECONDS, description="seconds that a change of placement costs"
     )
     interference: float = Field(default=0.0, ge=0, lt=1, description="slow-down of distributed jobs that share a node")
@@ -120,9 +144,19 @@ class EngineSpec(Section):
         le=100_000,
         description="nodes rented at the start, for policies that scale the cluster; by default all",
     )
-    node_start_s: int = Field(
+    node_start_s: float = Field(
         default=0, ge=0, le=MOST_SECONDS, description="seconds until a node that a policy asks for is up"
     )
+
+    @model_validator(mode="after")
+    def _whole_seconds(self) -> EngineSpec:
+        for key in ("restart_delay_s", "node_start_s"):
+            value = getattr(self, key)
+            if self.tick_s == 1 and value != int(value):
+                raise ValueError(f"{key} must be a whole number, not {value:g}, unless tick_s is below 1")
+        if 0 < self.tick_s < LEAST_TICK_S:
+            raise ValueError(f"tick_s must be 0 or at least {LEAST_TICK_S:g}, not {self.tick_s:g}")
+        return self
 
 
 class AgentSpec(Section):
@@ -161,9 +195,10 @@ class FairnessSpec(Section):
     rounding: Literal["floor", "ceil", "interpolate"] = Field(
         default="floor", description="how an equal share that is not a whole number of GPUs is made one"
     )
-    batch: Literal["best", "submitted"] = Field(
+    batch: Literal["best", "submitted", "profile"] = Field(
         default="best",
-        description="batch size of the solo run: the best, or as submitted where the policy does not adapt it",
+        description="batch size of the solo run: the best, as submitted where the policy does not adapt it, or as a "
+        "profile predicts it from the job's batch rule, which needs a table of rates",
     )
 
 
@@ -232,6 +267,9 @@ class ExperimentSpec(Section):
         default={}, description="label -> metric -> published value, shown beside"
     )
     published_source: str = Field(default="", description="where the published values stand")
+    published_by: Literal["testbed", "simulator"] = Field(
+        default="testbed", description="what gave the published values; only a simulator's can be matched"
+    )
     finish_time_fairness: FairnessSpec | None = Field(
         default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
     )

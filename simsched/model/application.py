@@ -1,16 +1,17 @@
 """What a job physically is: how fast its steps are and how much each of them is worth.
 
-Three kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
-(`simsched.model.measured`) and a fixed duration (`simsched.model.fixed`).
+Four kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
+(`simsched.model.measured`), tabulated (`simsched.model.tabulated`) and a fixed duration (`simsched.model.fixed`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import NamedTuple, Protocol
 
 from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes
 
 
 class BatchChoice(NamedTuple):
@@ -72,6 +73,17 @@ class Running(NamedTuple):
     gradient: GradientStats | None
 
 
+class MemoryNeed(NamedTuple):
+    """GPU memory that a job takes, in MB: for the model, and for each example of a micro-batch."""
+
+    model_mb: float
+    example_mb: float
+
+    def total_mb(self, local_bsz: int) -> float:
+        """Return the megabytes on each GPU at a per-GPU batch size."""
+        return self.model_mb + self.example_mb * local_bsz
+
+
 class Application(Protocol):
     """The physics of a job; shared by all jobs of the application, hence without state of a run.
 
@@ -120,6 +132,17 @@ class Application(Protocol):
         """Give the share of the largest tensor in the size of the model, None where it is not known."""
 
     @property
+    def memory(self) -> MemoryNeed | None:
+        """Return the GPU memory that a job takes, None where it is not known."""
+
+    @property
+    def stages_s(self) -> tuple[float, ...]:
+        """Return the seconds of an iteration that each resource is busy; () where this is not known.
+
+        The resources are storage and processors (loading and preprocessing), the GPU, and the network.
+        """
+
+    @property
     def epochs(self) -> int:
         """Count the epochs until completion."""
 
@@ -152,6 +175,7 @@ class ApplicationFacts:
     """What a user or a profiler knows of an application, as opposed to its physics.
 
     The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
+    `regimes` are the published batch regimes of what it trains, which only applications have that know them.
     """
 
     name: str
@@ -164,6 +188,9 @@ class ApplicationFacts:
     restart_delay_s: float | None = None
     start_delay_s: float | None = None
     tensor_skew: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
+    regimes: BatchRegimes | None = None
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""
@@ -172,4 +199,8 @@ class ApplicationFacts:
 
 def facts_of(application: Application) -> ApplicationFacts:
     """Return what may be told of an application to anybody."""
-    return ApplicationFacts(**{field.name: getattr(application, field.name) for field in fields(ApplicationFacts)})
+    known = {}
+    for field in fields(ApplicationFacts):
+        if field.default is MISSING or hasattr(application, field.name):
+            known[field.name] = getattr(application, field.name)
+    return ApplicationFacts(**known)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 
@@ -26,9 +27,10 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All nodes, in the order of their indices."""
+    """All nodes, in the order of their indices, and the memory of a GPU of each type in MB where it is known."""
 
     nodes: tuple[Node, ...]
+    memory_mb: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, *groups: NodeGroup) -> Cluster:

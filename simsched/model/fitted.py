@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, Running, StepTime
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
 from simsched.model.efficiency import gradient_of
 from simsched.model.placement import Site
 from simsched.model.step_model import Placements, StepModel
@@ -68,6 +68,8 @@ class FittedApplication:
         fixed_batch_size: int | None = None,
         max_gpus: int | None = None,
         restart_delay_s: float | None = None,
+        memory: MemoryNeed | None = None,
+        stages_s: tuple[float, ...] = (),
     ) -> None:
         """Take the models; `step_models` is keyed by GPU type."""
         self.name = name
@@ -82,6 +84,8 @@ class FittedApplication:
         self.restart_delay_s = restart_delay_s
         self.start_delay_s = restart_delay_s
         self.tensor_skew: float | None = None
+        self.memory = memory
+        self.stages_s = stages_s
         self.epochs = training.epochs
         self._steps: dict[tuple[Site, int], StepTime] = {}
         self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
 from simsched.model.job import FIXED_DURATION
 from simsched.model.placement import Site
 
@@ -24,6 +24,8 @@ class FixedDuration:
     restart_delay_s: float | None = None
     start_delay_s: float | None = None
     tensor_skew: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
     epochs = 1
 
     def __init__(self, duration_s: float) -> None:

@@ -15,7 +15,8 @@ class JobRequest:
     `submit_time_s` counts seconds from the start of the workload. `num_gpus` and `batch_size` are what the user asked
     for (a policy may grant others; `batch_size` 0 means not given). `group` names jobs that belong together.
     A `guaranteed` job may not be slowed down by others. `deadline_s` is when the job should be done, in seconds since
-    its submission, and `time_limit_s` the run time after which it may be killed (None: not given).
+    its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `batch_rule` names
+    the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
     """
 
     id: str
@@ -29,6 +30,8 @@ class JobRequest:
     guaranteed: bool = False
     deadline_s: float | None = None
     time_limit_s: float | None = None
+    batch_rule: str = ""
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,14 @@ class JobTruth:
 
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
-    `Failed`, or empty), `attempts` how often it was tried.
+    `Failed`, or empty), `attempts` how often it was tried. `total_steps` are the optimizer steps that the job takes at
+    the batch size asked for (0: unknown).
     """
 
     duration_s: float = 0
     status: str = ""
     attempts: int = 1
+    total_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,9 @@ class JobSpec:
     guaranteed: bool = False
     deadline_s: float | None = None
     time_limit_s: float | None = None
+    batch_rule: str = ""
+    weight: float = 1.0
+    total_steps: int = 0
 
     @property
     def request(self) -> JobRequest:
@@ -79,9 +87,11 @@ class JobSpec:
             self.guaranteed,
             self.deadline_s,
             self.time_limit_s,
+            self.batch_rule,
+            self.weight,
         )
 
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts)
+        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps)

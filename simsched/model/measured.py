@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator
 from scipy.spatial import QhullError
 
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, Running, StepTime
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
 from simsched.model.placement import Shape, Site, canonical_rotation
 
 Floats = NDArray[np.float64]
@@ -116,6 +116,8 @@ class MeasuredApplication:
         self.restart_delay_s = bounds.restart_delay_s
         self.start_delay_s = bounds.restart_delay_s
         self.tensor_skew: float | None = None
+        self.memory: MemoryNeed | None = None
+        self.stages_s: tuple[float, ...] = ()
         self.epochs = len(curves[0].progress)
         self._ends = tuple(min(curve.progress[epoch] for curve in curves) for epoch in range(self.epochs))
         self._steps: dict[tuple[Shape, int], StepTime] = {}

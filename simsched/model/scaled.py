@@ -26,6 +26,8 @@ class ScaledApplication:
         self.restart_delay_s = inner.restart_delay_s
         self.start_delay_s = inner.start_delay_s
         self.tensor_skew = inner.tensor_skew
+        self.memory = inner.memory
+        self.stages_s = tuple(seconds * factor for seconds in inner.stages_s)
         self.epochs = inner.epochs
 
     def epoch_end(self, epoch: int) -> float:

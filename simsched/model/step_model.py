@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simsched.model.placement import Shape
+from simsched.model.scaling import ScalingCurve, scaling_factor
 from simsched.model.throughput import TINY, ThroughputParams
 
 Floats = NDArray[np.float64]
@@ -81,7 +82,8 @@ class PlacementModel:
     """Step times by classes of placement.
 
     `grad_s` are the seconds of computing a micro-batch on one GPU at the per-GPU batch sizes `local_bsz` (ascending, at
-    least two); between and beyond them the line is straight.
+    least two); between and beyond them the line is straight. `scaling` says how far steps at the batches of tuned jobs
+    are from all that.
     """
 
     local_bsz: tuple[int, ...]
@@ -89,6 +91,7 @@ class PlacementModel:
     one_node: PlacementClass
     two_nodes: PlacementClass
     more_nodes: PlacementClass
+    scaling: tuple[ScalingCurve, ...] = ()
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
         """Give (computation, step)."""
@@ -97,6 +100,11 @@ class PlacementModel:
         parts = [self._of(kind, first, placements, grad) for kind, first in self._classes()]
         where = [nodes == 1, nodes == 2]
         compute, step = (np.select(where, [one, two], more) for one, two, more in zip(*parts, strict=True))
+        if self.scaling:
+            counts = (nodes, placements.gpus, placements.fullest)
+            size, most = np.asarray(local_bsz, dtype=np.float64), self.local_bsz[-1]
+            factor = scaling_factor(self.scaling, *counts, size, most)
+            compute, step = compute * factor, step * factor
         return np.asarray(compute, dtype=np.float64), np.asarray(step, dtype=np.float64)
 
     def _classes(self) -> tuple[tuple[PlacementClass, int], ...]:

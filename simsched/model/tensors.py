@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
 from simsched.model.placement import Shape, Site
 
 
@@ -58,6 +58,8 @@ class TensorModelJob:
     max_gpus: int | None = None
     fixed_batch_size: int | None = None
     start_delay_s: float | None = 0
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
     epochs = 1
 
     def __init__(self, model: TensorModel, duration_s: float) -> None:

@@ -17,8 +17,9 @@ class Decision:
     attained service reaches so many GPU-seconds, more than it has attained by now; a watch stays until it strikes, is
     replaced, or the job finishes. `target_nodes` names the nodes to provision from now on (None: as before): others go
     down at once and must be empty by then, and those that are down come up after the start-up delay. With
-    `renew_leases` the leases of jobs that run in such end at this decision, and new ones begin. `diagnostics` are
-    numbers about the decision that end in the table of decisions.
+    `renew_leases` the leases of jobs that run in such end at this decision, and new ones begin. `beside` names,
+    for a job that is placed, the jobs whose GPUs it may share: it gets the GPUs of its nodes that are least shared.
+    `diagnostics` are numbers about the decision that end in the table of decisions.
     """
 
     allocations: Mapping[str, Allocation]
@@ -29,6 +30,7 @@ class Decision:
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     target_nodes: Collection[int] | None = None
     renew_leases: bool = False
+    beside: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:

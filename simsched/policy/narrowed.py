@@ -28,6 +28,7 @@ class NarrowedView:
         self.finished: Sequence[str] = view.finished
         self.reached_threshold: Sequence[JobView] = self._of(view.reached_threshold)
         self.restart_delay_s = view.restart_delay_s
+        self.max_jobs_per_gpu = view.max_jobs_per_gpu
 
     def _of(self, jobs: Sequence[JobView]) -> Sequence[JobView]:
         return jobs if self.jobs is self._view.jobs else [job for job in jobs if job.id in self.jobs]

@@ -34,17 +34,19 @@ def gpu_types(nodes: Sequence[Node]) -> list[str]:
     return list(dict.fromkeys(node.gpu_type for node in nodes))
 
 
-def type_pools(view: View) -> list[TypePool]:
+def type_pools(view: View, *, count_down: bool = False) -> list[TypePool]:
     """Divide a view by GPU type, in the order of the nodes; with one type the only pool shows the view itself.
 
     A waiting job joins the pool with the fewest GPUs asked for by its jobs, relative to the GPUs that are up (a pool
-    with none up comes last; ties by the order of the types). Jobs that can run on no type of the cluster are in none.
+    with none up comes last; ties by the order of the types). With `count_down` the GPUs of nodes that are down count
+    too, for policies that bring nodes up. Jobs that can run on no type of the cluster are in none.
     """
     types = gpu_types(view.nodes)
     nodes = {kind: tuple(node.index for node in view.nodes if node.gpu_type == kind) for kind in types}
     if len(types) == 1:
         return [TypePool(types[0], nodes[types[0]], view.jobs, view)]
-    capacity = {kind: sum(view.nodes[node].gpus for node in nodes[kind] if view.up[node]) for kind in types}
+    counted = {kind: nodes[kind] if count_down else _up(view, nodes[kind]) for kind in types}
+    capacity = {kind: sum(view.nodes[node].gpus for node in counted[kind]) for kind in types}
     demand = dict.fromkeys(types, 0)
     pool_of: dict[str, str] = {}
     for job in view.jobs.values():

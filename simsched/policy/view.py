@@ -49,6 +49,10 @@ class JobFacts(Protocol):
     def first_start_s(self) -> float | None:
         """Return when GPUs were first held."""
 
+    @property
+    def neighbours(self) -> tuple[str, ...]:
+        """Return the jobs that share a GPU with this one."""
+
 
 #: Reads one declared signal of a job.
 Provider = Callable[[Any], object]
@@ -138,6 +142,11 @@ class JobView:
         """When the job first held GPUs, None before."""
         return self._state.first_start_s
 
+    @property
+    def neighbours(self) -> tuple[str, ...]:
+        """Ids of the jobs that share a GPU with this one."""
+        return self._state.neighbours
+
 
 class View(Protocol):
     """The state of queue and cluster at a decision.
@@ -177,6 +186,10 @@ class View(Protocol):
     @property
     def reached_threshold(self) -> Sequence[JobView]:
         """Jobs whose attained service has reached the threshold watched for, since the last decision."""
+
+    @property
+    def max_jobs_per_gpu(self) -> int:
+        """How many jobs may hold one GPU; 1 where GPUs are not shared."""
 
     @property
     def restart_delay_s(self) -> float:

@@ -101,8 +101,17 @@ def _makespan(tables: Tables) -> float | None:
 def _utilisation(tables: Tables) -> float | None:
     makespan_s = _makespan(tables) or 0.0
     if tables.rounds is None:
-        return _ratio(_total(tables, "attained_gpu_s"), tables.total_gpus * makespan_s)
-    return _ratio(_total(tables, "attained_gpu_s"), integral(tables.rounds, "available_gpus", int(makespan_s)))
+        return _ratio(_held_gpu_s(tables), tables.total_gpus * makespan_s)
+    return _ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(makespan_s)))
+
+
+def _held_gpu_s(tables: Tables) -> float:
+    """Return the GPU-seconds for which anybody held a GPU: of one that is shared each holder counts its share."""
+    intervals = tables.allocations
+    if intervals is None or "gpu_share" not in intervals:
+        return _total(tables, "attained_gpu_s")
+    seconds = intervals["end_s"] - intervals["start_s"]
+    return float((seconds * intervals["gpus"] * intervals["gpu_share"]).sum())
 
 
 def _node_hours(tables: Tables) -> float | None:

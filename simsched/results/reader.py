@@ -137,7 +137,7 @@ def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
     if version != SCHEMA_VERSION:
         message = f"its tables are of version {version}, this simsched reads version {SCHEMA_VERSION}"
         raise input_error(path, message, "run the experiment again with this version")
-    missing = [column.name for column in TABLES[name].columns if column.name not in schema.names]
+    missing = [column.name for column in TABLES[name].written() if column.name not in schema.names]
     if missing:
         raise input_error(path, f"lacks the column '{missing[0]}'", _RERUN)
 

@@ -6,12 +6,16 @@ does not import; a test holds the two together, and another holds `docs/results.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 #: Version of the tables; stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
+
+#: Features of the engine that show in the tables: GPUs that are shared, and time finer than a second.
+SHARING, FINE_TIME = "sharing", "fine-time"
 
 _TEXT = pa.string()
 _TIME = pa.int64()
@@ -22,12 +26,16 @@ _TEXT_NUMBERS = pa.map_(pa.string(), pa.float64())
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its Arrow type, its unit (empty for names and plain counts) and what it tells."""
+    """One column: its Arrow type, its unit (empty for names and plain counts) and what it tells.
+
+    One with a `feature` is there only where the experiment uses that feature of the engine.
+    """
 
     name: str
     type: pa.DataType
     unit: str
     meaning: str
+    feature: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,10 +51,18 @@ class Table:
         """Name of the Parquet file."""
         return f"{self.name}.parquet"
 
-    @property
-    def arrow(self) -> pa.Schema:
-        """The Arrow schema, no column nullable, with the version of the tables as its only metadata."""
-        fields = [pa.field(column.name, column.type, nullable=False) for column in self.columns]
+    def written(self, features: Collection[str] = ()) -> tuple[Column, ...]:
+        """Return the columns that are there with some features, in order."""
+        return tuple(column for column in self.columns if not column.feature or column.feature in features)
+
+    def arrow(self, features: Collection[str] = ()) -> pa.Schema:
+        """Return the Arrow schema, no column nullable, with the version of the tables as its only metadata.
+
+        With the feature `fine-time` times are not whole seconds.
+        """
+        fine = {_TIME: _NUMBER} if FINE_TIME in features else {}
+        columns = self.written(features)
+        fields = [pa.field(column.name, fine.get(column.type, column.type), nullable=False) for column in columns]
         return pa.schema(fields, metadata={"simsched_schema": SCHEMA_VERSION})
 
 
@@ -79,7 +95,12 @@ ALLOCATIONS = Table(
     (
         Column("job_id", _TEXT, "", "the job"),
         Column("start_s", _TIME, "s", "begin of the interval"),
-        Column("end_s", _TIME, "s", "end of the interval, later than its begin"),
+        Column(
+            "end_s",
+            _TIME,
+            "s",
+            "end of the interval, later than its begin (equal for a lease in which nothing was done)",
+        ),
         Column("gpus", _COUNT, "GPU", "GPUs held"),
         Column("nodes", _COUNT, "", "nodes over which they are spread"),
         Column(
@@ -94,6 +115,9 @@ ALLOCATIONS = Table(
         Column("rate", _NUMBER, "1/s", "progress per second; 0 while restarting"),
         Column("efficiency", _NUMBER, "", "statistical efficiency in (0, 1]; 0 while restarting"),
         Column("throughput", _NUMBER, "examples/s", "examples per second, slow-downs included; 0 while restarting"),
+        Column("neighbours", _TEXT, "", "ids of the jobs on the same GPUs, separated by spaces", SHARING),
+        Column("gpu_share", _NUMBER, "", "mean share of its GPUs, split evenly among their holders", SHARING),
+        Column("relative_speed", _NUMBER, "", "speed relative to that when alone on its GPUs", SHARING),
     ),
 )
 
@@ -124,6 +148,10 @@ def schema_markdown() -> str:
     return "\n".join(sections)
 
 
+def _only(column: Column) -> str:
+    return f" (only with {column.feature})" if column.feature else ""
+
+
 def _section(table: Table) -> str:
     lines = [
         f"### {table.file}",
@@ -133,5 +161,5 @@ def _section(table: Table) -> str:
         "| column | type | unit | meaning |",
         "|---|---|---|---|",
     ]
-    lines += [f"| `{c.name}` | {c.type} | {c.unit} | {c.meaning} |" for c in table.columns]
+    lines += [f"| `{c.name}` | {c.type} | {c.unit} | {c.meaning}{_only(c)} |" for c in table.columns]
     return "\n".join(lines) + "\n"

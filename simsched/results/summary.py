@@ -22,7 +22,7 @@ _COLUMNS = {
         "attained_gpu_s",
         "restarts",
     ),
-    "allocations": ("start_s", "end_s", "restarting", "efficiency"),
+    "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share"),
     "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
 }
 

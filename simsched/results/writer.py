@@ -36,15 +36,16 @@ class TableWriter:
         folder: Path,
         tables: Collection[str] = ("jobs", "allocations", "rounds"),
         *,
+        features: Collection[str] = (),
         row_group_rows: int = ROW_GROUP_ROWS,
     ) -> None:
-        """Write into `folder`, which is made if need be."""
+        """Write into `folder`, which is made if need be; `features` bring columns of their own."""
         unknown = sorted(set(tables) - set(TABLES))
         if unknown:
             raise input_error(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
         self._folder = Path(folder)
         self._tables = {
-            name: _TableFile(self._folder, table, row_group_rows) if name in tables else None
+            name: _TableFile(self._folder, table, features, row_group_rows) if name in tables else None
             for name, table in TABLES.items()
         }
         self._jobs, self._allocations, self._rounds = (self._tables[name] for name in TABLES)
@@ -101,9 +102,11 @@ class TableWriter:
 class _TableFile:
     """One Parquet file that is being written under a temporary name."""
 
-    def __init__(self, folder: Path, table: Table, row_group_rows: int) -> None:
+    def __init__(self, folder: Path, table: Table, features: Collection[str], row_group_rows: int) -> None:
         self._table = table
-        self._schema = table.arrow
+        self._schema = table.arrow(features)
+        written = table.written(features)
+        self._places = [place for place, column in enumerate(table.columns) if column in written]
         self._path = folder / table.file
         self._staged = StagedFile(self._path)
         self._limit = row_group_rows
@@ -140,8 +143,8 @@ class _TableFile:
     def _flush(self) -> None:
         if not self._rows or self._writer is None:
             return
-        columns = zip(*self._rows, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, self._schema, strict=True)]
+        columns = list(zip(*self._rows, strict=True))
+        arrays = [pa.array(columns[at], field.type) for at, field in zip(self._places, self._schema, strict=True)]
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=self._limit)
         self._rows = []
 

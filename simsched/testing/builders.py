@@ -105,6 +105,11 @@ class Applications:
         )
 
 
+def application_of(source: ApplicationSource, name: str, duration_s: int = 0) -> Application:
+    """Return the application of a name; a fixed duration takes `duration_s`."""
+    return source.for_job(JobRequest("job", 0, 1, name), JobTruth(duration_s))
+
+
 def run(
     policy: Policy,
     jobs: Iterable[JobSpec],
@@ -146,6 +151,7 @@ class FakeJob:
     epoch: int = 0
     progress: float = 0.0
     speeds: dict[Site, Speed] = field(default_factory=dict)
+    neighbours: tuple[str, ...] = ()
 
     @property
     def request(self) -> JobRequest:
@@ -173,6 +179,7 @@ PROVIDERS: Mapping[JobSignal[Any], Callable[[Any], object]] = MappingProxyType(
         signals.OFFLINE_PROFILES: lambda job: offline_priors(job.app, job.cluster),
         signals.STEP_TIMES: lambda job: job.app.step_time,
         signals.REMAINING_WORK: lambda job: TrueRemainingWork(job, job.progress),
+        signals.STEPS: lambda job: None,  # none of the applications here has a table
     }
 )
 
@@ -189,6 +196,7 @@ class FakeView:
     finished: Sequence[str] = ()
     reached_threshold: Sequence[JobView] = ()
     restart_delay_s: float = 30
+    max_jobs_per_gpu: int = 1
     service_history: Sequence[float] = ()
 
     def __post_init__(self) -> None:

@@ -157,6 +157,8 @@ class GuardedPolicy:
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Have the policy decide, on a view that expires."""
-        self._guard.decision += 1
-        with self._guard.at_work():
-            return self._inner.decide(_ExpiringView(view, self._guard), rng)
+        try:
+            with self._guard.at_work():
+                return self._inner.decide(_ExpiringView(view, self._guard), rng)
+        finally:
+            self._guard.decision += 1  # which makes every view expire that was shown until now

@@ -21,9 +21,16 @@ Integers = npt.NDArray[np.int64]
 BUCKETS: tuple[tuple[str, float], ...] = (
     ("1", 1), ("2", 2), ("3-4", 4), ("5-8", 8), ("9-16", 16), (">16", np.inf),
 )  # fmt: skip
-#: Classes of batches by their number of jobs: name and largest number.
-BATCH_CLASSES: tuple[tuple[str, float], ...] = (("1", 1), ("2-9", 9), (">=10", np.inf))
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+#: The shares at which quantiles are listed. The ends are left out, for they would be single jobs.
+LEVELS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5,
+          0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99)  # fmt: skip
+#: Classes of jobs: name and the bounds of their GPU-seconds. Class XS are the jobs of less than a minute.
+CLASSES: tuple[tuple[str, float, float], ...] = (
+    ("XS", 1.0, np.inf), ("S", 60.0, 3.6e3), ("M", 3.6e3, 3.6e4), ("L", 3.6e4, 3.6e5), ("XL", 3.6e5, 3.6e6),
+    ("XXL", 3.6e6, np.inf),
+)  # fmt: skip
+MINUTE_S = 60
 
 
 @dataclass(frozen=True)
@@ -51,17 +58,68 @@ class Mixture:
 
 
 @dataclass(frozen=True)
+class Quantiles:
+    """A distribution of positive values by its quantiles at `LEVELS`, with logarithms linear in between."""
+
+    values: tuple[float, ...]
+
+    def at(self, share: Floats) -> Floats:
+        """Return the values below which these shares of the distribution lie.
+
+        Beyond the first and the last level the logarithm goes on as steeply as between the two levels next to it.
+        """
+        log = np.log(self.values)
+        low = log[0] - (log[1] - log[0]) / (LEVELS[1] - LEVELS[0]) * LEVELS[0]
+        high = log[-1] + (log[-1] - log[-2]) / (LEVELS[-1] - LEVELS[-2]) * (1 - LEVELS[-1])
+        found: Floats = np.exp(np.interp(share, [0.0, *LEVELS, 1.0], [low, *log, high]))
+        return found
+
+
+@dataclass(frozen=True)
 class BatchSizes:
-    """How many jobs a batch has: the share of batches of at least `size` jobs, from size 1 to one above the largest."""
+    """How many jobs a batch has: the share of batches of at least `size` jobs, up to one above the largest."""
 
     size: tuple[int, ...]
     at_least: tuple[float, ...]
 
+    def at(self, share: Floats) -> Integers:
+        """Return the sizes below which these shares lie; the logarithm is spread evenly between listed sizes."""
+        sizes = np.exp(np.interp(share, 1 - np.array(self.at_least), np.log(self.size)))
+        return np.clip(np.floor(sizes + 1e-9), self.size[0], self.size[-1] - 1).astype(np.int64)
+
     def draw(self, count: int, rng: np.random.Generator) -> Integers:
-        """Draw `count` sizes; between two listed sizes the logarithm of the size is spread evenly."""
-        share = 1 - np.array(self.at_least)
-        sizes = np.exp(np.interp(rng.random(count), share, np.log(self.size)))
-        return np.clip(np.floor(sizes + 1e-9), 1, self.size[-1] - 1).astype(np.int64)
+        """Draw `count` sizes."""
+        return self.at(rng.random(count))
+
+    def mean(self) -> float:
+        """Return the expected size."""
+        return float(self.at((np.arange(100_000) + 0.5) / 100_000).mean())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Batches of one class of jobs and one range of sizes.
+
+    `follows` lists the processes that its rate follows, by index; `hourly` is the expected number of batches in each
+    hour of the week, Monday 0:00 first, of shape (168,); `tenant` (by index), `gpus` and `share` list the kinds.
+    """
+
+    job_class: int
+    large: bool
+    follows: tuple[int, ...]
+    hourly: Floats
+    sizes: BatchSizes
+    tenant: Integers
+    gpus: Integers
+    share: Floats
+
+
+@dataclass(frozen=True)
+class Wandering:
+    """A Gaussian process in the logarithm of rates: its variance and the hours after which 1/e of it is left."""
+
+    variance: float
+    hours: float
 
 
 class PhillyStatistics:
@@ -76,48 +134,70 @@ class PhillyStatistics:
         return cls(json.loads((data_folder("traces") / "philly-statistics.json").read_text(encoding="utf-8")))
 
     @cached_property
-    def batch_starts_per_hour(self) -> Floats:
-        """The expected batch starts in each hour of the week, Monday 0:00 first; shape (168,)."""
-        table = self.figures["batch_starts_per_hour"]
-        return np.array([table[day] for day in WEEKDAYS], dtype=np.float64).ravel()
-
-    @cached_property
     def tenants(self) -> tuple[str, ...]:
         """List the tenants that submit batches, sorted."""
-        return tuple(sorted(self.figures["tenants"]))
+        return tuple(sorted({owner for cell in self.figures["cells"] for owner, _, _ in cell["kinds"]}))
 
     @cached_property
-    def kinds(self) -> tuple[tuple[int, int], ...]:
-        """List the kinds of batches as (index of the tenant, GPUs of a job)."""
-        shares = [self.figures["tenants"][name]["gpu_share"] for name in self.tenants]
-        return tuple((i, int(gpus)) for i, share in enumerate(shares) for gpus in share)
+    def wandering(self) -> tuple[Wandering, ...]:
+        """List the processes that rates follow, in the order of their names."""
+        entries = self.figures["wandering"]
+        return tuple(Wandering(entries[name]["variance"], entries[name]["hours"]) for name in sorted(entries))
 
     @cached_property
-    def kind_shares(self) -> Floats:
-        """The share of each of `kinds` among all batches; sums to 1."""
-        tenants = [self.figures["tenants"][name] for name in self.tenants]
-        shares = np.array([t["batch_share"] * share for t in tenants for share in t["gpu_share"].values()])
-        total: Floats = shares / shares.sum()
-        return total
+    def cells(self) -> tuple[Cell, ...]:
+        """List the kinds of batches."""
+        return tuple(self._cell(entry) for entry in self.figures["cells"])
 
-    def batch_sizes(self, tenant: str, gpus: int) -> BatchSizes:
-        """Return the sizes of a tenant's batches of jobs that ask for `gpus` GPUs."""
-        sizes = self.figures["tenants"][tenant]["batch_size"]
-        entry = sizes["one_gpu" if gpus == 1 else "multi_gpu"]
-        return BatchSizes(tuple(entry["size"]), tuple(entry["at_least"]))
+    def _cell(self, entry: Mapping[str, Any]) -> Cell:
+        names = [name for name, _, _ in CLASSES]
+        week = self.figures["week"]
+        factor = np.array(week["large"])[:, None] if entry["large"] else np.array(week["small"])
+        # The factors of the days have mean 1 in each hour, so that each hour of the day keeps its share.
+        hourly = (factor / factor.mean(axis=0) * np.array(entry["hour_share"])).ravel()
+        share = np.array([share for _, _, share in entry["kinds"]], dtype=np.float64)
+        return Cell(
+            job_class=names.index(entry["class"]),
+            large=entry["large"],
+            follows=self._follows(entry),
+            hourly=entry["per_week"] * hourly / hourly.sum(),
+            sizes=BatchSizes(tuple(entry["size"]["size"]), tuple(entry["size"]["at_least"])),
+            tenant=np.array([self.tenants.index(owner) for owner, _, _ in entry["kinds"]]),
+            gpus=np.array([gpus for _, gpus, _ in entry["kinds"]]),
+            share=share / share.sum(),
+        )
 
-    def pass_duration(self, tenant: str, bucket: str, batch_class: str) -> Mixture:
-        """Return the service of passed jobs: the tenant's own where enough is known, else that of all tenants."""
-        table = self.figures["pass_duration_s"]
-        key = f"{bucket} gpus, batch {batch_class}"
-        own, everyone = table.get(tenant, {}), table["any"]
-        return Mixture.of(own.get(key) or everyone.get(key) or everyone[f"{bucket} gpus, batch any"])
+    def _follows(self, entry: Mapping[str, Any]) -> tuple[int, ...]:
+        names = sorted(self.figures["wandering"])
+        if not entry["large"]:
+            return names.index("small hours"), names.index("small days")
+        own = f"large {entry['class']} hours"
+        return names.index("large days"), names.index(own if own in names else "large other hours")
 
-    def other_duration(self, bucket: str) -> Mixture:
+    def duration(self, job_class: int, large: bool, bucket: int) -> Quantiles:
+        """Return the GPU-seconds (in class XS: seconds) of passed jobs, by GPU bucket where enough is known."""
+        table, name = self.figures["duration"], CLASSES[job_class][0]
+        own = table.get(f"{name} {'large' if large else 'small'}", {})
+        everyone = table[f"{name} any"]
+        key = BUCKETS[bucket][0]
+        return Quantiles(tuple(own.get(key) or everyone.get(key) or own.get("any") or everyone["any"]))
+
+    def alike(self, job_class: int, large: bool) -> float:
+        """Return the share of the variance of durations that the jobs of a batch have in common."""
+        table, name = self.figures["alike"], CLASSES[job_class][0]
+        found = table.get(f"{name} {'large' if large else 'small'}", table.get(f"{name} small", 0.0))
+        return float(found)
+
+    def other_duration(self, bucket: int) -> Mixture:
         """Return the service of jobs that were killed or failed."""
-        return Mixture.of(self.figures["other_status"]["duration_s"][bucket])
+        return Mixture.of(self.figures["other_status"]["duration_s"][BUCKETS[bucket][0]])
 
 
 def bucket_of(values: npt.ArrayLike, buckets: tuple[tuple[str, float], ...] = BUCKETS) -> Integers:
     """Return the index of the bucket of each value."""
     return np.searchsorted([most for _, most in buckets], np.asarray(values), side="left").astype(np.int64)
+
+
+def bucket_name(gpus: npt.ArrayLike) -> npt.NDArray[np.str_]:
+    """Return the name of the GPU bucket of each count."""
+    return np.array([name for name, _ in BUCKETS])[bucket_of(gpus)]

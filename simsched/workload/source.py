@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,8 +12,9 @@ from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key, problems_with
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder
-from simsched.workload.generator import GeneratorOptions, generate_from_seed
+from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
+from simsched.workload.readers.format import Head
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
 from simsched.workload.recipes.pollux import PolluxRecipe
@@ -21,9 +22,10 @@ from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
 from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
 from simsched.workload.recipes.tiresias_testbed import TiresiasTestbedRecipe
+from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
 from simsched.workload.trace import Trace
 
-#: The source that names the week in `traces/`, and the one that generates a new trace for every seed.
+#: The source that names the ten weeks in `traces/`, and the one of which every seed has its own stretch.
 SHIPPED = "philly-synthetic"
 GENERATED = "philly-generated"
 NAMED_SOURCES = (SHIPPED, GENERATED)
@@ -41,9 +43,14 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class GeneratedTrace:
-    """The keys of a trace that is generated anew for each seed."""
+    """The keys of the generated trace, of which each seed has its own stretch."""
 
-    days: int = key(7, "days of a generated trace", ge=1, le=366)
+    days: int | None = key(
+        None,
+        "days of each seed's own stretch of the generated trace; by default a year to sample from, else a week",
+        ge=1,
+        le=366,
+    )
     scale: float = key(1.0, "factor on the rate of jobs of a generated trace", gt=0, le=1000)
     statuses: Literal["pass", "all"] = key("pass", "final states in a generated trace")
 
@@ -57,8 +64,10 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
     """
 
     source: str = key(
-        SHIPPED,
-        "philly-synthetic (the shipped week), philly-generated (a trace made anew for each seed), or a file or folder",
+        GENERATED,
+        "philly-generated (a generated trace without end: each seed draws from a year of its own, so that seeds are "
+        "independent workloads), philly-synthetic (ten generated weeks, the same for all seeds: a seed varies only "
+        "which of their jobs are drawn), or a file or folder (likewise the same for all seeds)",
         min_length=1,
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
@@ -91,8 +100,9 @@ def make_workload(
     recipe = recipe_of(options)
     trace: Trace | None = None
     if recipe.needs_trace:
-        if _is_list(options):
-            return _listed(Path(options.source), options)
+        kind = _list_named(options)
+        if kind is not None:
+            return _listed(Path(options.source), options, kind)
         trace = load_trace(options, chosen)
     return recipe.make(Ingredients(chosen, trace, configurations or {}, initial_batch_sizes))
 
@@ -106,23 +116,43 @@ def recipe_of(options: WorkloadOptions) -> Recipe:
 def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     """Read or generate the trace that the options name; raises `InputError` for a source that is neither."""
     if options.source == SHIPPED:
-        return replace(read_trace(data_folder("traces") / f"{SHIPPED}.csv"), name=SHIPPED)
+        return replace(read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
     if options.source == GENERATED:
-        made = GeneratorOptions(days=options.days, scale=options.scale, statuses=options.statuses)
-        return generate_from_seed(made, seed)
+        usual = STRETCH_DAYS if options.recipe in (None, "pollux") else 7
+        made = GeneratorOptions(days=options.days or usual, scale=options.scale, statuses=options.statuses)
+        return stretch_of(made, seed)
     if not Path(options.source).exists():
         known = nearest(options.source, NAMED_SOURCES)
         raise input_error("workload.source", f"'{options.source}' is no file and no known source", known)
     return read_trace(options.source, options.format)
 
 
-def _holds_workloads(path: Path) -> bool:
-    """Return whether a path is a workload CSV or a folder of them, rather than a trace."""
+@dataclass(frozen=True)
+class JobList:
+    """A format of files that list jobs ready to run: its name, how to recognise one, and how to read it."""
+
+    name: str
+    matches: Callable[[Head], bool]
+    read: Callable[[Path], list[JobSpec]]
+
+
+#: The formats of lists of jobs, in the order in which a file is tried against them.
+JOB_LISTS = (
+    JobList("workload", is_workload, read_workload),
+    JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
+)
+
+
+def _list_format(path: Path) -> JobList | None:
+    """Return the format of a list of jobs, or of a folder of them; None for a trace."""
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-    return bool(files) and files[0].is_file() and is_workload(head_of(files[0]))
+    if not files or not files[0].is_file():
+        return None
+    head = head_of(files[0])
+    return next((one for one in JOB_LISTS if one.matches(head)), None)
 
 
-def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
+def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> list[JobSpec]:
     """Read a job list, which leaves nothing to choose but how many of its jobs to take."""
     if path.is_dir():
         message = f"'{path}' is a folder of {len(workload_files(path))} workloads, and a run takes one"
@@ -132,15 +162,17 @@ def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
         raise input_error("workload.recipe", message, "use recipe: as-is")
     if options.load != 1:
         raise input_error("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
-    jobs = read_workload(path)
+    jobs = kind.read(path)
     return jobs if options.jobs is None else jobs[: options.jobs]
 
 
-def _is_list(options: WorkloadOptions) -> bool:
-    """Return whether the source is a list of jobs rather than a trace."""
+def _list_named(options: WorkloadOptions) -> JobList | None:
+    """Return the format of the source where it is a list of jobs, None where it is a trace."""
     if options.source in NAMED_SOURCES:
-        return False
-    return options.format == "workload" or (options.format == "auto" and _holds_workloads(Path(options.source)))
+        return None
+    if options.format == "auto":
+        return _list_format(Path(options.source))
+    return next((one for one in JOB_LISTS if one.name == options.format), None)
 
 
 def _check(options: WorkloadOptions) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simsched.agent.fixed_agent import fixed_agent
+from simsched.model.application import facts_of
 from simsched.model.cluster import Cluster, Node, NodeGroup
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
@@ -15,7 +16,7 @@ from simsched.policy.gang import most_free_first
 from simsched.policy.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
 from simsched.policy.priority import PriorityScheduler
 from simsched.policy.view import JobView
-from simsched.testing.builders import FakeJob, FakeView
+from simsched.testing.builders import FakeJob, FakeView, fake_job_view
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -120,7 +121,8 @@ def greedy(order: list[tuple[str, int]], gpus: int) -> set[str]:
 def view_of(cluster: Cluster, job_id: str, gpus: int) -> JobView:
     spec = JobSpec(job_id, 0, gpus, duration_s=1)
     app = FixedDuration(1)
-    return JobView(FakeJob(spec, app, fixed_agent(spec, app), cluster), frozenset())
+    agent = fixed_agent(spec.request, facts_of(app))
+    return fake_job_view(FakeJob(spec, app, agent, cluster), ())
 
 
 STEPS = st.lists(

@@ -11,8 +11,10 @@ from simsched.calibration.application_fit import fit_folder, write_documents
 from simsched.errors import InputError
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.fixed import FixedDuration
+from simsched.model.placement import Site
 from simsched.model.step_model import PlacementModel, SevenParameters
 from simsched.paths import data_folder
+from simsched.testing.builders import application_of
 
 SHIPPED = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 
@@ -45,7 +47,7 @@ def test_the_template_is_a_complete_application(file):
     assert app.name == "toy"
     assert app.limits == BatchLimits(128, 4096, 32, 1024)
     assert app.gpu_types == ("t4",)
-    run = app.run((4, 2), BatchChoice(342, 0), 0, "t4")
+    run = app.run(Site((4, 2), "t4"), BatchChoice(342, 0), 0)
     assert 0 < run.efficiency < 1
     assert run.step.step_s > 0.025 + 0.0006 * 342
 
@@ -112,7 +114,7 @@ def test_several_gpu_types_may_be_given(file):
     file.write_text(text + speed)
     app = read_document(file).application()
     assert app.gpu_types == ("t4", "v100")
-    assert app.step_time((1,), 512, "v100").step_s < app.step_time((1,), 512, "t4").step_s
+    assert app.step_time(Site((1,), "v100"), 512).step_s < app.step_time(Site((1,), "t4"), 512).step_s
 
 
 def test_writing_and_reading_back_changes_nothing(file, tmp_path):
@@ -135,7 +137,7 @@ def test_what_ships_is_short_and_names_its_source(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_ships_behaves(name):
-    app = ApplicationCatalogue.load().for_job(name, 0)
+    app = application_of(ApplicationCatalogue.load(), name)
     assert isinstance(app.step_models["t4"], PlacementModel)
     limits = app.limits
     for epoch in range(app.epochs):
@@ -145,7 +147,7 @@ def test_what_ships_behaves(name):
             assert 1.0 <= gain <= size / limits.init_batch_size
     for shape in ((1,), (2,), (4,), (4, 4), (1, 3), (4,) * 16, (1,) * 16, (8,), (8, 8, 8)):
         for size in {limits.min_local_bsz, limits.max_local_bsz}:
-            step = app.step_time(shape, size, "t4")
+            step = app.step_time(Site(shape, "t4"), size)
             assert 0 < step.step_s < 60
             assert 0 <= step.sync_s < step.step_s
 
@@ -160,21 +162,21 @@ def test_seven_parameters_ship_beside_the_physics():
 def test_the_catalogue_knows_what_ships():
     catalogue = ApplicationCatalogue.load()
     assert catalogue.names() == SHIPPED
-    assert catalogue.for_job("ncf", 0).max_gpus == 1
-    assert catalogue.for_job("ncf", 0) is catalogue.for_job("ncf", 5)
+    assert application_of(catalogue, "ncf").max_gpus == 1
+    assert application_of(catalogue, "ncf") is application_of(catalogue, "ncf", 5)
 
 
 def test_the_catalogue_makes_fixed_durations():
-    job = ApplicationCatalogue.load().for_job("fixed-duration", 77)
+    job = application_of(ApplicationCatalogue.load(), "fixed-duration", 77)
     assert isinstance(job, FixedDuration)
     assert job.duration_s == 77
     with pytest.raises(InputError, match="duration of at least 1 second"):
-        ApplicationCatalogue.load().for_job("fixed-duration", 0)
+        application_of(ApplicationCatalogue.load(), "fixed-duration")
 
 
 def test_unknown_applications_get_the_nearest_name():
     with pytest.raises(InputError, match=r"no application .cifar100.; did you mean .cifar10.\?"):
-        ApplicationCatalogue.load().for_job("cifar100", 0)
+        application_of(ApplicationCatalogue.load(), "cifar100")
 
 
 def test_the_catalogue_reads_files_and_folders_of_files(file):
@@ -237,9 +239,9 @@ def test_fitting_a_folder_writes_files_that_say_how_true_they_are(measurements, 
     (path,) = write_documents([result], out)
     assert re.search(r"step time \d+\.\d% \(worst", path.read_text())
     assert list(out.iterdir()) == [path]
-    written = ApplicationCatalogue.load(out).for_job("toy", 0)
+    written = application_of(ApplicationCatalogue.load(out), "toy")
     assert written.limits == result.application.limits
-    assert written.step_time((4, 4), 8, "t4") == result.application.step_time((4, 4), 8, "t4")
+    assert written.step_time(Site((4, 4), "t4"), 8) == result.application.step_time(Site((4, 4), "t4"), 8)
     assert written.iterations(64, 9) == pytest.approx(250.0, rel=1e-3)
 
 

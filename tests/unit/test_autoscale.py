@@ -11,14 +11,15 @@ from simsched_policies.pollux import Pollux, PolluxAutoscale
 from simsched_policies.pollux.autoscale import utility
 from simsched_policies.pollux.search import AllocationProblem
 
-from simsched.agent.agent import Measurement
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.errors import InputError
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, StepTime
+from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.policy import Policy
+from simsched.model.placement import Site
+from simsched.policy import Decision, Policy, View
+from simsched.policy.signals import MEASURED_SPEEDS
 from simsched.testing.builders import Applications, fresh_view, run, toy_application
 
 CLOUD = Cluster.uniform(4, 4)
@@ -120,10 +121,21 @@ def test_scaling_efficiency_of_a_step() -> None:
 
 def test_the_batch_grows_with_the_workers_to_the_largest() -> None:
     agent = ThroughputAgent(BatchLimits(16, 256, 8, 64), None)
-    assert [agent.choose(1, gpus).total(gpus) for gpus in (1, 2, 4, 8)] == [64, 128, 256, 256]
-    agent.observe(Measurement(1, 2, 64, StepTime(0.8, 0.05), GradientStats(1, 1)))
-    assert agent.report[2] == Speed(128 / 0.8, 0.8)
-    assert agent.choose(1, 1) == BatchChoice(32, 1)  # one GPU accumulates
+    assert [agent.choose(Site((gpus,), "t4"), 0).total(gpus) for gpus in (1, 2, 4, 8)] == [64, 128, 256, 256]
+    assert agent.choose(Site((1,), "t4"), 0) == BatchChoice(32, 1)  # one GPU accumulates
+
+
+def test_the_speed_on_a_site_is_as_the_job_measured_it() -> None:
+    seen: list[dict[Site, Speed]] = []
+
+    class Watching(OrElastic):
+        def decide(self, view: View, rng: np.random.Generator) -> Decision:
+            seen.extend(dict(job[MEASURED_SPEEDS]) for job in view.jobs.values())
+            return super().decide(view, rng)
+
+    long_run(Watching(min_batches=10, threshold=1.0))
+    assert seen[0] == {}  # no step taken yet
+    assert seen[-1][Site((4,), "t4")] == pytest.approx(Speed(256 / 0.79, 0.79))
 
 
 def test_throughput_alone_scales_out_step_by_step_while_each_adds_enough() -> None:

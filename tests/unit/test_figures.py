@@ -39,7 +39,7 @@ def write_cell(folder, stretch):
             writer.allocation(interval(name, start + 30, end, gpus))
             times = (submit, start, end, end - submit, end - start, start - submit, 30)
             writer.job(JobRecord(name, "ncf", "", "", "", gpus, 64, *times, (end - start) * gpus, 0))
-        writer.round(DecisionRecord(60, 1, 1, 2, 4, 1, 1, 0, 0, {}))
+        writer.decision(DecisionRecord(60, 1, 1, 2, 4, 1, 1, 0, 0, {}))
     write_json(folder / "manifest.json", {})
     write_json(folder / "summary.json", summarise_folder(folder, 4))
 

@@ -8,6 +8,7 @@ from simsched.calibration.step_fit import Measured, fit_placement_model, step_er
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training
 from simsched.model.measured import MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
+from simsched.model.placement import Site
 from simsched.model.step_model import PlacementClass, PlacementModel, Placements, SevenParameters, interpolate
 from simsched.model.throughput import ThroughputParams
 
@@ -81,7 +82,7 @@ def test_noise_is_geometric_between_epochs_and_batches():
 
 def test_running_by_hand():
     # 2 GPUs x 8 x 2 = 32 examples, noise 10: gain 3.2 x 20 / 42; 3.5 s and one micro-batch of 3 s more.
-    run = application().run((2,), BatchChoice(8, 1), 0, "t4")
+    run = application().run(Site((2,), "t4"), BatchChoice(8, 1), 0)
     gain = 3.2 * (10 + 10) / (10 + 32)
     assert run.rate == pytest.approx(gain / 6.5)
     assert run.efficiency == pytest.approx(20 / 42)
@@ -110,9 +111,9 @@ def test_total_batches_outside_the_limits_are_refused(total):
 
 def test_unknown_gpu_types_and_empty_placements_are_refused():
     with pytest.raises(ValueError, match="no step times for GPUs of type v100, only for t4"):
-        application().step_time((1,), 8, "v100")
+        application().step_time(Site((1,), "v100"), 8)
     with pytest.raises(ValueError, match="cannot run on the placement"):
-        application().step_time((), 8, "t4")
+        application().step_time(Site((), "t4"), 8)
 
 
 def shapes_up_to_two_nodes():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from simsched.model.application import BatchLimits, GradientStats
-from simsched.model.goodput import CANDIDATES, CandidateBatches, GoodputModel
+from simsched.model.batch import CANDIDATES
+from simsched.model.goodput import CandidateBatches, GoodputModel
 from simsched.model.throughput import ThroughputParams
 
 LIMITS = BatchLimits(128, 4096, 32, 1024)

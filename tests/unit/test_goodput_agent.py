@@ -5,9 +5,10 @@ import pytest
 from simsched.agent.agent import Measurement
 from simsched.agent.goodput_agent import GoodputAgent, Prior, goodput_agent
 from simsched.errors import InputError
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, StepTime
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, StepTime, facts_of
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
+from simsched.model.placement import Site
 from simsched.model.throughput import ThroughputParams
 
 LIMITS = BatchLimits(128, 4096, 32, 1024)
@@ -15,38 +16,44 @@ EARLY, LATE = GradientStats(1.0, 0.5), GradientStats(1.0, 500.0)
 
 
 def seen(nodes=1, gpus=1, local_bsz=128, step=0.1, sync=0.001, gradient=EARLY):
-    return Measurement(nodes, gpus, local_bsz, StepTime(step, sync), gradient)
+    return Measurement(on(nodes, gpus), local_bsz, StepTime(step, sync), gradient)
+
+
+def on(nodes, gpus, gpu_type="t4"):
+    """Name a place of `gpus` GPUs on `nodes` nodes."""
+    return Site((*(1,) * (nodes - 1), gpus - nodes + 1), gpu_type)
 
 
 def test_before_any_measurement_it_starts_at_the_initial_batch():
     agent = GoodputAgent(LIMITS)
-    assert agent.choose(1, 1) == BatchChoice(128, 0)
-    assert agent.choose(2, 8) == BatchChoice(32, 0)  # 8 GPUs need at least 8 x 32 examples
+    assert agent.choose(on(1, 1), 0) == BatchChoice(128, 0)
+    assert agent.choose(on(2, 8), 0) == BatchChoice(32, 0)  # 8 GPUs need at least 8 x 32 examples
     assert not agent.stale
-    assert agent.report == (0, None, 0)
+    assert agent.goodput == ({}, 0)
+    assert agent.goodput.on("t4") == (0, None)
 
 
 def test_after_a_measurement_it_maximises_goodput():
     agent = GoodputAgent(LIMITS)
     agent.observe(seen())
-    model = agent.report.model
+    model = agent.goodput.on("t4").model
     best = model.optimise(1, 2)
-    assert agent.choose(1, 2) == BatchChoice(int(best.local_bsz), int(best.accum_steps))
+    assert agent.choose(on(1, 2), 0) == BatchChoice(int(best.local_bsz), int(best.accum_steps))
 
 
 def test_the_batch_grows_with_the_noise():
     agent = GoodputAgent(LIMITS)
     agent.observe(seen(gradient=EARLY))
-    early = agent.choose(1, 4).total(4)
+    early = agent.choose(on(1, 4), 0).total(4)
     agent.observe(seen(gradient=LATE))
-    assert agent.choose(1, 4).total(4) > early
+    assert agent.choose(on(1, 4), 0).total(4) > early
 
 
 def test_it_is_stale_from_a_change_until_it_chooses():
     agent = GoodputAgent(LIMITS)
     agent.observe(seen())
     assert agent.stale
-    agent.choose(1, 1)
+    agent.choose(on(1, 1), 0)
     assert not agent.stale
     agent.observe(seen())  # the same again
     assert not agent.stale
@@ -59,61 +66,61 @@ def test_the_version_counts_changes_of_the_model():
     versions = []
     for measurement in (seen(), seen(), seen(gradient=LATE), seen(gpus=2, local_bsz=64, gradient=LATE)):
         agent.observe(measurement)
-        versions.append(agent.report.version)
+        versions.append(agent.goodput.version)
     assert versions == [1, 1, 2, 3]
 
 
 def test_only_unseen_configurations_are_fitted():
     agent = GoodputAgent(LIMITS)
     agent.observe(seen())
-    first = agent.report.model.params
+    first = agent.goodput.on("t4").model.params
     agent.observe(seen(step=9.9, gradient=LATE))  # the same configuration: its first time stays
-    assert agent.report.model.params == first
+    assert agent.goodput.on("t4").model.params == first
     agent.observe(seen(local_bsz=256, step=0.2))
-    assert agent.report.model.params != first
+    assert agent.goodput.on("t4").model.params != first
 
 
 def test_it_remembers_the_most_gpus_it_ran_on():
     agent = GoodputAgent(LIMITS)
     for gpus in (1, 4, 2):
         agent.observe(seen(gpus=gpus, local_bsz=128 // gpus))
-    assert agent.report.max_profiled_gpus == 4
+    assert agent.goodput.on("t4").max_profiled_gpus == 4
 
 
 def test_an_earlier_report_does_not_change():
     agent = GoodputAgent(LIMITS)
     agent.observe(seen())
-    before = agent.report
+    before = agent.goodput
     agent.observe(seen(gpus=2, local_bsz=64))
     assert before.version == 1
-    assert before.max_profiled_gpus == 1
+    assert before.on("t4").max_profiled_gpus == 1
 
 
 def test_the_choice_never_exceeds_the_largest_batch():
     agent = GoodputAgent(BatchLimits(10, 100, 1, 100))
     agent.observe(seen(local_bsz=10, gradient=GradientStats(1e-9, 1.0)))
     for gpus in range(1, 60):
-        assert agent.choose(2, gpus).total(gpus) <= 100
+        assert agent.choose(on(2, gpus), 0).total(gpus) <= 100
 
 
 def test_a_fixed_batch_is_kept_and_never_stale():
     agent = GoodputAgent(BatchLimits(256, 32768, 32, 32768), fixed_batch_size=32768)
-    assert agent.choose(1, 1) == BatchChoice(16384, 1)
+    assert agent.choose(on(1, 1), 0) == BatchChoice(16384, 1)
     agent.observe(seen(local_bsz=16384))
     assert not agent.stale
-    assert agent.choose(1, 1) == BatchChoice(16384, 1)
-    assert agent.report.model is not None
+    assert agent.choose(on(1, 1), 0) == BatchChoice(16384, 1)
+    assert agent.goodput.on("t4").model is not None
 
 
 def test_a_prior_serves_until_the_first_measurement():
     prior = Prior(ThroughputParams(0.02, 0.0006, 0.02, 0.01, 0.004, 0.001, 1.2), LATE)
-    agent = GoodputAgent(LIMITS, prior=prior)
-    assert agent.report.model.params == prior.params
-    assert agent.choose(1, 4).total(4) > 128
+    agent = GoodputAgent(LIMITS, priors={"t4": prior})
+    assert agent.goodput.on("t4").model.params == prior.params
+    assert agent.choose(on(1, 4), 0).total(4) > 128
     agent.observe(seen())
-    assert agent.report.model.params != prior.params
+    assert agent.goodput.on("t4").model.params != prior.params
 
 
 def test_jobs_without_batches_are_refused():
     with pytest.raises(InputError, match="trace jobs carry only durations"):
-        goodput_agent(JobSpec("a", 0, 1), FixedDuration(60))
+        goodput_agent(JobSpec("a", 0, 1).request, facts_of(FixedDuration(60)))

@@ -8,6 +8,7 @@ from simsched.experiment import grid as grid_module
 from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.paths import data_folder
+from simsched.policy import registry
 
 TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n"
 EXPERIMENT = """\
@@ -102,13 +103,13 @@ def test_the_applications_are_in_the_key(make, tmp_path):
 
 
 def test_the_policys_source_and_the_engines_semantics_are_in_the_key(make, tmp_path, monkeypatch):
-    source = Path(grid_module.registry.load("fifo").__module__.replace(".", "/")).name
+    source = Path(registry.load("fifo").__module__.replace(".", "/")).name
     assert source == "fifo"
     before = keys(make())
     monkeypatch.setattr(grid_module, "SEMANTICS", grid_module.SEMANTICS + 1)
     assert set(keys(make())).isdisjoint(before)
     monkeypatch.undo()
-    monkeypatch.setattr(grid_module.registry, "source_hash", lambda policy: f"other {policy.__name__}")
+    monkeypatch.setattr(grid_module, "plugin_sources", lambda policy: {"other": policy.__name__})
     assert set(keys(make())).isdisjoint(before)
 
 

@@ -25,10 +25,11 @@ from simsched.experiment.validation import read_experiment
 from simsched.model.application import BatchChoice, StepTime
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
+from simsched.model.placement import Site
 from simsched.model.scaled import ScaledApplication
 from simsched.results.metrics import summarise
 from simsched.results.trials import read_trials, write_trials
-from simsched.testing.builders import Applications, run, toy_application
+from simsched.testing.builders import Applications, application_of, run, toy_application
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
 BEST = Hyperparameters(learning_rate=0.1, annealing=0.01, momentum=0.9, weight_decay=5e-4, width=1.0)
@@ -72,11 +73,11 @@ def test_a_wider_network_takes_longer_by_its_square_and_is_otherwise_the_same():
     toy = toy_application()
     wide = ScaledApplication(toy, "toy@1.5", step_factor(1.5))
     batch = BatchChoice(32, 0)
-    slow, fast = wide.run((2,), batch, 0, "t4"), toy.run((2,), batch, 0, "t4")
+    slow, fast = wide.run(Site((2,), "t4"), batch, 0), toy.run(Site((2,), "t4"), batch, 0)
     assert slow.step == pytest.approx(StepTime(fast.step.step_s * 2.25, fast.step.sync_s * 2.25))
     assert (slow.rate, slow.throughput) == pytest.approx((fast.rate / 2.25, fast.throughput / 2.25))
     assert (slow.efficiency, slow.gradient) == (fast.efficiency, fast.gradient)
-    assert wide.step_time((2,), 32, "t4") == slow.step
+    assert wide.step_time(Site((2,), "t4"), 32) == slow.step
     assert wide.epoch_end(3) == toy.epoch_end(3)
     with pytest.raises(ValueError, match="above 0"):
         ScaledApplication(toy, "toy", 0)
@@ -84,9 +85,9 @@ def test_a_wider_network_takes_longer_by_its_square_and_is_otherwise_the_same():
 
 def test_applications_of_trials_are_found_by_name_and_width():
     found = TrialApplications(Applications(toy_application()))
-    assert found.for_job("toy@1.25", 0) is found.for_job("toy@1.25", 0)
-    assert found.for_job("toy@0.75", 0).step_time((1,), 32, "t4").step_s == pytest.approx(0.42 * 0.75**2)
-    assert found.for_job("toy", 0).name == "toy"
+    assert application_of(found, "toy@1.25") is application_of(found, "toy@1.25")
+    assert application_of(found, "toy@0.75").step_time(Site((1,), "t4"), 32).step_s == pytest.approx(0.42 * 0.75**2)
+    assert application_of(found, "toy").name == "toy"
 
 
 def tuned(seed: int = 1, trials: int = 30, batch_per_gpu: int = 16) -> tuple[MemoryRecorder, pd.DataFrame]:

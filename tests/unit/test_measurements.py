@@ -10,6 +10,7 @@ from simsched.applications.measurements import read_application, read_folder
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, StepTime
 from simsched.model.measured import Bounds
+from simsched.model.placement import Site
 
 PLACEMENTS = """\
 placement,local_bsz,step_time,sync_time
@@ -61,7 +62,7 @@ def test_a_folder_becomes_an_application(folder):
     assert app.limits == BatchLimits(8, 16, 4, 16)
     assert app.epochs == 2
     assert app.epoch_end(1) == 20.5
-    assert app.step_time((2, 1), 10, "t4") == StepTime(3.5, 1.0)
+    assert app.step_time(Site((2, 1), "t4"), 10) == StepTime(3.5, 1.0)
     assert (app.max_gpus, app.fixed_batch_size) == (None, None)
 
 

@@ -34,7 +34,7 @@ ALLOCATIONS = pd.DataFrame(
         interval("a", 50, 150, efficiency=0.5),
         interval("b", 0, 300, efficiency=0.9, gpus=4),
     ]
-)
+).drop(columns=["neighbours", "gpu_share", "relative_speed"])  # GPUs are not shared
 # One node of 4 GPUs until second 60, two until 120 (where the second decision counts), then one again.
 NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
 ROUNDS = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
@@ -153,3 +153,10 @@ def test_an_unknown_metric_is_refused(name):
 def test_a_mistyped_metric_is_answered_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'makespan_s'"):
         find_metric("makspan_s")
+
+
+def test_a_shared_gpu_counts_once_in_utilisation():
+    shared = ALLOCATIONS.assign(gpu_share=[0.5, 0.5, 1.0])
+    used = 50 / 2 + 100 / 2 + 4 * 300
+    available = SUMMARY["gpu_utilisation"]
+    assert summarise(JOBS, shared, ROUNDS, 8)["gpu_utilisation"] == pytest.approx(available * used / 2300)

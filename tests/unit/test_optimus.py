@@ -11,6 +11,7 @@ from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.measured import MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
+from simsched.policy.signals import REMAINING_WORK
 
 
 def gpus_held(policy):
@@ -22,7 +23,7 @@ def gpus_held(policy):
     curves = [TrainingCurve(size, (100.0, 200.0), (100.0, 200.0), (1.0, 1.0), (3.0, 3.0)) for size in (8, 16)]
     app = MeasuredApplication("toy", tables, [ScalabilityRow(5, 5, 8, 2.0, 1.0)], curves)
     recorder = MemoryRecorder()
-    source = SimpleNamespace(for_job=lambda name, duration_s: app)
+    source = SimpleNamespace(for_job=lambda request, truth: app)
     simulate(Cluster.uniform(1, 4), [JobSpec("a", 0, 2, "toy", 16)], source, policy, EngineOptions(), 1, recorder)
     return {one.gpus for one in recorder.allocations}
 
@@ -37,6 +38,6 @@ def test_one_gpu_is_thought_to_need_two_micro_batches():
 def test_the_epoch_in_progress_is_left_out_of_what_remains(epoch, published, mended):
     """Three epochs of 10 iterations each; in the last one a single iteration is thought to remain."""
     remaining = SimpleNamespace(epoch=epoch, epochs=3, iterations=lambda batch, last: 10.0 * (last + 1))
-    job = SimpleNamespace(remaining=remaining)
+    job = {REMAINING_WORK: remaining}
     assert Optimus()._remaining_iterations(job, 16) == published
     assert Optimus(count_current_epoch=True)._remaining_iterations(job, 16) == mended

@@ -8,20 +8,22 @@ from simsched_policies.pollux import Pollux
 
 from simsched.agent.agent import Measurement
 from simsched.agent.goodput_agent import goodput_agent
-from simsched.agent.offline import offline_prior
-from simsched.agent.pool import HistoryPool, lesson
+from simsched.agent.offline import offline_prior, offline_priors
+from simsched.agent.pool import HistoryPool, history_of_job
 from simsched.agent.pool_file import pool_of, pool_text, read_pool
 from simsched.errors import InputError
 from simsched.execution.cell import write_artifacts
 from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
-from simsched.model.application import GradientStats
-from simsched.model.cluster import Cluster
+from simsched.model.application import GradientStats, facts_of
+from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
+from simsched.model.placement import Site
 from simsched.policy import Policy
-from simsched.testing.builders import Applications, fresh_view, random_jobs, run, toy_application
+from simsched.policy.signals import EARLIER_RUNS, FINISHED_JOBS, GOODPUT, OFFLINE_PROFILES
+from simsched.testing.builders import Applications, fresh_view, random_jobs, run, toy_application, two_type_application
 from simsched.testing.check_policy import check_policy
 
 CLUSTER = Cluster.uniform(2, 4)
@@ -33,8 +35,8 @@ def toy_jobs(*submit_times):
 
 def toy_history(gpus=(1, 2, 4)):
     app = toy_application()
-    steps = {(1, n, 16): app.step_time((n,), 16, "t4") for n in gpus}
-    return lesson(app.limits, steps, {0: GradientStats(1.0, 1.0)})
+    steps = {(1, n, 16): app.step_time(Site((n,), "t4"), 16) for n in gpus}
+    return history_of_job(app.limits, {"t4": steps}, {0: GradientStats(1.0, 1.0)})
 
 
 def pool_file(path, **histories):
@@ -52,8 +54,8 @@ def first_gpus(records, job_id):
 class AsPublished(Pollux):
     """Makes agents as they are without any notion of priors."""
 
-    def agent(self, job, application):
-        return goodput_agent(job, application)
+    def agent(self, request, facts):
+        return goodput_agent(request, facts)
 
 
 def test_without_prior_agents_start_from_nothing_as_published():
@@ -95,27 +97,34 @@ def test_the_limit_of_twice_the_own_gpus_can_be_kept(tmp_path):
 def test_an_unknown_application_borrows_once_it_has_run_on_one_gpu(tmp_path):
     path = pool_file(tmp_path / "pool.json", other=toy_history())
     policy, app = Pollux(prior="pool", pool_path=path), toy_application()
-    agent = policy.agent(toy_jobs(0)[0], app)
-    assert agent.report.max_profiled_gpus == 0
-    agent.observe(Measurement(1, 1, 16, app.step_time((1,), 16, "t4"), GradientStats(1.0, 1.0)))
-    assert agent.report.max_profiled_gpus == 4
+    agent = policy.agent(toy_jobs(0)[0].request, facts_of(app))
+    assert agent.goodput.on("t4").max_profiled_gpus == 0
+    alone = Site((1,), "t4")
+    agent.observe(Measurement(alone, 16, app.step_time(alone, 16), GradientStats(1.0, 1.0)))
+    assert agent.goodput.on("t4").max_profiled_gpus == 4
 
 
 def test_offline_agents_know_the_true_step_times():
     app = toy_application()
-    prior = offline_prior(app)
-    assert prior.profile[1, 4, 8] == app.step_time((4,), 8, "t4")
-    assert prior.profile[2, 8, 64] == app.step_time((4, 4), 64, "t4")
+    prior = offline_prior(app, "t4", 4)
+    assert prior.profile[1, 4, 8] == app.step_time(Site((4,), "t4"), 8)
+    assert prior.profile[2, 8, 64] == app.step_time(Site((4, 4), "t4"), 64)
     assert prior.max_profiled_gpus == 32  # 64 GPUs would need a total batch beyond the largest
     assert prior.gradient == (1.0, 1.0)
-    assert offline_prior(FixedDuration(60)) is None
+    assert offline_prior(FixedDuration(60), "t4", 4) is None
 
 
-def test_offline_profiles_are_of_one_gpu_type():
-    app = toy_application()
-    app.gpu_types = ("a100", "t4")
-    with pytest.raises(InputError, match="several GPU types"):
-        offline_prior(app)
+def test_offline_profiles_are_of_every_gpu_type_of_the_cluster_and_on_its_nodes():
+    app = two_type_application()
+    priors = offline_priors(app, Cluster.of(NodeGroup(2, 8, "v100"), NodeGroup(1, 2, "t4"), NodeGroup(1, 4, "a100")))
+    assert list(priors) == ["t4", "v100"]  # nobody knows its speed on an a100
+    for gpu_type, gpus_per_node in (("v100", 8), ("t4", 2)):
+        profile = priors[gpu_type].profile
+        assert {gpus for nodes, gpus, _ in profile if nodes == 1} == {n for n in (1, 2, 4, 8) if n <= gpus_per_node}
+        assert (2, 2 * gpus_per_node, 8) in profile
+        shape = (gpus_per_node,) * 2
+        assert profile[2, 2 * gpus_per_node, 8] == app.step_time(Site(shape, gpu_type), 8)
+    assert priors["t4"].params != priors["v100"].params
 
 
 @pytest.mark.parametrize("prior", ["pool", "offline"])
@@ -137,7 +146,7 @@ def test_a_run_leaves_a_pool_of_all_its_jobs():
     records = run(policy, toy_jobs(0, 0, 4000))
     pool = pool_of(json.loads(policy.artifacts()["pool.json"]), "x")
     assert pool.jobs == 3  # the last of them finished after the last decision
-    assert pool["toy"].max_profiled_gpus == max(interval.gpus for interval in records.allocations)
+    assert pool["toy"].max_profiled_gpus("t4") == max(interval.gpus for interval in records.allocations)
     assert sorted(pool["toy"].noise) == [0, 1, 2, 3]
     assert records.decisions[0].diagnostics["pool_jobs"] == 0
     assert records.decisions[-1].diagnostics["pool_jobs"] == 2
@@ -153,9 +162,10 @@ def test_without_a_pool_nothing_is_left():
 
 def test_a_policy_says_what_it_was_told(tmp_path):
     path = pool_file(tmp_path / "pool.json")
-    assert Pollux().informed_by == ()
-    assert "offline" in Pollux(prior="offline").informed_by[0]
-    assert len(Pollux(prior="pool", pool_path=path).informed_by) == len(Pollux(prior="pool").informed_by) + 1
+    assert Pollux().signals == {GOODPUT}
+    assert Pollux(prior="offline").signals == {GOODPUT, OFFLINE_PROFILES}
+    assert Pollux(prior="pool").signals == {GOODPUT, FINISHED_JOBS}
+    assert Pollux(prior="pool", pool_path=path).signals == {GOODPUT, FINISHED_JOBS, EARLIER_RUNS}
 
 
 def test_a_pool_file_without_a_pool_is_refused(tmp_path):
@@ -199,7 +209,8 @@ def test_a_pool_is_an_artifact_of_its_cell_and_the_manifest_says_what_was_known(
     pool = read_pool(cell / "pool.json")
     assert {name: pool[name].jobs for name in pool.applications} == {"ncf": 2, "toy": 1}
     manifest = json.loads((cell / "manifest.json").read_text())
-    assert manifest["policy_informed_by"] == ["measurements of finished jobs", "those of an earlier run"]
+    assert manifest["policy_needs"] == ["earlier_runs", "finished_jobs", "goodput"]
+    assert "policy_informed_by" not in manifest
     assert len(manifest["policy_files"]["pool_path"]) == 64
 
 

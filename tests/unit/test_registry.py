@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from simsched.errors import InputError
+from simsched.experiment.sources import plugin_sources
+from simsched.plugins import parameters
 from simsched.policy import registry
 
 POLICY = '''
@@ -54,9 +56,9 @@ def test_a_policy_is_found_in_a_module_and_in_a_file(mine):
 
 
 def test_parameters_are_those_of_the_constructor(mine):
-    (limits,) = registry.parameters(registry.load("mine.py:Mine", folder=mine))
+    (limits,) = parameters(registry.load("mine.py:Mine", folder=mine))
     assert (limits.name, limits.default, limits.required) == ("limits", (1, 2), False)
-    assert registry.parameters(registry.load("mine.py:Plain", folder=mine)) == ()
+    assert parameters(registry.load("mine.py:Plain", folder=mine)) == ()
 
 
 def test_types_are_those_of_the_module_in_which_they_are_written(tmp_path, monkeypatch):
@@ -67,7 +69,7 @@ def test_types_are_those_of_the_module_in_which_they_are_written(tmp_path, monke
     child += "@dataclass\nclass Child(Mine):\n    extra: NotThere = field(default_factory=lambda: [7])\n"
     (tmp_path / "child_policy.py").write_text(child)
     monkeypatch.syspath_prepend(tmp_path)
-    limits, extra = registry.parameters(registry.load("child_policy:Child"))
+    limits, extra = parameters(registry.load("child_policy:Child"))
     assert limits.annotation == Sequence[int]
     assert (extra.annotation, extra.default) == (Any, [7])
 
@@ -97,7 +99,7 @@ def test_the_source_hash_follows_the_file(tmp_path):
         folder = tmp_path / str(len(hashes))
         folder.mkdir()
         (folder / "mine.py").write_text(text)
-        hashes.append(registry.source_hash(registry.load("mine.py:Mine", folder=folder)))
+        hashes.append(plugin_sources(registry.load("mine.py:Mine", folder=folder)))
     assert hashes[0] == hashes[1]
     assert hashes[0] != hashes[2]
 
@@ -110,11 +112,11 @@ def test_the_source_hash_of_a_folder_covers_all_its_files(tmp_path, monkeypatch)
     (package / "deep" / "helper.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     policy = registry.load("folder_policy:Mine")
-    before = registry.source_hash(policy)
+    before = plugin_sources(policy)
     (package / "deep" / "helper.py").write_text("x = 2\n")
-    assert registry.source_hash(policy) != before
+    assert plugin_sources(policy) != before
 
 
 def test_each_shipped_policy_has_a_hash_of_its_own():
     names = ("fifo", "srtf", "tiresias", "optimus", "pollux")
-    assert len({registry.source_hash(registry.load(name)) for name in names}) == len(names)
+    assert len({str(plugin_sources(registry.load(name))) for name in names}) == len(names)

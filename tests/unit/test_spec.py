@@ -50,7 +50,7 @@ def test_defaults_are_those_of_the_pollux_evaluation(read):
     assert spec.cluster.build() == Cluster.uniform(16, 4, "t4")
     assert spec.engine.restart_delay_s == 30
     assert spec.seeds == (1,)
-    assert spec.workload.source == "philly-synthetic"
+    assert spec.workload.source == "philly-generated"
 
 
 def test_a_sweep_makes_every_combination(read):
@@ -100,7 +100,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
         "e.yaml:2: cluster.gpu_typ: there is no such key; did you mean 'gpu_type'?",
         "e.yaml:4: workload.configs: must be 'tuned' or 'realistic', not 'tund'; did you mean 'tuned'?",
         "e.yaml:5: workload.jobs: must be a whole number, not '160'",
-        "e.yaml:6: engine.interference: must be less than 1.0, not 1.5",
+        "e.yaml:6: engine.interference: must be less than 1, not 1.5",
         "e.yaml:8: policies.polux.name: 'polux': there is no such policy; did you mean 'pollux'?",
         "e.yaml:9: policies.tiresias.params.queue_threshold_gpu_s: the policy 'tiresias' has no such parameter; "
         "did you mean 'queue_thresholds_gpu_s'?",
@@ -137,7 +137,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
         ),
         (
             "name: x\npolicies:\n  - name: tiresias\n    params: {interval_s: 0}",
-            "e.yaml:4: policies.tiresias.params.interval_s: interval_s must be at least 1, not 0",
+            "e.yaml:4: policies.tiresias.params.interval_s: interval_s must be above 0, not 0",
         ),
         (
             "name: x\npolicies:\n  - name: tiresias\n    params: {queue_thresholds_gpu_s: [2, 1]}",

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from simsched_policies.best_effort import BestEffort
 from simsched_policies.fifo import Fifo
-from simsched_policies.gandiva import Gandiva
 from simsched_policies.gittins import Gittins
 from simsched_policies.las import Las
 from simsched_policies.sjf import Sjf
 from simsched_policies.smallest_first import SmallestFirst
 from simsched_policies.srsf import Srsf
 from simsched_policies.srtf import Srtf
+from simsched_policies.time_slicing import TimeSlicing
 from simsched_policies.tiresias import Tiresias
 from simsched_policies.tiresias_g import TiresiasG
 from simsched_policies.yarn_cs import YarnCs
@@ -27,10 +27,10 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
-from simsched.policy.gittins import History, ServiceDistribution
+from simsched.policy.gittins import ServiceDistribution, ServiceHistory
 from simsched.policy.levels import Levels
 from simsched.testing import check_policy
-from simsched.testing.builders import random_jobs, run
+from simsched.testing.builders import application_of, random_jobs, run
 from simsched.workload.recipes import tiresias_testbed as testbed
 from simsched.workload.recipes.tiresias_testbed import JOBS_BY_GPUS, MODELS
 from simsched.workload.source import WorkloadOptions, make_workload
@@ -193,20 +193,20 @@ def test_a_large_history_keeps_its_index() -> None:
 def test_a_history_is_read_from_a_file_or_learned(tmp_path) -> None:
     file = tmp_path / "history.csv"
     file.write_text("gpu_s\n4\n8\n12\n", encoding="utf-8")
-    known = History((), str(file))
+    known = ServiceHistory((), str(file))
     assert not known.learns
     assert known.distribution is not None
     assert known.distribution.index(0) == pytest.approx(1 / 8)
-    learning = History((), None)
+    learning = ServiceHistory((), None)
     assert not learning.learn([5] * 9)
     assert learning.learn([5] * 10)
     assert not learning.learn([5] * 19)
     assert learning.learn([5] * 20)
     file.write_text("4\nfour\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"history.csv:2: 'four' is no number"):
-        History((), str(file))
+        ServiceHistory((), str(file))
     with pytest.raises(InputError, match="cannot be read"):
-        History((), str(tmp_path / "none.csv"))
+        ServiceHistory((), str(tmp_path / "none.csv"))
 
 
 def test_tiresias_g_prefers_what_the_distribution_says_is_nearly_done() -> None:
@@ -229,6 +229,21 @@ def test_yarn_blocks_only_the_queue_of_the_tenant() -> None:
     strict = [fixed("a", 0, 2, 100, "x"), fixed("b", 1, 1, 10, "x"), fixed("c", 2, 1, 10, "y")]
     assert ends(YarnCs(capacities=shares, elastic=False), strict, FOUR_GPUS) == {"c": 12, "a": 100, "b": 110}
     assert ends(YarnCs(capacities=shares), strict, FOUR_GPUS)["b"] == 11
+
+
+@pytest.mark.parametrize("shares", [{"x": 0.9}, {"x": 0.9, "y": 0.1}, {"x": 0.7, "z": 0.2}])
+def test_a_rigid_share_is_not_a_gpu_short_by_rounding(shares: dict[str, float]) -> None:
+    # 1 - 0.9 is less than 0.1, and less still of 160 GPUs than 16.
+    jobs = [JobSpec("a", 0, 144 if shares["x"] == 0.9 else 112, duration_s=20, tenant="x")]
+    jobs.append(JobSpec("b", 1, 16, duration_s=10, tenant="y"))
+    found = ends(YarnCs(capacities=shares, elastic=False), jobs, Cluster.uniform(40, 4))
+    assert found == {"b": 11, "a": 20}
+
+
+def test_a_job_larger_than_its_rigid_share_is_refused_rather_than_kept_waiting() -> None:
+    policy = YarnCs(capacities={"x": 0.25}, elastic=False)
+    with pytest.raises(InputError, match="asks for 2 GPUs, but the share of tenant 'x' is 1"):
+        ends(policy, [JobSpec("a", 0, 2, duration_s=5, tenant="x")], FOUR_GPUS)
 
 
 def test_yarn_starts_the_queue_that_is_furthest_below_its_share() -> None:
@@ -265,10 +280,10 @@ def test_oracles_and_sizes_order_as_their_names_say() -> None:
 def test_time_slices_go_round() -> None:
     jobs = [fixed("a", 0, 1, 20), fixed("b", 0, 1, 20), fixed("c", 0, 1, 5)]
     # a 0-10, b 10-20, c 20-25, a 25-30 (the slice ends at 30), b 30-40, a 40-45.
-    assert ends(Gandiva(quantum_s=10), jobs, ONE_GPU) == {"c": 25, "b": 40, "a": 45}
+    assert ends(TimeSlicing(quantum_s=10), jobs, ONE_GPU) == {"c": 25, "b": 40, "a": 45}
 
 
-@pytest.mark.parametrize("policy", [Gandiva(quantum_s=30), Las(quantum_s=30), Gittins(quantum_s=30)])
+@pytest.mark.parametrize("policy", [TimeSlicing(quantum_s=30), Las(quantum_s=30), Gittins(quantum_s=30)])
 def test_a_quantum_no_longer_than_a_restart_is_refused(policy: Policy) -> None:
     with pytest.raises(InputError, match="no job would make progress; give a quantum_s above"):
         run(policy, [fixed("a", 0, 1, 100), fixed("b", 0, 1, 100)], cluster=ONE_GPU)
@@ -360,7 +375,7 @@ def test_trace_jobs_can_be_given_models_that_a_catalogue_knows() -> None:
     assert {job.application for job in jobs} == set(MODELS)
     plain = make_workload(WorkloadOptions(recipe="replay", jobs=200), 3)
     assert [job.duration_s for job in jobs] == [job.duration_s for job in plain]
-    assert CATALOGUE.for_job("vgg19", 10).tensor_skew == pytest.approx(0.715, abs=0.001)
+    assert application_of(CATALOGUE, "vgg19", 10).tensor_skew == pytest.approx(0.715, abs=0.001)
     with pytest.raises(InputError, match="cannot be combined with 'assign'"):
         make_workload(WorkloadOptions(recipe="replay", models="tiresias", assign=True), 1)
 

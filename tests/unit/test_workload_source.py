@@ -160,7 +160,10 @@ def test_all_wrong_options_are_reported_at_once():
     ("options", "said"),
     [
         ({"source": "philly-synthetics"}, "is no file and no known source; did you mean 'philly-synthetic'?"),
-        ({"load": 100.0}, "16000 jobs were asked for, and only 3780 came between 2:00 and 9:59"),
+        (
+            {"load": 200.0, "source": "philly-synthetic"},
+            "32000 jobs were asked for, and only 20207 came between 2:00 and 9:59",
+        ),
         ({"load": float("nan")}, "workload.load: nan is out of range"),
     ],
 )
@@ -225,8 +228,27 @@ def test_statistics_of_one_job_are_defined():
     assert figures["gpu_hours"] == 0
 
 
-def test_the_shipped_week_says_what_it_is():
-    trace = load_trace(WorkloadOptions(), 1)
+def test_the_shipped_weeks_say_what_they_are():
+    trace = load_trace(WorkloadOptions(source="philly-synthetic"), 1)
     assert trace.name == "philly-synthetic"
-    assert len(trace) == 7133
+    assert len(trace) == 55_396
     assert trace.origin.day_name() == "Monday"
+
+
+def test_seeds_draw_from_stretches_of_their_own_and_from_the_same_ten_weeks():
+    own = [load_trace(WorkloadOptions(days=7), seed).table["duration_s"].tolist() for seed in (1, 2)]
+    assert own[0] != own[1]
+    fixed = [load_trace(WorkloadOptions(source="philly-synthetic"), seed).table for seed in (1, 2)]
+    assert fixed[0].equals(fixed[1])
+
+
+def test_a_stretch_is_a_year_to_sample_from_and_a_week_to_replay():
+    assert load_trace(WorkloadOptions(), 1).table["submit_time_s"].max() > 360 * 86400
+    assert load_trace(WorkloadOptions(recipe="replay"), 1).table["submit_time_s"].max() < 7 * 86400
+
+
+def test_an_even_draw_is_an_option_and_changes_nothing_but_which_jobs_are_drawn():
+    plain, even = make(days=28), make(days=28, stratify=True)
+    assert len(plain) == len(even) == 160
+    assert plain != even
+    assert even == make(days=28, stratify=True)

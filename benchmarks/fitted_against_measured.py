@@ -1,0 +1,174 @@
+"""Run the same job lists on fitted applications and on the measurements they were fitted to, and compare mean JCT.
+
+Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-116] [--policy NAME ...]
+       [--pollux-seeds N] [--applications DIR] [--only NAME ...] [--each]
+
+TRACES is the folder of measurements, PHILLY the CSV of Philly's jobs that the job lists are drawn from
+(docs/validation.md, sections 1 and 5). Each row compares, workload by workload, runs in which the step times that the
+policy is told (decisions) and those at which jobs train (physics) are fitted or measured with runs on measurements
+alone. Mean ratio with the 95 % interval of Student's t over workloads. --only fits some applications and leaves the
+others measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from scipy.stats import t as student
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
+
+from simsched_policies.optimus import Optimus
+from simsched_policies.pollux import Pollux
+from simsched_policies.tiresias import Tiresias
+
+from simsched.applications.catalogue import ApplicationCatalogue
+from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
+from simsched.engine.options import EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
+from simsched.model.application import Application, BatchChoice, Running, StepTime
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.placement import Site
+from simsched.workload.readers import read_trace
+from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload
+
+POLICIES = {"tiresias": Tiresias, "optimus": Optimus, "pollux": Pollux}
+FITTED, MEASURED = "fitted", "measured"
+
+
+class Split:
+    """An application that tells policies one thing (step times, iterations left) and trains at another."""
+
+    def __init__(self, decisions: Application, physics: Application) -> None:
+        """Take what policies are told from `decisions`, all else from `physics`."""
+        self._decisions, self._physics = decisions, physics
+
+    def __getattr__(self, name: str) -> object:
+        """Be the physics in everything not defined here."""
+        return getattr(self._physics, name)
+
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
+        """Return the step time that policies are told."""
+        return self._decisions.step_time(site, local_bsz)
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Return the iterations that policies are told."""
+        return self._decisions.iterations(batch_size, epoch)
+
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        """Return how the job trains."""
+        return self._physics.run(site, batch, epoch)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: mean JCT of each workload under a policy, by what is fitted, over that on measurements."""
+
+    policy: str
+    decisions: str
+    physics: str
+    ratios: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Return the mean ratio."""
+        return float(np.mean(self.ratios))
+
+    @property
+    def half_width(self) -> float:
+        """Return half the 95 % interval of the mean ratio."""
+        count = len(self.ratios)
+        if count < 2:
+            return float("nan")
+        return float(np.std(self.ratios, ddof=1) / np.sqrt(count) * student.ppf(0.975, count - 1))
+
+    def text(self) -> str:
+        """Return the row as one of a Markdown table."""
+        worst = max(self.ratios, key=lambda ratio: abs(ratio - 1)) - 1
+        return (
+            f"| {self.policy} | {self.decisions} | {self.physics} | {len(self.ratios)} "
+            f"| {self.mean - 1:+.1%} ±{self.half_width:.1%} | {worst:+.1%} |"
+        )
+
+
+def mean_jct_s(jobs: Sequence[JobSpec], applications: ApplicationCatalogue, policy: str) -> float:
+    """Run a workload on the published cluster, under the policy's defaults and seed 1."""
+    recorder = MemoryRecorder()
+    simulate(Cluster.uniform(), jobs, applications, POLICIES[policy](), EngineOptions(), 1, recorder)
+    return float(np.mean([job.jct_s for job in recorder.jobs]))
+
+
+def mixed(
+    fitted: Mapping[str, Application], measured: Mapping[str, Application], decisions: str, physics: str
+) -> ApplicationCatalogue:
+    """Combine two catalogues of the same names."""
+    known = {FITTED: fitted, MEASURED: measured}
+    if decisions == physics:
+        return ApplicationCatalogue(known[decisions], decisions)
+    split = {name: cast(Application, Split(known[decisions][name], known[physics][name])) for name in measured}
+    return ApplicationCatalogue(split, f"decisions {decisions}, physics {physics}")
+
+
+def ways(policy: str) -> list[tuple[str, str]]:
+    """List what may be fitted: only Optimus is told step times apart from what its jobs run at."""
+    both = [(FITTED, FITTED)]
+    return [*both, (FITTED, MEASURED), (MEASURED, FITTED)] if policy == "optimus" else both
+
+
+def seeds_of(text: str) -> list[int]:
+    """Read '101-116' or '1,2,6'."""
+    parts = [part.split("-") for part in text.split(",")]
+    return [seed for part in parts for seed in range(int(part[0]), int(part[-1]) + 1)]
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", type=Path)
+    parser.add_argument("philly", type=Path)
+    parser.add_argument("--seeds", type=seeds_of, default=seeds_of("101-116"))
+    parser.add_argument("--policy", action="append", choices=sorted(POLICIES))
+    parser.add_argument("--pollux-seeds", type=int, default=6, help="under Pollux, only so many of the workloads")
+    parser.add_argument("--applications", type=Path, help="fitted applications other than the shipped ones")
+    parser.add_argument("--only", action="append", help="fit only these applications")
+    parser.add_argument("--each", action="store_true", help="print the ratio of every workload")
+    args = parser.parse_args()
+    measured = ApplicationCatalogue.load(args.traces, bounds="pollux-osdi21").applications
+    shipped = ApplicationCatalogue.load(args.applications).applications
+    fitted = {name: shipped[name] if name in (args.only or measured) else measured[name] for name in measured}
+    jobs = draw(args.philly, measured, args.seeds)
+    print("| policy | decisions | physics | workloads | mean JCT against measured | furthest |")
+    print("|---|---|---|---:|---:|---:|")
+    for policy in args.policy or ["pollux", "tiresias", "optimus"]:
+        chosen = args.seeds[: args.pollux_seeds] if policy == "pollux" else args.seeds
+        began = time.process_time()
+        truth = ApplicationCatalogue(measured, MEASURED)
+        base = {seed: mean_jct_s(jobs[seed], truth, policy) for seed in chosen}
+        for decisions, physics in ways(policy):
+            known = mixed(fitted, measured, decisions, physics)
+            ratios = tuple(mean_jct_s(jobs[seed], known, policy) / base[seed] for seed in chosen)
+            row = Row(policy, decisions, physics, ratios)
+            print(row.text(), flush=True)
+            if args.each:
+                print("  " + " ".join(f"{seed}:{ratio - 1:+.1%}" for seed, ratio in zip(chosen, ratios, strict=True)))
+        print(f"{policy}: {time.process_time() - began:.0f} s of CPU", file=sys.stderr)
+    return 0
+
+
+def draw(philly: Path, measured: Mapping[str, Application], seeds: Sequence[int]) -> dict[int, list[JobSpec]]:
+    """Draw the job lists by Pollux's recipe: load 1, tuned configurations, worked out from the measurements."""
+    trace, tuned, initial = read_trace(philly), tuned_configurations(measured), initial_batch_sizes(measured)
+    return {seed: draw_workload(trace, PolluxRecipe(configs="tuned"), seed, tuned, initial) for seed in seeds}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Where a curve of straight pieces should bend: the cheapest path over points, each piece at its price."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def cheapest_bends(pieces: Floats, most: int, enough: float) -> list[int]:
+    """Return the points, the first and the last among them, between which straight pieces cost least.
+
+    `pieces[i, j]` is the cost of one piece from point i to point j, infinite unless i < j. Pieces are added until the
+    cost is at most `enough` or `most` points are used.
+    """
+    count = len(pieces)
+    reach = np.full(count, np.inf)
+    reach[0] = 0.0
+    came_from: list[NDArray[np.int64]] = []
+    while len(came_from) < min(most, count) - 1:
+        through = reach[:, None] + pieces
+        came_from.append(np.argmin(through, axis=0))
+        reach = np.min(through, axis=0)
+        if reach[-1] <= enough:
+            break
+    path = [count - 1]
+    for step in reversed(came_from):
+        path.append(int(step[path[-1]]))
+    return sorted({0, *path})

@@ -1,0 +1,88 @@
+"""Who holds which GPU, where GPUs may be shared.
+
+An allocation says how many GPUs a job holds on a node, not which. Where several jobs may hold one GPU it matters which
+ones they share, so here single GPUs have holders. A job gets the GPUs that are least shared, then those of the lowest
+index; a GPU is free again when its last holder leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from simsched.model.placement import Allocation
+
+
+class Occupancy:
+    """The holders of every GPU of a cluster, in the order in which they came."""
+
+    def __init__(self, gpus: Sequence[int], most: int) -> None:
+        """Begin with empty nodes of so many GPUs; at most `most` jobs may hold one GPU."""
+        self.most = most
+        self._holders: list[list[list[str]]] = [[[] for _ in range(count)] for count in gpus]
+        #: GPU indices of each job, by node.
+        self._gpus: dict[str, dict[int, list[int]]] = {}
+
+    def copy_of(self, nodes: Collection[int]) -> Occupancy:
+        """Return a copy of which just some nodes may be changed, to try a decision on."""
+        twin = Occupancy((), self.most)
+        touched = frozenset(nodes)
+        twin._holders = [
+            [list(gpu) for gpu in node] if index in touched else node for index, node in enumerate(self._holders)
+        ]
+        twin._gpus = {job_id: dict(gpus) for job_id, gpus in self._gpus.items() if not touched.isdisjoint(gpus)}
+        return twin
+
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str]) -> str | None:
+        """Give a job its GPUs, beside others where it may; returns what is short, None where nothing is."""
+        taken: dict[int, list[int]] = {}
+        for node, count in allocation:
+            usable = [gpu for gpu in range(len(self._holders[node])) if self._usable(node, gpu, beside)]
+            if len(usable) < count:
+                free = sum(1 for gpu in usable if not self._holders[node][gpu])
+                return f"node {node} has {free} free GPUs and {len(usable) - free} to share, {count} are wanted"
+            usable.sort(key=lambda gpu, at=node: (len(self._holders[at][gpu]), gpu))  # type: ignore[misc]
+            taken[node] = sorted(usable[:count])
+        for node, gpus in taken.items():
+            for gpu in gpus:
+                self._holders[node][gpu].append(job_id)
+        self._gpus[job_id] = taken
+        return None
+
+    def give_back(self, job_id: str) -> None:
+        """Take a job off its GPUs."""
+        for node, gpus in self._gpus.pop(job_id, {}).items():
+            for gpu in gpus:
+                self._holders[node][gpu].remove(job_id)
+
+    def free(self, node: int) -> int:
+        """Return the number of GPUs of a node that nobody holds."""
+        return sum(1 for holders in self._holders[node] if not holders)
+
+    def sharers(self, job_id: str) -> Iterator[Sequence[str]]:
+        """List the holders of each GPU of a job, itself among them."""
+        for node, gpus in self._gpus.get(job_id, {}).items():
+            for gpu in gpus:
+                yield self._holders[node][gpu]
+
+    def neighbours(self, job_id: str) -> tuple[str, ...]:
+        """List the jobs that share a GPU with a job, in the order of its GPUs."""
+        found = dict.fromkeys(other for holders in self.sharers(job_id) for other in holders)
+        found.pop(job_id, None)
+        return tuple(found)
+
+    def gpus(self, job_id: str) -> Mapping[int, Sequence[int]]:
+        """Return the indices of a job's GPUs by node."""
+        return self._gpus.get(job_id, {})
+
+    def share(self, job_id: str) -> float:
+        """Return the mean share that a job has of its GPUs, split evenly among their holders; 1 without GPUs."""
+        shares = [1 / len(holders) for holders in self.sharers(job_id)]
+        return sum(shares) / len(shares) if shares else 1.0
+
+    def most_on_a_gpu(self) -> int:
+        """Return the largest number of holders of any GPU."""
+        return max((len(holders) for node in self._holders for holders in node), default=0)
+
+    def _usable(self, node: int, gpu: int, beside: Collection[str]) -> bool:
+        holders = self._holders[node][gpu]
+        return len(holders) < self.most and all(holder in beside for holder in holders)

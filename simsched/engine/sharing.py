@@ -1,0 +1,90 @@
+"""How fast jobs are that share GPUs, and whether their memory suffices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simsched.engine.errors import EngineError
+from simsched.engine.occupancy import Occupancy
+from simsched.engine.state import JobState
+from simsched.model.colocation.contract import Colocation
+
+
+@dataclass(frozen=True)
+class _Resident:
+    """A job as a model of colocation sees it."""
+
+    application: str
+    batch_size: int
+    iteration_s: float
+    stages_s: tuple[float, ...]
+    guaranteed: bool
+
+
+class Sharing(NamedTuple):
+    """How a job shares its GPUs: with whom, its mean share of them, and its speed relative to that when alone."""
+
+    neighbours: tuple[str, ...]
+    gpu_share: float
+    speed: float
+
+
+class Neighbourhood:
+    """Tells what jobs on one GPU leave each other."""
+
+    def __init__(self, model: Colocation, occupancy: Occupancy, active: Mapping[str, JobState]) -> None:
+        """Ask `model` how fast the holders of a GPU are; `active` are all jobs by id."""
+        self._model = model
+        self._occupancy = occupancy
+        self._active = active
+
+    def around(self, job: JobState) -> dict[str, JobState]:
+        """Return a job and those that share a GPU with it, as things stand."""
+        others = self._occupancy.neighbours(job.request.id)
+        return {job.request.id: job} | {other: self._active[other] for other in others}
+
+    def look(self, job: JobState) -> Sharing:
+        """Return how a job shares its GPUs; its speed is the least over them."""
+        assert job.site is not None
+        known: dict[tuple[str, ...], float] = {}
+        for holders in self._occupancy.sharers(job.request.id):
+            key = tuple(holders)
+            if key not in known:
+                known[key] = 1.0 if len(key) == 1 else self._beside(job, key, job.site.gpu_type)
+        job_id = job.request.id
+        return Sharing(self._occupancy.neighbours(job_id), self._occupancy.share(job_id), min(known.values()))
+
+    def memory_mb(self, job: JobState) -> float:
+        """Return the memory that a job and its neighbours take on the fullest of its GPUs, as far as it is known."""
+        return max(
+            sum(memory_mb(self._active[holder]) for holder in holders)
+            for holders in self._occupancy.sharers(job.request.id)
+        )
+
+    def _beside(self, job: JobState, holders: tuple[str, ...], gpu_type: str) -> float:
+        residents = [_resident(self._active[holder]) for holder in holders]
+        speed = self._model.speeds(residents, gpu_type)[holders.index(job.request.id)]
+        if not speed > 0:
+            message = f"job {job.request.id} would stand still among {', '.join(holders)} on one GPU"
+            raise EngineError(message)
+        return speed
+
+
+def memory_mb(job: JobState) -> float:
+    """Return the memory that a job takes on each of its GPUs, 0 where that is not known."""
+    need = job.facts.memory
+    return 0.0 if need is None else need.total_mb(job.batch.local_bsz)
+
+
+def _resident(job: JobState) -> _Resident:
+    site, batch = job.site, job.batch
+    assert site is not None
+    iteration_s = 0.0
+    if batch.local_bsz:
+        step = job.app.step_time(site, batch.local_bsz)
+        iteration_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
+    examples = batch.local_bsz * (batch.accum_steps + 1)
+    request = job.request
+    return _Resident(request.application, examples, iteration_s, job.facts.stages_s, request.guaranteed)

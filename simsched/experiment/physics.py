@@ -1,0 +1,48 @@
+"""Turns the sections of an experiment about the engine into what the engine takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simsched.applications.pairs import read_pair_table
+from simsched.engine.options import EngineOptions
+from simsched.errors import input_error
+from simsched.experiment.spec import EngineSpec, SharingSpec
+from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.contract import Colocation, GuaranteedFirst
+from simsched.model.colocation.stages import StageInterleaving
+from simsched.model.colocation.time_slicing import TimeSlicing
+
+
+def engine_options(spec: EngineSpec) -> EngineOptions:
+    """Return the settings of the engine; whole numbers stay whole, so that whole seconds do."""
+    return EngineOptions(
+        restart_delay_s=_whole(spec.restart_delay_s),
+        interference=spec.interference,
+        initial_nodes=spec.initial_nodes,
+        node_start_s=_whole(spec.node_start_s),
+        tick_s=_whole(spec.tick_s),
+        max_jobs_per_gpu=spec.sharing.max_jobs,
+    )
+
+
+def colocation_of(spec: SharingSpec | None) -> Colocation | None:
+    """Return the model of jobs that share a GPU, None where they do not; raises `InputError` for a bad pair table."""
+    if spec is None or spec.max_jobs == 1:
+        return None
+    model: Colocation
+    if spec.model == "pairs":
+        if spec.pairs_path is None:
+            raise input_error("engine.sharing", "the model 'pairs' needs 'pairs_path'", "name a CSV of measured pairs")
+        model = read_pair_table(Path(spec.pairs_path), spec.default_speed)
+    elif spec.model == "stages":
+        model = StageInterleaving()
+    elif spec.model == "time-slicing":
+        model = TimeSlicing(spec.quantum_s, spec.switch_s)
+    else:
+        model = ConstantSharing(spec.factor)
+    return GuaranteedFirst(model) if spec.guaranteed_first else model
+
+
+def _whole(number: float) -> float:
+    return int(number) if number == int(number) else number

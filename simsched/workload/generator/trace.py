@@ -1,0 +1,167 @@
+"""Puts weeks together: a stretch of a trace that has no end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.errors import input_error
+from simsched.workload.generator.batches import Jobs, draw_batches, jobs_of
+from simsched.workload.generator.options import GeneratorOptions
+from simsched.workload.generator.rates import BATCHES, CRON, CRON_PHASE, JOBS, OTHERS, WEEK_H, expected_batches, stream
+from simsched.workload.philly_statistics import (
+    BUCKETS,
+    WEEKDAYS,
+    Floats,
+    Integers,
+    PhillyStatistics,
+    Quantiles,
+    bucket_of,
+)  # fmt: skip
+from simsched.workload.trace import Trace, make_trace
+
+#: A Monday, from which generated traces count: their days are days of the week, not dates of Philly.
+MONDAY = pd.Timestamp("2001-01-01")
+DAY_S = 86400
+#: How a job may end.
+STATUSES = ("Pass", "Killed", "Failed")
+#: About how many jobs come in a day, without and from the ten-minute job.
+JOBS_A_DAY, CRON_JOBS_A_DAY = 880, 127
+#: A trace that is to hold a number of jobs gets no longer than a century.
+MOST_DAYS = 36_525
+WEEK_S = 7 * DAY_S
+#: How long the stretch of a seed is unless told otherwise, and the seed of the trace without end.
+STRETCH_DAYS = 364
+LONG_TRACE_SEED = 0
+
+
+def generate(options: GeneratorOptions, rng: np.random.Generator) -> Trace:
+    """Generate a trace; the same options and state of `rng` give the same trace.
+
+    The trace counts from midnight of a Monday in 2001 (or of the first `weekday` after it), in Philly's own clock, most
+    likely UTC. Raises `InputError` for options out of range and for a span in which no job came.
+    """
+    return generate_from_seed(options, int(rng.integers(2**62)))
+
+
+def generate_from_seed(options: GeneratorOptions, seed: int) -> Trace:
+    """Generate the trace of a seed.
+
+    Each week of it has random streams of its own: whatever the options say of its length and beginning, the same week
+    of the same seed holds the same jobs.
+    """
+    options.check()
+    statistics = PhillyStatistics.load()
+    offset_s = WEEKDAYS.index(options.weekday) * DAY_S
+    days = options.days if options.jobs is None else _days_for(options.jobs, options)
+    table = _span(statistics, options, seed, offset_s, days * DAY_S)
+    while options.jobs is not None and len(table["row"]) < options.jobs:
+        days *= 2
+        table = _span(statistics, options, seed, offset_s, days * DAY_S)
+    origin = MONDAY + pd.Timedelta(seconds=offset_s)
+    columns = {name: column[: options.jobs] for name, column in table.items()}
+    return make_trace("philly-generated", "generated", columns, origin=origin)
+
+
+def stretch_of(options: GeneratorOptions, seed: int) -> Trace:
+    """Return a seed's own stretch of the trace without end: `days` of it, in weeks that no other seed has.
+
+    Stretches of one length follow each other, each from a Monday (or the given weekday) on, and count from their own
+    first day. Seed 0 has the first.
+    """
+    weeks = -(-(options.days + WEEKDAYS.index(options.weekday)) // 7)
+    return generate_from_seed(replace(options, first_week=options.first_week + seed * weeks), LONG_TRACE_SEED)
+
+
+def _days_for(jobs: int, options: GeneratorOptions) -> int:
+    """Estimate in how many days so many jobs come; a quarter more makes a second try rare."""
+    days = 1.25 * jobs / (JOBS_A_DAY * options.scale + (CRON_JOBS_A_DAY if options.cron else 0))
+    if days > MOST_DAYS:
+        raise input_error("jobs", f"{jobs} jobs would take more than {MOST_DAYS} days", "raise 'scale'")
+    return max(7, round(days))
+
+
+def _span(
+    statistics: PhillyStatistics, options: GeneratorOptions, root: int, offset_s: int, length_s: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Generate the jobs submitted in a span of the weeks from the first one on, in order of submission."""
+    # The week before is made too: what its batches submit after its end belongs to the first week.
+    first = options.first_week - 1
+    weeks = -(-(offset_s + length_s) // WEEK_S) + 1
+    expected = expected_batches(statistics.cells, statistics.wandering, root, first, weeks) * options.scale
+    parts = []
+    for week in range(weeks):
+        for jobs in _week(statistics, options, root, first + week, expected[week]):
+            jobs["submit_time_s"] = jobs["submit_time_s"] + (week - 1) * WEEK_S - offset_s
+            parts.append(jobs)
+    table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(table["submit_time_s"], kind="stable")
+    submit = table["submit_time_s"][order]
+    order = order[(submit >= 0) & (submit < length_s)]
+    found = {name: column[order] for name, column in table.items()}
+    return {**found, "row": np.arange(len(order))}
+
+
+def _week(
+    statistics: PhillyStatistics, options: GeneratorOptions, root: int, week: int, expected: Floats
+) -> list[dict[str, npt.NDArray[Any]]]:
+    """Generate the jobs of the batches that begin in one week; times count from its start."""
+    rng = stream(root, week, BATCHES)
+    passed = draw_batches(statistics.cells, expected, None, rng)
+    tables = [_columns(statistics, options, jobs_of(statistics, passed, stream(root, week, JOBS)), rng)]
+    if options.statuses == "all":
+        rng = stream(root, week, OTHERS)
+        shares = statistics.figures["other_status"]["pass_share"]
+        other = draw_batches(statistics.cells, expected, np.array([shares[name] for name, _ in BUCKETS]), rng)
+        tables.append(_columns(statistics, options, jobs_of(statistics, other, rng), rng))
+    if options.cron:
+        tables.append(_cron(statistics, root, week))
+    return tables
+
+
+def _columns(
+    statistics: PhillyStatistics, options: GeneratorOptions, jobs: Jobs, rng: np.random.Generator
+) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "submit_time_s": jobs.submit_s.astype(np.int64),
+        "num_gpus": jobs.gpus,
+        "duration_s": jobs.duration_s,
+        "tenant": np.array(statistics.tenants, dtype=object)[jobs.tenant],
+        "status": np.array(STATUSES, dtype=object)[np.where(jobs.passed, 0, np.where(jobs.killed, 1, 2))],
+        "attempts": _attempts(statistics, jobs, rng) if options.statuses == "all" else np.ones_like(jobs.gpus),
+    }
+
+
+def _cron(statistics: PhillyStatistics, root: int, week: int) -> dict[str, npt.NDArray[Any]]:
+    """Generate the job that one tenant submits every ten minutes, now and then without it passing."""
+    cron = statistics.figures["cron"]
+    phase = int(stream(root, 0, CRON_PHASE).integers(cron["every_s"]))
+    rng = stream(root, week, CRON)
+    slots = np.arange(WEEK_H * 3600 // cron["every_s"])
+    duration = Quantiles(tuple(cron["duration_s"])).at(rng.random(len(slots))).round()
+    passed = rng.random(len(slots)) < cron["share"]
+    ones = np.ones(int(passed.sum()), dtype=np.int64)
+    return {
+        "submit_time_s": phase + cron["every_s"] * slots[passed],
+        "num_gpus": ones,
+        "duration_s": duration[passed],
+        "tenant": np.full(len(ones), cron["tenant"], dtype=object),
+        "status": np.full(len(ones), STATUSES[0], dtype=object),
+        "attempts": ones,
+    }
+
+
+def _attempts(statistics: PhillyStatistics, jobs: Jobs, rng: np.random.Generator) -> Integers:
+    """Draw how often each job was started: passed jobs seldom twice, long and large ones more often; others more."""
+    figures = statistics.figures["other_status"]
+    shares = figures["retried_share_of_passed"]
+    by_bucket = np.array([shares[name] for name, _ in BUCKETS])[bucket_of(jobs.gpus)]
+    share = np.where(jobs.duration_s < 3600, shares["short"], by_bucket)
+    retried = rng.random(len(share)) < share
+    further = rng.geometric(1 / (1 + figures["mean_further_retries_of_passed"]), size=len(share))
+    other = rng.geometric(1 / (1 + figures["mean_retries_of_not_passed"]), size=len(share))
+    return np.where(jobs.passed, 1 + np.where(retried, further, 0), other).astype(np.int64)
