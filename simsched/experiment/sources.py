@@ -69,14 +69,15 @@ def plugin_sources(plugin: type[Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     own = {kind.__module__.partition(".")[0] for kind in plugin.__mro__} - {"builtins", "simsched"}
     waiting = [kind.__module__ for kind in reversed(plugin.__mro__)]
-    waiting += [name for kind in plugin.__mro__ for name in _of_the_folder(kind)]
+    folder = {name: path for kind in plugin.__mro__ for name, path in _of_the_folder(kind)}
+    waiting += folder
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
         if name in seen:
             continue
         seen.add(name)
-        path = _source_of(name, own)
+        path = folder.get(name) or _source_of(name, own)
         if path is None:
             continue
         at = path.stat()
@@ -93,7 +94,7 @@ def _read(module: str, path: Path, mtime_ns: int, size: int) -> tuple[str, tuple
     return hashlib.sha256(content).hexdigest(), tuple(_imports(content, module, path))
 
 
-def _of_the_folder(kind: type[Any]) -> Iterator[str]:
+def _of_the_folder(kind: type[Any]) -> Iterator[tuple[str, Path]]:
     """List all modules of the folder in which a class lives, if it has one of its own: they may be loaded by name."""
     dotted = kind.__module__
     home = None
@@ -107,7 +108,7 @@ def _of_the_folder(kind: type[Any]) -> Iterator[str]:
     folder = Path(home.__file__ or "").parent
     for path in sorted(folder.rglob("*.py")):
         parts = path.relative_to(folder).with_suffix("").parts
-        yield ".".join((home.__name__, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+        yield ".".join((home.__name__, *(parts[:-1] if parts[-1] == "__init__" else parts))), path
 
 
 def _imports(content: bytes, module: str, path: Path) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Documents and grids that are too large are refused, or cost little."""
 
+import itertools
 import textwrap
 
 import pytest
@@ -15,17 +16,28 @@ from simsched.experiment.validation import read_experiment
 from simsched.policy import registry
 
 
+def chain(names, line):
+    """Give lines each of which names the one before many times."""
+    return "".join(line(after, f"*{before}") for before, after in itertools.pairwise(names))
+
+
+ALIASES = "a: &a [1, 1]\n" + chain("abcdefgh", lambda name, alias: f"{name}: &{name} [{', '.join([alias] * 10)}]\n")
+MERGES = "a: &a {x: 1}\n" + chain(
+    "abcdefg", lambda name, alias: f"{name}: &{name}\n  <<: [{', '.join([alias] * 12)}]\n"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: &a [1, 1]\n" + "".join(f"{c}: &{c} [{', '.join([f'*{p}'] * 10)}]\n" for p, c in zip("abcdefg", "bcdefgh", strict=True)), "values when its aliases are written out"),
+        (ALIASES, "values when its aliases are written out"),
         ("a: " + "[" * 60 + "]" * 60, "is nested deeper than 50 levels"),
         ("a: " + "{b: " * 5000 + "1" + "}" * 5000, "is nested deeper than 50 levels"),
-        ("a: &a {x: 1}\n" + "".join(f"{c}: &{c}\n  <<: [{', '.join([f'*{p}'] * 12)}]\n" for p, c in zip("abcdef", "bcdefg", strict=True)), "values when its aliases are written out"),
+        (MERGES, "values when its aliases are written out"),
         ("a: 99999999999999999999", "the number at 'a' is too large"),
     ],
     ids=["aliases", "depth", "great depth", "merges", "number"],
-)  # fmt: skip
+)
 def test_a_document_has_limits(text, said):
     with pytest.raises(InputError, match=said):
         parse(text, "e.yaml")
