@@ -16,6 +16,7 @@ import sys
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -39,6 +40,12 @@ class Parameter:
     def required(self) -> bool:
         """Tell whether an experiment must name the parameter."""
         return self.default is REQUIRED
+
+
+@lru_cache(maxsize=8)
+def _points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Read the entry points of a group once for each search path: that takes milliseconds, and every cell asks."""
+    return tuple(entry_points(group=group))
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ class Kind:
         return self._checked(where, getattr(module, attribute))
 
     def _registered(self, where: str, name: str) -> object:
-        found = sorted({point.value: point for point in entry_points(group=self.group, name=name)}.items())
+        points = (point for point in _points(self.group, tuple(sys.path)) if point.name == name)
+        found = sorted({point.value: point for point in points}.items())
         if not found:
             known = self.names()
             hint = (
@@ -98,6 +106,7 @@ class Kind:
         return found
 
 
+@lru_cache(maxsize=64)
 def parameters(plugin: type[Any]) -> tuple[Parameter, ...]:
     """List the parameters of a constructor, which are the `params` of an experiment."""
     constructor = plugin.__init__

@@ -72,7 +72,7 @@ def temporary(folder, out):
     return [path for path in (folder / out / "slow" / "cells").iterdir() if path.name.startswith(".")]
 
 
-def wait_for(condition, process, seconds=60):
+def wait_for(condition, process, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -115,7 +115,7 @@ def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signal
     for number in signals:
         os.killpg(process.pid, number)  # as a terminal does: to parent and workers alike
         time.sleep(0.3)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted; what was finished is kept" in said
     assert "Traceback" not in said
@@ -130,7 +130,7 @@ def test_a_worker_that_is_killed_loses_nothing(slow):
     victim = int(temporary(slow, "broken")[0].name.rpartition("@")[2])
     os.kill(victim, signal.SIGKILL)
     (slow / "slow").unlink()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert len(finished(slow, "broken")) == 6
     assert temporary(slow, "broken") == []
