@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 #: The rooms, and modules outside them, on which rows depend.
@@ -169,15 +168,22 @@ def _holds_distributions(folder: Path) -> bool:
 
 
 def _file_of(name: str) -> Path | None:
-    """Find the file of a module, loaded or not; nothing is imported but packages around it that already are."""
+    """Find the file of a module without importing anything, so that what has been imported makes no difference."""
+    top, *rest = name.split(".")
     loaded = sys.modules.get(name)
-    if isinstance(loaded, ModuleType) and hasattr(loaded, "__file__"):
+    if loaded is not None and top.startswith(_FOLDER_ALIAS):
         return Path(loaded.__file__).resolve() if loaded.__file__ else None
-    parent = name.rpartition(".")[0]
-    if parent and parent not in sys.modules:
-        return None
     try:
-        spec = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(top)
     except (ImportError, ValueError, AttributeError):
         return None
-    return Path(spec.origin).resolve() if spec and spec.origin and Path(spec.origin).is_file() else None
+    if spec is None:
+        return None
+    if not rest:
+        return Path(spec.origin).resolve() if spec.origin and Path(spec.origin).is_file() else None
+    for folder in spec.submodule_search_locations or ():
+        base = Path(folder, *rest)
+        for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+            if path.is_file():
+                return path.resolve()
+    return None
