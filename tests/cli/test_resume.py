@@ -87,7 +87,10 @@ def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     (slow / "slow").unlink()
-    time.sleep(0.5)  # the workers notice that their parent is gone
+    end = time.monotonic() + 120
+    while temporary(slow, "killed") and time.monotonic() < end:  # until the workers notice that their parent is gone
+        time.sleep(0.1)
+        Store(slow / "killed/slow").sweep()
     kept = finished(slow, "killed")
     times = {name: (slow / "killed/slow/cells" / name / "jobs.parquet").stat().st_mtime_ns for name in kept}
     assert 0 < len(kept) < 6
