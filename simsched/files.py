@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,3 +45,27 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_aside(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="\n")
+
+
+def sync(path: Path) -> None:
+    """Have the system put a file or the entries of a folder on disk, where it can."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # a system that opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if path.is_file():
+            raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        os.close(descriptor)
+
+
+def is_special(path: Path) -> bool:
+    """Tell whether a path names something that is neither a file nor a folder, such as a device or a pipe."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -6,6 +6,7 @@ the same entry points as a stranger's.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib
@@ -13,11 +14,13 @@ import importlib.util
 import inspect
 import sys
 import typing
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from simsched.errors import input_error, nearest
 
@@ -37,6 +40,12 @@ class Parameter:
     def required(self) -> bool:
         """Tell whether an experiment must name the parameter."""
         return self.default is REQUIRED
+
+
+@lru_cache(maxsize=8)
+def _points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Read the entry points of a group once for each search path: that takes milliseconds, and every cell asks."""
+    return tuple(entry_points(group=group))
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,8 @@ class Kind:
         return self._checked(where, getattr(module, attribute))
 
     def _registered(self, where: str, name: str) -> object:
-        found = sorted({point.value: point for point in entry_points(group=self.group, name=name)}.items())
+        points = (point for point in _points(self.group, tuple(sys.path)) if point.name == name)
+        found = sorted({point.value: point for point in points}.items())
         if not found:
             known = self.names()
             hint = (
@@ -98,6 +108,11 @@ class Kind:
 
 def parameters(plugin: type[Any]) -> tuple[Parameter, ...]:
     """List the parameters of a constructor, which are the `params` of an experiment."""
+    return _parameters(cast("Hashable", plugin))
+
+
+@lru_cache(maxsize=64)
+def _parameters(plugin: Any) -> tuple[Parameter, ...]:
     constructor = plugin.__init__
     if constructor.__name__ == "_no_init_or_replace_init":  # what Protocol puts where none is written
         return ()
@@ -135,28 +150,30 @@ def _default_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
     return parameter.default
 
 
-def source_hash(plugin: type[Any]) -> str:
-    """Hash the source of a plugin: its file or, where it is a folder, all Python files in it.
-
-    Returns 64 hexadecimal digits; helper modules outside its own folder are not part of it.
-    """
-    digest = hashlib.sha256()
-    for path in _source_files(plugin):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+@contextlib.contextmanager
+def quiet_stdout() -> Iterator[None]:
+    """Send to stderr what a stranger's code prints on stdout, which belongs to results."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 def _imported(where: str, point: EntryPoint) -> object:
     try:
-        return point.load()
+        with quiet_stdout():
+            return point.load()
     except (ImportError, AttributeError) as error:
         raise input_error(where, f"'{point.value}' cannot be imported: {error}") from error
 
 
 def _module(where: str, dotted: str) -> ModuleType:
     try:
-        return importlib.import_module(dotted)
-    except Exception as error:  # a stranger's module may raise anything while it is imported
+        with quiet_stdout():
+            return importlib.import_module(dotted)
+    except (
+        Exception,
+        SystemExit,
+        GeneratorExit,
+    ) as error:  # a stranger's module may raise anything while it is imported
         raise input_error(where, f"'{dotted}' cannot be imported: {_said(error)}") from error
 
 
@@ -173,32 +190,13 @@ def _module_of_file(where: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[alias] = module  # dataclasses and annotations look their module up there
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # a stranger's file may raise anything while it is imported
+        with quiet_stdout():
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit, GeneratorExit) as error:  # a stranger's file may raise anything while it is imported
         del sys.modules[alias]
         raise input_error(where, f"'{path}' cannot be loaded: {_said(error)}") from error
     return module
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _source_files(plugin: type[Any]) -> list[Path]:
-    home = _home(plugin)
-    path = Path(inspect.getsourcefile(home) or "")
-    if path.name != "__init__.py":
-        return [path]
-    return sorted(path.parent.rglob("*.py"))
-
-
-def _home(plugin: type[Any]) -> ModuleType:
-    """Find the outermost package that shows the class under its name; a plugin that is a folder lives there."""
-    home = sys.modules[plugin.__module__]
-    dotted = plugin.__module__
-    while "." in dotted:
-        dotted = dotted.rpartition(".")[0]
-        package = sys.modules.get(dotted)
-        if package is not None and getattr(package, plugin.__name__, None) is plugin:
-            home = package
-    return home

@@ -27,6 +27,7 @@ from simsched.agent.agent import Agent, Measurement
 from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits
 from simsched.model.batch import batch_for_target
+from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, Site
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
@@ -74,6 +75,7 @@ class OrElastic(Policy):
     """
 
     name: ClassVar[str] = "or-elastic"
+    scales: ClassVar[bool] = True
     needs: ClassVar[frozenset[Signal]] = frozenset({MEASURED_SPEEDS})
     rigid: ClassVar[bool] = False
 
@@ -97,6 +99,13 @@ class OrElastic(Policy):
     def triggers(self) -> Triggers:
         """Decide every `interval_s`, and when nodes have come up."""
         return Triggers(interval_s=self.interval_s, node_change=True)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Refuse a first step of more nodes than there are of any type."""
+        most = max(sum(node.gpu_type == kind for node in cluster.nodes) for kind in cluster.gpu_types)
+        if self.start_nodes > most:
+            message = f"start_nodes is {self.start_nodes}, and the cluster has {most} nodes of one GPU type"
+            raise input_error("policy 'or-elastic'", message, f"give at most {most}")
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Let every job run at its largest throughput; refuse jobs that know only a duration."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -21,6 +23,7 @@ from simsched.cli.results import compare, plot, show, validate_run
 from simsched.cli.run import run
 from simsched.cli.trace import trace
 from simsched.cli.verdicts import verdicts
+from simsched.cli.verify import verify
 from simsched.cli.what_if import what_if
 from simsched.cli.workload import workload
 from simsched.errors import InputError
@@ -42,6 +45,7 @@ class SimschedGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once more changes nothing
             click.echo("simsched: interrupted; what was finished is kept", err=True)
             ctx.exit(_INTERRUPTED)
         except BrokenPipeError:
@@ -60,10 +64,16 @@ def _report(error: Exception) -> int:
             click.echo(f"simsched: {problem}", err=True)
         return _INPUT_IS_WRONG
     from simsched.engine.errors import EngineError
-    from simsched.execution.outcome import WorkerDiedError
 
-    if isinstance(error, EngineError | WorkerDiedError):
+    if isinstance(error, EngineError):
         click.echo(f"simsched: {error}", err=True)
+        return _RUN_FAILED
+    if isinstance(error, OSError) and error.errno is not None:
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"simsched: {place}{error.strerror}", err=True)
+        return _RUN_FAILED
+    if isinstance(error, MemoryError):
+        click.echo("simsched: there was not enough memory", err=True)
         return _RUN_FAILED
     click.echo(f"simsched: internal error: {type(error).__name__}: {error}", err=True)
     click.echo("simsched: please report this with the output of 'simsched --debug ...'", err=True)
@@ -82,8 +92,7 @@ def cli(debug: bool) -> None:
 
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, trace, workload,
-    application, check,
-    calibrate, capacity, what_if,
+    application, check, verify, calibrate, capacity, what_if,
 ):  # fmt: skip
     cli.add_command(command)
 
@@ -91,4 +100,6 @@ for command in (
 def main() -> None:
     """Run the command line."""
     one_thread_each()
+    with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or a system without it
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     cli(prog_name="simsched")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from simsched.experiment.grid import GridCell
 
 _REDRAW_S = 0.1
+_CHECKING_S = 2.0
 
 
 @contextmanager
@@ -31,6 +32,19 @@ def progress_listener() -> Iterator[Listener]:
         yield BarListener(bars)
 
 
+def grid_progress() -> Callable[[int, int], None]:
+    """Make what says every few seconds on stderr how many cells of an experiment have been read and checked."""
+    said = time.monotonic()
+
+    def tell(made: int, total: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _CHECKING_S:
+            said = time.monotonic()
+            click.echo(f"checking: {made} of {total} cells", err=True)
+
+    return tell
+
+
 class LineListener:
     """Writes a line for each finished cell."""
 
@@ -44,6 +58,14 @@ class LineListener:
         self._cells, self._done = cells, reused
         again = f", {reused} of them there already" if reused else ""
         click.echo(f"{cells} cells{again}", err=True)
+
+    def damaged(self, cell: GridCell, fault: str) -> None:
+        """Name the cell and what is wrong with it."""
+        _say_damaged(cell, fault)
+
+    def workers(self, number: int) -> None:
+        """Say how many there are."""
+        click.echo(f"{number} workers", err=True)
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Stay quiet between cells."""
@@ -73,6 +95,14 @@ class BarListener:
         """Set the length of the bar."""
         self._bars.update(self._all, total=cells, completed=reused)
 
+    def damaged(self, cell: GridCell, fault: str) -> None:
+        """Name the cell and what is wrong with it."""
+        _say_damaged(cell, fault)
+
+    def workers(self, number: int) -> None:
+        """Show how many there are."""
+        self._bars.update(self._all, said=f"{number} workers")
+
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Move the bars of running cells."""
         now = time.monotonic()
@@ -98,3 +128,7 @@ class BarListener:
         bar = self._running.pop(cell.task.key, None)
         if bar is not None:
             self._bars.remove_task(bar)
+
+
+def _say_damaged(cell: GridCell, fault: str) -> None:
+    click.echo(f"simsched: {cell.name}: {fault}; the cell is run again", err=True)

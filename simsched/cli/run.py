@@ -32,6 +32,13 @@ def _processors() -> int:
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
 @click.option("--diagnostics", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
+@click.option("--memory-per-cell", type=click.IntRange(min=1), metavar="MIB", help="Memory that a cell may allocate.")
+@click.option(
+    "--timeout-per-decision",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Longest time that one decision of a policy may last. [default: no limit]",
+)
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @json_option
@@ -43,6 +50,8 @@ def run(
     dask: str | None,
     labels: tuple[str, ...],
     diagnostics: tuple[str, ...],
+    memory_per_cell: int | None,
+    timeout_per_decision: float | None,
     dry_run: bool,
     no_plots: bool,
     as_json: bool,
@@ -52,6 +61,7 @@ def run(
     EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`). What a former run
     has finished is not run again. Prints tables on stdout and the paths of the figures.
     """
+    from simsched.cli.progress import grid_progress
     from simsched.experiment.grid import make_grid
     from simsched.experiment.shipped import find_experiment
     from simsched.experiment.validation import read_experiment
@@ -59,14 +69,16 @@ def run(
 
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
-    grid = make_grid(read_experiment(find_experiment(experiment), overrides)).select(labels)
+    grid = make_grid(read_experiment(find_experiment(experiment), overrides), grid_progress()).select(labels)
     if dry_run:
         _print_plan(grid, Path(out), as_json)
         return
     from simsched.cli.progress import progress_listener
+    from simsched.execution.limits import Limits
 
+    limits = Limits(memory_per_cell, timeout_per_decision)
     with progress_listener() as listener:
-        result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask)
+        result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask, limits=limits)
     _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from simsched.documents.yaml_lines import Document, KeyPath, parse_value
 from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.files import is_special
 
 #: Keys whose values are paths: relative to the file in which they stand, or to the current folder on the command line.
 _PATH_KEYS: tuple[KeyPath, ...] = (
@@ -40,8 +41,20 @@ class Draft:
         return draft
 
     def copy(self) -> Draft:
-        """Make a draft that can be changed without changing this one."""
-        return Draft(self.document, copy.deepcopy(self.data), dict(self.origins))
+        """Make a draft that can be changed without changing this one; the values of its sweep are shared."""
+        data = {key: value if key == "sweep" else copy.deepcopy(value) for key, value in self.data.items()}
+        return Draft(self.document, data, dict(self.origins))
+
+    def refuse_special_files(self) -> None:
+        """Raise `InputError` where a path names a device, a pipe or a socket, whose content might never end."""
+        problems = []
+        for path in _PATH_KEYS:
+            section = self.data.get(path[0])
+            value = section.get(str(path[1])) if isinstance(section, dict) else None
+            if isinstance(value, str) and is_special(Path(value)):
+                problems.append(self.problem(path, f"'{value}' is neither a file nor a folder"))
+        if problems:
+            raise InputError(*problems)
 
     def problem(self, path: KeyPath, message: str, remedy: str = "") -> Problem:
         """Return a problem at a key, naming the option or the line that set it."""

@@ -14,6 +14,14 @@ from typing import Any
 import yaml
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.files import is_special
+
+#: The limits of a document: its size, how deep it nests, how many values it has when every alias is written out, and
+#: how large a whole number may be (all up to there are exact as floating-point numbers too).
+MOST_BYTES = 4 << 20
+MOST_DEPTH = 50
+MOST_VALUES = 500_000
+MOST_NUMBER = 2**53
 
 #: The way from the top of a document to a value: keys of mappings and indices of lists.
 KeyPath = tuple[str | int, ...]
@@ -41,7 +49,11 @@ def load(path: Path) -> Document:
     Raises `InputError` with file and line where the file cannot be read, is no YAML, gives a key twice (all such keys
     at once), has a key that is not text, or is not a mapping.
     """
+    if is_special(path):
+        raise input_error(path, "is neither a file nor a folder", "name a YAML file")
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise input_error(path, f"is larger than {MOST_BYTES >> 20} MiB", "name a YAML file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise input_error(path, "there is no such file") from error
@@ -119,7 +131,12 @@ class _Reader:
         try:
             self._loader = _Loader(text)
             node = self._loader.get_single_node()
-            return None if node is None else self._value(node, ())
+            if node is None:
+                return None
+            self._measure(node, {})
+            return self._value(node, ())
+        except RecursionError:
+            raise input_error(self.file, f"is nested deeper than {MOST_DEPTH} levels") from None
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 0
             said = ", ".join(part for part in (error.context, error.problem) if part)
@@ -137,11 +154,41 @@ class _Reader:
                 return {key: self._value(value, (*path, key)) for key, value in self._items(node, path)}
             if isinstance(node, yaml.SequenceNode):
                 return [self._item(child, (*path, i)) for i, child in enumerate(node.value)]
-            return self._loader.construct_object(node)
+            return self._scalar(node, path)
         except ValueError as error:
             raise input_error(self.file, f"is not a value: {error}", line=_line(node)) from error
         finally:
             self._open.pop()
+
+    def _measure(self, node: yaml.Node, known: dict[int, tuple[int, int]], depth: int = 1) -> tuple[int, int]:
+        """Count the values and levels that a node stands for once its aliases are written out, each node once.
+
+        Raises `InputError` where that is more than a document may have.
+        """
+        if id(node) not in known:
+            known[id(node)] = (1, 1)  # for an alias inside what it names, which is reported when it is read
+            if depth > MOST_DEPTH:
+                raise self._too_deep(node)
+            parts = [self._measure(part, known, depth + 1) for part in _parts(node)]
+            known[id(node)] = (1 + sum(part[0] for part in parts), 1 + max((part[1] for part in parts), default=0))
+        values, levels = known[id(node)]
+        if values > MOST_VALUES:
+            message = f"holds more than {MOST_VALUES} values when its aliases are written out"
+            raise input_error(self.file, message, line=_line(node))
+        if depth + levels - 1 > MOST_DEPTH:
+            raise self._too_deep(node)
+        return known[id(node)]
+
+    def _too_deep(self, node: yaml.Node) -> InputError:
+        return input_error(self.file, f"is nested deeper than {MOST_DEPTH} levels", line=_line(node))
+
+    def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
+        value = self._loader.construct_object(node)
+        if isinstance(value, int) and abs(value) > MOST_NUMBER:
+            name = ".".join(str(part) for part in path)
+            message = f"the number at '{name}' is too large" if name else "the number is too large"
+            self.problems.append(Problem(self.file, message, f"numbers go to {MOST_NUMBER}", _line(node)))
+        return value
 
     def _item(self, node: yaml.Node, path: KeyPath) -> Any:
         self.lines[path] = _line(node)
@@ -176,6 +223,12 @@ class _Reader:
                 message = f"the key '{name}' is given twice, first in line {first[key]}"
                 self.problems.append(Problem(self.file, message, "keep one of them", line))
             first.setdefault(key, line)
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 def _line(node: yaml.Node) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import catalogue
@@ -14,18 +14,24 @@ from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
+from simsched.execution.limits import DecisionTimeoutError, Limits, TimedPolicy, limited_memory
 from simsched.execution.manifest import cell_manifest
 from simsched.execution.store import Store
 from simsched.experiment.grid import Task
 from simsched.experiment.physics import colocation_of
 from simsched.experiment.policy_params import make_policy
 from simsched.model.application import ApplicationSource
+from simsched.plugins import quiet_stdout
 from simsched.policy import Policy, registry
-from simsched.results.reader import MANIFEST_FILE, SUMMARY_FILE
+from simsched.results.definition import summary_definition
+from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
+from simsched.results.reader import read_json
 from simsched.results.schema import FAILURES, FINE_TIME, SHARING, TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
+
+NO_LIMITS = Limits()
 
 #: Called now and then with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
@@ -42,22 +48,32 @@ class CellError(Exception):
 
 
 def run_cell(
-    task: Task, folder: Path, environment: Mapping[str, Any], progress: ProgressCallback | None = None
+    task: Task,
+    folder: Path,
+    environment: Mapping[str, Any],
+    progress: ProgressCallback | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> float:
     """Simulate a cell and put its results below `folder`; returns the seconds that it took.
 
-    The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, and
-    `InputError` where results cannot be written.
+    The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, or the
+    cell exceeds a limit, and `InputError` where results cannot be written.
     """
     store = Store(folder)
     staged = store.begin(task.key)
     try:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        agents = _simulate(task, staged.path, progress)
-        gpus, price = task.cluster.total_gpus, task.node_price_per_h
-        write_json(staged.path / SUMMARY_FILE, summarise_folder(staged.path, gpus, node_price_per_h=price))
+        with limited_memory(limits):
+            agents = _simulate(task, staged.path, progress, limits)
+            _summarise(staged.path, task.cluster.total_gpus, task.node_price_per_h)
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        write_json(staged.path / MANIFEST_FILE, cell_manifest(task, agents, environment, wall_s, cpu_s))
+        seal(staged.path, cell_manifest(task, agents, environment, wall_s, cpu_s))
+    except MemoryError as error:
+        store.discard(staged)
+        raise CellError("MemoryError", _out_of_memory(limits)) from error
+    except OSError as error:
+        store.discard(staged)
+        raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
     except BaseException:
         store.discard(staged)
         raise
@@ -65,22 +81,55 @@ def run_cell(
     return wall_s
 
 
-def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None) -> Mapping[str, str]:
+def _summarise(folder: Path, gpus: int, price: float | None) -> None:
+    write_json(folder / SUMMARY_FILE, summarise_folder(folder, gpus, node_price_per_h=price))
+
+
+def refresh_summary(folder: Path) -> bool:
+    """Compute the summary of a whole cell anew if other definitions made it; returns whether it was."""
+    manifest = read_json(folder / MANIFEST_FILE)
+    if manifest.get("summary_definition") == summary_definition():
+        return False
+    gpus = sum(group["nodes"] * group["gpus_per_node"] for group in manifest["cluster"])
+    _summarise(folder, gpus, manifest.get("node_price_per_h"))
+    seal(folder, {**manifest, "summary_definition": summary_definition()})
+    return True
+
+
+def _out_of_memory(limits: Limits) -> str:
+    if limits.memory_mib is None:
+        return "there was not enough memory"
+    return f"it needs more than the {limits.memory_mib} MiB that --memory-per-cell allows"
+
+
+def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> Mapping[str, str]:
     applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
-    kind = registry.load(task.policy, folder=task.policy_folder)
     try:
-        policy = make_policy(kind, task.params, task.diagnostics)
-        agents = None if task.agent is None else task.agent.make(task.policy_folder)
-        used = _run(task, policy, agents, applications, temporary, progress)
-        write_artifacts(policy, temporary)
-    except (InputError, Cancelled):
+        with quiet_stdout():
+            return _simulated(task, applications, temporary, progress, limits)
+    except (InputError, Cancelled, OSError, MemoryError):
         raise
     except EngineError as error:
         raise CellError(type(error).__name__, str(error)) from error
-    except OSError as error:
-        raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
-    except Exception as error:  # a stranger's policy may raise anything; its own traceback is shown with --debug
-        raise CellError(type(error).__name__, f"{type(error).__name__} in policy '{task.policy}': {error}") from error
+    except (Exception, SystemExit, GeneratorExit, DecisionTimeoutError) as error:  # a stranger's policy may raise any
+        said = f"{type(error).__name__} in policy '{task.policy}': {error}"
+        raise CellError(type(error).__name__, said) from error
+
+
+def _simulated(
+    task: Task,
+    applications: ApplicationSource,
+    temporary: Path,
+    progress: ProgressCallback | None,
+    limits: Limits,
+) -> Mapping[str, str]:
+    kind = registry.load(task.policy, folder=task.policy_folder)
+    policy = make_policy(kind, task.params, task.diagnostics)
+    if limits.decision_s is not None:
+        policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
+    agents = None if task.agent is None else task.agent.make(task.policy_folder)
+    used = _run(task, policy, agents, applications, temporary, progress)
+    write_artifacts(policy, temporary)
     return used
 
 

@@ -5,24 +5,41 @@ Every worker must have simsched installed in the same version, and see the resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from simsched.errors import input_error
+from simsched.execution.limits import Limits
 from simsched.execution.manifest import describe_environment
-from simsched.execution.outcome import Outcome, WorkerDiedError, run_to_outcome, say_nothing
-from simsched.experiment.grid import GridCell
+from simsched.execution.outcome import Outcome, run_to_outcome, say_nothing
+from simsched.experiment.grid import GridCell, Task
+from simsched.experiment.sources import code_hash
+
+#: Cells sent ahead for each thread of the workers; the rest wait here, so that the scheduler holds few.
+_AHEAD = 3
+_LEAST_AHEAD = 64
+_LOOK_EVERY_S = 1.0
 
 
-def run_on_dask(address: str, missing: Sequence[GridCell], folder: Path) -> Iterator[tuple[GridCell, Outcome]]:
+class Watcher(Protocol):
+    """Is told how many workers there are."""
+
+    def workers(self, number: int) -> None:
+        """Take note of a number of workers."""
+
+
+def run_on_dask(
+    address: str, missing: Sequence[GridCell], folder: Path, watcher: Watcher, limits: Limits
+) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells on the scheduler at `address` and yield them as they finish.
 
-    Raises `InputError` where the optional dependency is missing or nobody answers at the address, and
-    `WorkerDiedError` where workers died over a cell.
+    The cells of a worker that is lost go to others; one over which several workers died has failed. Raises `InputError`
+    where the optional dependency is missing or nobody answers at the address.
     """
     try:
         from distributed import Client, as_completed
-        from distributed.scheduler import KilledWorker
     except ImportError:
         remedy = "install it with pip install 'simsched[dask]'"
         raise input_error("--dask", "the package 'distributed' is not installed", remedy) from None
@@ -31,16 +48,53 @@ def run_on_dask(address: str, missing: Sequence[GridCell], folder: Path) -> Iter
     except (OSError, ValueError, TimeoutError) as error:
         raise input_error("--dask", f"no dask scheduler answers at '{address}': {error}", "start one first") from None
     environment = describe_environment()
+    waiting = list(reversed(missing))
+    sent: dict[str, GridCell] = {}
+
+    def send() -> Any:
+        cell = waiting.pop()
+        sent[cell.task.key] = cell
+        return client.submit(
+            _run, cell.task, folder.resolve(), environment, limits, code_hash(), key=cell.task.key, pure=False
+        )
+
     with client:
-        futures = {
-            client.submit(
-                run_to_outcome, cell.task, folder.resolve(), environment, say_nothing, key=cell.task.key
-            ): cell
-            for cell in missing
-        }
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except KilledWorker as error:
-            message = f"dask workers died: {error}"
-            raise WorkerDiedError(message) from error
+        threads = _threads(client)
+        ahead = min(max(_AHEAD * sum(threads.values()), _LEAST_AHEAD), len(waiting))
+        watcher.workers(len(threads))
+        known, again = len(threads), time.monotonic() + _LOOK_EVERY_S
+        running = as_completed([send() for _ in range(ahead)])
+        for future in running:
+            outcome = _outcome_of(future)
+            cell = sent.pop(future.key)
+            future.release()
+            if waiting:
+                running.add(send())
+            if time.monotonic() >= again:
+                again = time.monotonic() + _LOOK_EVERY_S
+                if (now := len(_threads(client))) != known:
+                    known = now
+                    watcher.workers(now)
+            yield cell, outcome
+
+
+def _threads(client: Any) -> Mapping[str, int]:
+    threads: Mapping[str, int] = client.nthreads()
+    return threads
+
+
+def _outcome_of(future: Any) -> Outcome:
+    """Return how a cell ended; a cell over which workers died, or that they cannot load, has failed."""
+    error = future.exception()
+    if error is None:
+        outcome: Outcome = future.result()
+        return outcome
+    return Outcome(error=f"dask: {type(error).__name__}: {error}")
+
+
+def _run(task: Task, folder: Path, environment: Mapping[str, Any], limits: Limits, code: str) -> Outcome:
+    """Run a cell on a worker that has the same code as the process that sent it."""
+    if code_hash() != code:
+        return Outcome(error="this dask worker has another version of simsched; install the same one everywhere")
+    report: Callable[[float, int], None] = say_nothing
+    return run_to_outcome(task, folder, environment, report, limits)

@@ -12,6 +12,7 @@ from typing import Any
 import simsched
 from simsched.experiment.grid import Grid, GridCell, Task
 from simsched.results.curves import read_curves
+from simsched.results.definition import summary_definition
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
 
@@ -59,16 +60,18 @@ def cell_manifest(
     return {
         **task.about,
         "cell": task.key,
+        "summary_definition": summary_definition(),
         "agents": dict(agents),
         "environment": dict(environment),
         "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
     }
 
 
-def run_index(grid: Grid, cells: Sequence[GridCell]) -> dict[str, Any]:
-    """Write down what a run consists of: its cells in order, and the experiment."""
+def run_index(grid: Grid, cells: Sequence[GridCell], failed: Mapping[str, str]) -> dict[str, Any]:
+    """Write down what a run consists of: its cells in order, those that failed and why (by key), the experiment."""
     spec = grid.experiment.spec
     curves = read_curves(Path(spec.report.curves)) if spec.report.curves else ()
+    complete = {cell.task.key for cell in cells}
     entries = [
         {
             "cell": cell.task.key,
@@ -83,7 +86,8 @@ def run_index(grid: Grid, cells: Sequence[GridCell]) -> dict[str, Any]:
     return {
         "name": spec.name,
         "cells": entries,
-        "missing": [cell.name for cell in grid.cells if cell not in cells],
+        "missing": [cell.name for cell in grid.cells if cell.task.key not in complete],
+        "failed": {cell.name: failed[cell.task.key] for cell in grid.cells if cell.task.key in failed},
         "published": spec.published,
         "published_source": spec.published_source,
         "published_curves": [list(point) for point in curves],

@@ -8,23 +8,23 @@ from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
-from simsched.errors import InputError, Problem
-from simsched.execution.cell import CellError, run_cell
+from simsched.errors import InputError
+from simsched.execution.cell import NO_LIMITS, CellError, run_cell
+from simsched.execution.limits import Limits
 from simsched.experiment.grid import Task
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended: the seconds it took, or why it failed. `problems` is filled where the user's input is wrong."""
+    """How a cell ended: the seconds it took, or why it failed.
+
+    `died` tells that its process vanished over it.
+    """
 
     wall_s: float = 0.0
     error: str = ""
     traceback: str = ""
-    problems: tuple[Problem, ...] = ()
-
-
-class WorkerDiedError(Exception):
-    """A worker process vanished, and with it what it was running."""
+    died: bool = False
 
 
 def say_nothing(now_s: float, finished_jobs: int) -> None:
@@ -32,12 +32,16 @@ def say_nothing(now_s: float, finished_jobs: int) -> None:
 
 
 def run_to_outcome(
-    task: Task, folder: Path, environment: Mapping[str, Any], report: Callable[[float, int], None]
+    task: Task,
+    folder: Path,
+    environment: Mapping[str, Any],
+    report: Callable[[float, int], None],
+    limits: Limits = NO_LIMITS,
 ) -> Outcome:
     """Run a cell, and turn what may go wrong with it into an outcome."""
     try:
-        return Outcome(wall_s=run_cell(task, folder, environment, report))
+        return Outcome(wall_s=run_cell(task, folder, environment, report, limits))
     except CellError as error:
         return Outcome(error=error.message, traceback=format_exc())
     except InputError as error:
-        return Outcome(error=str(error), problems=error.problems)
+        return Outcome(error=str(error), traceback=format_exc())

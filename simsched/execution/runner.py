@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from simsched.errors import InputError
-from simsched.execution.cell import Cancelled
+from simsched.execution.cell import NO_LIMITS, refresh_summary
 from simsched.execution.dask_runner import run_on_dask
+from simsched.execution.limits import Limits
 from simsched.execution.manifest import describe_environment, run_index
-from simsched.execution.outcome import Outcome, WorkerDiedError, run_to_outcome
-from simsched.execution.progress import ProgressFile
+from simsched.execution.outcome import Outcome, run_to_outcome
+from simsched.execution.pool import run_in_pool
 from simsched.execution.store import Store
-from simsched.experiment.grid import Grid, GridCell, Task
+from simsched.experiment.grid import Grid, GridCell
 from simsched.results.reader import RUN_FILE
 from simsched.results.writer import write_json
-
-_POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -57,6 +48,12 @@ class Listener(Protocol):
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Take note of running cells: each with its simulated second and its finished jobs."""
 
+    def damaged(self, cell: GridCell, fault: str) -> None:
+        """Take note of a cell that was there, is not as it was written, and is run again."""
+
+    def workers(self, number: int) -> None:
+        """Take note of how many workers there are, beyond this machine's own processes."""
+
     def finished(self, cell: GridCell, wall_s: float) -> None:
         """Take note of a finished cell."""
 
@@ -71,6 +68,12 @@ class Silence:
         """Do nothing."""
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
+        """Do nothing."""
+
+    def damaged(self, cell: GridCell, fault: str) -> None:
+        """Do nothing."""
+
+    def workers(self, number: int) -> None:
         """Do nothing."""
 
     def finished(self, cell: GridCell, wall_s: float) -> None:
@@ -88,58 +91,80 @@ def run_grid(
     *,
     dask: str | None = None,
     beside: Sequence[GridCell] = (),
+    limits: Limits = NO_LIMITS,
 ) -> RunResult:
     """Run an experiment into `out`/NAME: complete cells are reused, the others run over `workers` processes.
 
     Cells in `beside` are run too, but the index of the run does not name them. With `dask`, the address of a scheduler,
-    all run there instead. A cell that fails does not keep the others from running. The results do not depend on
-    `workers`. Raises `InputError` where results cannot be written, and `WorkerDiedError` where a process was killed;
-    what was finished stays either way.
+    all run there instead. A cell that fails, be it by killing its process, does not keep the others from running, and
+    the index of the run names it. The results do not depend on `workers`. Raises `InputError` where nothing can be
+    written.
     """
     heard = listener or Silence()
     store = Store(out / grid.experiment.spec.name)
     store.open()
     first_named = {cell.task.key: cell for cell in reversed([*grid.wanted, *beside])}
-    keys = list(dict.fromkeys([*(task.key for task in grid.tasks), *(cell.task.key for cell in beside)]))
-    missing = [first_named[key] for key in keys if not store.has(key) and not store.adopt(key)]
+    keys = dict.fromkeys([*(task.key for task in grid.tasks), *(cell.task.key for cell in beside)])
+    missing = [first_named[key] for key in keys if not _is_there(store, first_named[key], heard)]
     reused = len(keys) - len(missing)
     heard.began(len(keys), reused)
-    outcomes = _run_missing(missing, store.folder, workers, heard, dask)
-    problems = [problem for outcome in outcomes.values() for problem in outcome.problems]
-    if problems:
-        raise InputError(*dict.fromkeys(problems))
-    complete = [cell for cell in grid.cells if store.has(cell.task.key)]
+    outcomes = _run_missing(missing, store.folder, workers, heard, dask, limits)
+    failures = {
+        cell.task.key: Failure(cell.name, outcomes[cell.task.key].error, outcomes[cell.task.key].traceback)
+        for cell in missing
+        if outcomes[cell.task.key].error
+    }
+    gone = {cell.task.key for cell in missing} - outcomes.keys() | failures.keys()
+    complete = [cell for cell in grid.cells if _complete(store, cell, keys, gone)]
     if complete:
-        write_json(store.folder / RUN_FILE, run_index(grid, complete))
-    failures = [
-        Failure(cell.name, outcomes[cell.task.key].error, outcomes[cell.task.key].traceback) for cell in missing
-    ]
-    failures = [failure for failure in failures if failure.message]
-    return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures))
+        told = {key: failure.message for key, failure in failures.items()}
+        write_json(store.folder / RUN_FILE, run_index(grid, complete, told))
+    return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures.values()))
+
+
+def _is_there(store: Store, cell: GridCell, listener: Listener) -> bool:
+    """Return whether a cell is complete, here or beside; its summary is renewed where metrics are defined anew."""
+    key = cell.task.key
+    fault = store.fault(key)
+    if fault:
+        listener.damaged(cell, fault)
+    elif store.has(key) or store.adopt(key):
+        refresh_summary(store.cell(key))
+        return True
+    return False
+
+
+def _complete(store: Store, cell: GridCell, known: Collection[str], gone: Collection[str]) -> bool:
+    """Return whether a cell of the grid is there now; only those that this run did not look at are looked at."""
+    key = cell.task.key
+    return key not in gone if key in known else store.has(key)
 
 
 def _run_missing(
-    missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener, dask: str | None
+    missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener, dask: str | None, limits: Limits
 ) -> dict[str, Outcome]:
     outcomes: dict[str, Outcome] = {}
     if not missing:
         return outcomes
     if dask is not None:
-        done = run_on_dask(dask, missing, folder)
-    elif workers == 1:
+        done = run_on_dask(dask, missing, folder, listener, limits)
+    elif workers == 1 and limits == NO_LIMITS:
         done = _run_here(missing, folder, listener)
     else:
-        done = _run_in_pool(missing, folder, workers, listener)
-    for cell, outcome in done:
-        outcomes[cell.task.key] = outcome
-        if outcome.error:
-            listener.failed(cell, outcome.error)
-        else:
-            listener.finished(cell, outcome.wall_s)
+        done = run_in_pool(missing, folder, min(workers, len(missing)), listener, limits)
+    with contextlib.closing(done):
+        for cell, outcome in done:
+            outcomes[cell.task.key] = outcome
+            if outcome.error:
+                listener.failed(cell, outcome.error)
+            else:
+                listener.finished(cell, outcome.wall_s)
     return outcomes
 
 
-def _run_here(missing: Sequence[GridCell], folder: Path, listener: Listener) -> Iterator[tuple[GridCell, Outcome]]:
+def _run_here(
+    missing: Sequence[GridCell], folder: Path, listener: Listener
+) -> Generator[tuple[GridCell, Outcome], None, None]:
     environment = describe_environment()
     for cell in missing:
 
@@ -147,84 +172,3 @@ def _run_here(missing: Sequence[GridCell], folder: Path, listener: Listener) -> 
             listener.advanced([(cell, int(now_s), finished_jobs)])
 
         yield cell, run_to_outcome(cell.task, folder, environment, report)
-
-
-def _run_in_pool(
-    missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener
-) -> Iterator[tuple[GridCell, Outcome]]:
-    environment = describe_environment()
-    with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-")))
-        progress = ProgressFile.make(scratch / "progress", len(missing))
-        stack.callback(progress.close)
-        pool = ProcessPoolExecutor(min(workers, len(missing)), get_context("spawn"), _prepare_worker)
-        try:
-            with _sigint_ignored():  # as the processes are started here, they inherit it
-                futures = {
-                    pool.submit(_run_in_worker, cell.task, folder, environment, scratch / "progress", number): number
-                    for number, cell in enumerate(missing)
-                }
-            yield from _collect(futures, missing, progress, listener)
-        except BrokenProcessPool as error:
-            message = "a worker process was killed, perhaps for want of memory"
-            raise WorkerDiedError(message) from error
-        finally:
-            progress.cancel()
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _collect(
-    futures: Mapping[Future[Outcome], int], missing: Sequence[GridCell], progress: ProgressFile, listener: Listener
-) -> Iterator[tuple[GridCell, Outcome]]:
-    pending = set(futures)
-    while pending:
-        done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-        for future in sorted(done, key=futures.__getitem__):
-            yield missing[futures[future]], future.result()
-        running = [(missing[futures[f]], *progress.read(futures[f])) for f in sorted(pending, key=futures.__getitem__)]
-        listener.advanced([entry for entry in running if entry[1]])
-
-
-def _run_in_worker(
-    task: Task, folder: Path, environment: Mapping[str, Any], progress_file: Path, number: int
-) -> Outcome:
-    """Run a cell in a worker process."""
-    progress = ProgressFile(progress_file)
-
-    def report(now_s: float, finished_jobs: int) -> None:
-        progress.write(number, int(now_s), finished_jobs)
-        if progress.cancelled:
-            raise Cancelled
-
-    try:
-        return run_to_outcome(task, folder, environment, report)
-    except Cancelled:
-        return Outcome(error="cancelled")
-    finally:
-        progress.close()
-
-
-@contextlib.contextmanager
-def _sigint_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _prepare_worker() -> None:
-    """Leave Ctrl-C to the parent, and do not outlive it, even if it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _die_with(sentinel: int) -> None:
-    connection.wait([sentinel])
-    time.sleep(0.1)  # a parent that ends in order has told the worker to stop by now
-    signal.raise_signal(signal.SIGTERM)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simsched.errors import InputError, input_error
-from simsched.results.reader import MANIFEST_FILE, SUMMARY_FILE
+from simsched.files import sync
+from simsched.results.integrity import quick_fault
 
 try:
     import fcntl
@@ -52,6 +53,10 @@ class Store:
             probe.rmdir()
         except OSError as error:
             raise self._unwritable(error) from error
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove what writers that are gone have left."""
         for leftover in sorted(self.cells.glob(f"{_TEMPORARY}*")):
             _remove_if_abandoned(leftover)
 
@@ -60,9 +65,13 @@ class Store:
         return self.cells / key
 
     def has(self, key: str) -> bool:
-        """Return whether a cell is complete."""
+        """Return whether a cell is complete: its files are there, as large as its manifest says."""
+        return self.cell(key).is_dir() and not self.fault(key)
+
+    def fault(self, key: str) -> str:
+        """Say what is wrong with a cell that is there (see `integrity.quick_fault`); empty for one that is not."""
         folder = self.cell(key)
-        return (folder / MANIFEST_FILE).is_file() and (folder / SUMMARY_FILE).is_file()
+        return quick_fault(folder) if folder.is_dir() else ""
 
     def elsewhere(self, key: str) -> Path | None:
         """Find a complete cell of that name in the results of another experiment beside this one's."""
@@ -102,9 +111,10 @@ class Store:
         """Give a finished cell its name; if another process was faster, its cell stays (the two are the same)."""
         target = self.cell(key)
         try:
-            if target.exists() and not self.has(key):  # somebody took files away
+            if target.exists() and not self.has(key):  # somebody took files away, or changed them
                 shutil.rmtree(target)
             staged.path.replace(target)
+            sync(self.cells)
         except OSError as error:
             if not self.has(key):
                 raise self._unwritable(error) from error

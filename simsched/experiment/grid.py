@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,25 +18,31 @@ from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_ide
 from simsched.engine import SEMANTICS
 from simsched.engine.failures import FailureOptions
 from simsched.engine.options import EngineOptions
-from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.errors import input_error, nearest
+from simsched.experiment.cells import Lazy, Shape, spread
+from simsched.experiment.checks import Checks
 from simsched.experiment.failures import failure_options, identity
 from simsched.experiment.inputs import CellInputs
 from simsched.experiment.physics import colocation_of, engine_options
 from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
+from simsched.experiment.sources import ROOMS, code_hash, library_versions, plugin_sources
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, SharingSpec
-from simsched.experiment.validation import Experiment
+from simsched.experiment.validation import Experiment, Point
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.model.placement import Site
-from simsched.plugins import parameters, source_hash
+from simsched.plugins import parameters
 from simsched.policy import Policy
 from simsched.results.schema import SCHEMA_VERSION
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
 WORKLOAD_FILE = "workload"
 
-_CODE = ("agent", "model", "policy")
+#: Grids of more cells are made cell by cell when they are needed, and only some of their cells are checked.
+MOST_KEPT = 10_000
+_MOST_CHECKED = 200
+#: Swept keys that may change how many cells a point has.
+_SECTIONS = ("path", "source", "policies")
 
 
 @dataclass(frozen=True)
@@ -97,15 +103,21 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid:
-    """All cells of an experiment in a fixed order: points of the sweep, then workload files, policies, seeds."""
+    """All cells of an experiment in a fixed order: points of the sweep, then workload files, policies, seeds.
+
+    `looked_into` is the number of cells made and checked beforehand: all of them where there are not too many.
+    """
 
     experiment: Experiment
-    cells: tuple[GridCell, ...]
+    cells: Sequence[GridCell]
     labels: tuple[str, ...] = ()
+    looked_into: int = 0
 
     def select(self, labels: Sequence[str]) -> Grid:
         """Wish to run only the policies of these labels (none given: all); raises `InputError` for other labels."""
-        known = {cell.label for cell in self.cells}
+        specs = [point.spec for point in self.experiment.points[:1]]
+        some = () if len(self.cells) > MOST_KEPT else self.cells
+        known = {policy.shown_as for spec in specs for policy in spec.policies} | {cell.label for cell in some}
         unknown = [label for label in labels if label not in known]
         if unknown:
             raise input_error(
@@ -124,20 +136,26 @@ class Grid:
         return tuple({cell.task.key: cell.task for cell in self.wanted}.values())
 
 
-def make_grid(experiment: Experiment, progress: Callable[[int], None] | None = None) -> Grid:
-    """Resolve every cell of an experiment: read the data, draw the workloads, hash what determines the result.
+def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | None = None) -> Grid:
+    """Resolve the cells of an experiment: read the data, draw the workloads, hash what determines the result.
 
-    `progress` is told the number of cells resolved so far. Raises `InputError` for unreadable data and for jobs that
-    could never run.
+    A grid of more than `MOST_KEPT` cells is lazy: a cell is made whenever it is asked for, and those that are checked
+    beforehand are spread evenly over the grid. `progress` is told the number of cells resolved and how many are to be.
+    Raises `InputError` for unreadable data and for jobs that could never run.
     """
     maker = _Maker(experiment, CellInputs())
-    cells: list[GridCell] = []
-    for cell in maker.cells():
-        cells.append(cell)
+    shape = maker.shape()
+    total = shape.total
+    lazy: Sequence[GridCell] = Lazy(total, lambda index: maker.cell(index, shape))
+    kept = total <= MOST_KEPT
+    chosen = spread(total, MOST_KEPT if kept else _MOST_CHECKED)
+    made: list[GridCell] = []
+    for index in chosen:
+        made.append(lazy[index])
         if progress is not None:
-            progress(len(cells))
-    maker.raise_problems()
-    return Grid(experiment, tuple(cells))
+            progress(len(made), len(chosen))
+    maker.checks.raise_problems()
+    return Grid(experiment, tuple(made) if kept else lazy, looked_into=len(made))
 
 
 class _Maker:
@@ -146,24 +164,43 @@ class _Maker:
     def __init__(self, experiment: Experiment, inputs: CellInputs) -> None:
         self._experiment = experiment
         self._inputs = inputs
-        self._sources = {name: source_hash(policy) for name, policy in experiment.policies.items()}
-        self._code = _code_hash()
-        self._checked: set[tuple[Any, ...]] = set()
-        self._problems: dict[Problem, None] = {}
+        self._sources = {name: plugin_sources(policy) for name, policy in experiment.policies.items()}
+        self._point: tuple[int, Point, tuple[str, ...]] | None = None
+        self._sources_of_applications: dict[object, ApplicationSource] = {}
+        self.checks = Checks()
 
-    def cells(self) -> Iterator[GridCell]:
-        for point in self._experiment.points:
-            for file in self._inputs.workload_files(point.spec.workload):
-                values = dict(point.values) | ({WORKLOAD_FILE: Path(file).stem} if file else {})
-                for policy in point.spec.policies:
-                    for seed in point.spec.seeds:
-                        task = self._task(point.spec, policy, seed, file)
-                        yield GridCell(policy.shown_as, policy.name, seed, values, task)
+    def shape(self) -> Shape:
+        """Return the number of cells at each point; `InputError` where that cannot be told without making them all."""
+        points = self._experiment.points
+        if len(points) > MOST_KEPT:
+            whole = [key for key in points[0].values if key.split(".")[-1] in _SECTIONS or key == "workload"]
+            if whole:
+                message = f"{len(points)} points are too many where '{whole[0]}' is swept"
+                raise input_error("sweep", message, f"make at most {MOST_KEPT} points of it")
+            return Shape([self._cells_at(0)], len(points))
+        return Shape([self._cells_at(number) for number in range(len(points))])
 
-    def raise_problems(self) -> None:
-        """Raise what was found about the jobs of all cells."""
-        if self._problems:
-            raise InputError(*self._problems)
+    def _cells_at(self, number: int) -> int:
+        spec, files = self._at(number)[1:]
+        return len(files) * len(spec.policies) * len(spec.seeds)
+
+    def _at(self, number: int) -> tuple[Mapping[str, Any], ExperimentSpec, tuple[str, ...]]:
+        """Return the values, the specification and the workload files of a point; the last one is kept."""
+        if self._point is None or self._point[0] != number:
+            point = self._experiment.points[number]
+            self._point = (number, point, self._inputs.workload_files(point.spec.workload))
+        return self._point[1].values, self._point[1].spec, self._point[2]
+
+    def cell(self, index: int, shape: Shape) -> GridCell:
+        """Make a cell by its place in the order of the grid."""
+        number, rest = shape.place(index)
+        point, spec, files = self._at(number)
+        rest, seed = divmod(rest, len(spec.seeds))
+        file, policy_number = divmod(rest, len(spec.policies))
+        values = dict(point) | ({WORKLOAD_FILE: Path(files[file]).stem} if files[file] else {})
+        policy = spec.policies[policy_number]
+        task = self._task(spec, policy, spec.seeds[seed], files[file])
+        return GridCell(policy.shown_as, policy.name, spec.seeds[seed], values, task)
 
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
         kind = self._experiment.policies[policy.name]
@@ -174,8 +211,19 @@ class _Maker:
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
         params = spec.params_of(policy, {one.name for one in parameters(kind)})
         made = make_policy(kind, params, diagnostics)
+        agents = None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params)
+        folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
         speeds = dict(workload.gpu_speed)
-        self._check(made, cluster, jobs, spec.applications, speeds)
+        self.checks.check(
+            made,
+            None if agents is None else agents.make(folder),
+            cluster,
+            options,
+            jobs,
+            self._applications(spec.applications, speeds, cluster),
+            policy.model_dump_json(),
+            jobs_hash,
+        )
         about: dict[str, Any] = {
             "experiment": spec.name,
             "seed": seed,
@@ -185,6 +233,7 @@ class _Maker:
                 "params": full_params(kind, params, diagnostics),
             },
             "policy_source": self._sources[policy.name],
+            "libraries": library_versions(),
             "policy_needs": sorted(signal.name for signal in made.signals),
             "diagnostics": list(diagnostics),
             "cluster": _groups(cluster),
@@ -194,7 +243,8 @@ class _Maker:
             "jobs": len(jobs),
             "jobs_hash": jobs_hash,
             "applications_hash": self._inputs.applications_hash(spec.applications),
-            "code_hash": self._code,
+            "code_hash": code_hash(),
+            "code_rooms": list(ROOMS),
             "results_schema": SCHEMA_VERSION,
         }
         if speeds:
@@ -215,9 +265,9 @@ class _Maker:
             if spec.failures.outages_path is not None:
                 about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
         if policy.agent is not None:
-            agents = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
-            given = full_params(agents, policy.agent.params)
-            about["agent"] = {"name": policy.agent.name, "params": given, "source": source_hash(agents)}
+            named = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
+            given = full_params(named, policy.agent.params)
+            about["agent"] = {"name": policy.agent.name, "params": given, "source": plugin_sources(named)}
         files = input_files(kind, params)
         if files:
             about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
@@ -225,7 +275,6 @@ class _Maker:
         if spec.tuning is None:
             about["workload"] |= workload.model_dump()
         about["applications"] = asdict(spec.applications)
-        folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
         return Task(
             key,
             policy.name,
@@ -240,7 +289,7 @@ class _Maker:
             about,
             spec.cluster.node_price_per_h,
             spec.tuning,
-            None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params),
+            agents,
             sharing,
             failures,
             speeds,
@@ -253,44 +302,14 @@ class _Maker:
         workload = spec.workload_of(policy)
         return self._inputs.jobs(workload, file, seed, spec), self._inputs.jobs_hash(workload, file, seed, spec)
 
-    def _check(
-        self,
-        policy: Policy,
-        cluster: Cluster,
-        jobs: tuple[JobSpec, ...],
-        options: ApplicationsOptions,
-        speeds: Mapping[str, float],
-    ) -> None:
-        """Refuse, before anything runs, jobs that could never run."""
-        from simsched.engine.admission import check_jobs
-
-        what = (id(jobs), policy.rigid, cluster, options, tuple(speeds.items()))
-        if what in self._checked:
-            return
-        self._checked.add(what)
-        try:
-            applications = with_speeds(self._inputs.applications(options), speeds, cluster)
-            check_jobs(jobs, cluster, applications, rigid=policy.rigid)
-        except InputError as error:
-            self._problems |= dict.fromkeys(error.problems)
-            return
-        self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
-
-
-def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
-    """Find applications whose speed is not known on any GPU type of the cluster."""
-    for job in {job.application: job for job in jobs}.values():
-        application = applications.for_job(job.request, job.truth)
-        if application.limits is None:
-            continue
-        reasons: list[str] = []
-        for gpu_type in cluster.gpu_types:
-            try:
-                application.step_time(Site((1,), gpu_type), application.limits.min_local_bsz)
-            except ValueError as error:
-                reasons.append(str(error))
-        if len(reasons) == len(cluster.gpu_types):
-            yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
+    def _applications(
+        self, options: ApplicationsOptions, speeds: Mapping[str, float], cluster: Cluster
+    ) -> ApplicationSource:
+        """Return the applications of a cell, the same object for equal ones."""
+        key = (options, tuple(sorted(speeds.items())), cluster)
+        if key not in self._sources_of_applications:
+            self._sources_of_applications[key] = with_speeds(self._inputs.applications(options), speeds, cluster)
+        return self._sources_of_applications[key]
 
 
 def _groups(cluster: Cluster) -> list[dict[str, Any]]:
@@ -315,17 +334,3 @@ def _key(about: Mapping[str, Any]) -> str:
     determining["policy"]["params"] = {name: value for name, value in params if name not in files}
     text = json.dumps(determining, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-def _code_hash() -> str:
-    """Hash the code besides policy and engine on which results depend: agents, models, helpers of policies.
-
-    The engine is left out: it states its version itself (`SEMANTICS`), so that its speed can change without its
-    results being forgotten. What made the jobs needs no hash, the jobs have one.
-    """
-    digest = hashlib.sha256()
-    package = Path(__file__).resolve().parent.parent
-    for folder in _CODE:
-        for path in sorted((package / folder).rglob("*.py")):
-            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()

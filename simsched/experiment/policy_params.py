@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -13,8 +14,9 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from simsched.agent import registry as agent_registry
 from simsched.agent.agent import AgentFactory
 from simsched.documents.validation_messages import say
+from simsched.documents.yaml_lines import MOST_NUMBER
 from simsched.errors import InputError, Problem, nearest
-from simsched.plugins import parameters
+from simsched.plugins import parameters, quiet_stdout
 from simsched.policy import INPUT_FILE, Policy
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.
@@ -30,7 +32,12 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
     if diagnostics and DIAGNOSTICS_PARAMETER in known and DIAGNOSTICS_PARAMETER not in values:
         values[DIAGNOSTICS_PARAMETER] = _validated(known[DIAGNOSTICS_PARAMETER].annotation, list(diagnostics))
-    return policy(**values)
+    with quiet_stdout():
+        try:
+            return policy(**values)
+        except (SystemExit, GeneratorExit) as error:
+            message = f"its constructor raises {type(error).__name__}: {error}"
+            raise ValueError(message) from error
 
 
 def make_agents(name: str, params: Mapping[str, Any], folder: Path) -> AgentFactory:
@@ -75,6 +82,10 @@ def parameter_problems(
             hint = nearest(key, known) if known else f"'{name}' takes none"
             yield (key,), f"the {noun} '{name}' has no such parameter", hint
             continue
+        if _too_large(value):
+            faulty = True
+            yield (key,), "holds a number that is too large", f"numbers go to {MOST_NUMBER}"
+            continue
         for detail in _type_errors(known[key].annotation, value):
             faulty = True
             items = [part for part in detail["loc"] if isinstance(part, int)]  # the rest names members of a union
@@ -109,6 +120,15 @@ def _of_file(
     key = [name for name, path in input_files(policy, params).items() if problem.where.startswith(path)]
     place = f"{problem.where}:{problem.line}" if problem.line else problem.where
     return tuple(key[:1]), f"{place}: {problem.message}", problem.remedy
+
+
+def _too_large(value: Any) -> bool:
+    """Tell whether a value or anything in it is a number beyond those that are exact as floating-point numbers."""
+    if isinstance(value, dict):
+        return any(map(_too_large, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_too_large, value))
+    return isinstance(value, int | float) and math.isfinite(value) and abs(value) > MOST_NUMBER
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

@@ -10,7 +10,15 @@ from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
 
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.applications.gpu_types import gpu_types
@@ -22,10 +30,21 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
+#: The longest time that a key may name: three hundred years.
+MOST_SECONDS = 10_000_000_000
+
 _GIVEN_TWICE = "lists the same value twice"
 
 
 _Section = TypeVar("_Section", bound=Section)
+
+
+def _printable(text: str) -> str:
+    """Refuse characters that no figure can show."""
+    if not text.isprintable():
+        message = "must not hold control characters"
+        raise ValueError(message)
+    return text
 
 
 class GroupSpec(Section):
@@ -48,7 +67,7 @@ class ClusterSpec(Section):
         default=None, min_length=1, description="groups of equal nodes, instead"
     )
     node_price_per_h: float | None = Field(
-        default=None, ge=0, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
+        default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
     )
 
     @model_validator(mode="after")
@@ -156,12 +175,19 @@ class EngineSpec(Section):
         default=1.0, ge=0, le=1, description="seconds of a tick of the clock, from 1e-6 to 1; 0 makes time continuous"
     )
     sharing: SharingSpec = Field(default=SharingSpec(), description="GPUs held by several jobs")
-    restart_delay_s: float = Field(default=30, ge=0, description="seconds that a change of placement costs")
+    restart_delay_s: float = Field(
+        default=30, ge=0, le=MOST_SECONDS, description="seconds that a change of placement costs"
+    )
     interference: float = Field(default=0.0, ge=0, lt=1, description="slow-down of distributed jobs that share a node")
     initial_nodes: int | None = Field(
-        default=None, ge=0, description="nodes rented at the start, for policies that scale the cluster; by default all"
+        default=None,
+        ge=0,
+        le=100_000,
+        description="nodes rented at the start, for policies that scale the cluster; by default all",
     )
-    node_start_s: float = Field(default=0, ge=0, description="seconds until a node that a policy asks for is up")
+    node_start_s: float = Field(
+        default=0, ge=0, le=MOST_SECONDS, description="seconds until a node that a policy asks for is up"
+    )
     kill_at_time_limit: bool = Field(
         default=False, description="whether a job ends when it has held GPUs for as long as its time limit"
     )
@@ -188,7 +214,7 @@ class PolicySpec(Section):
     """A row of the comparison: a policy with its parameters, and what differs for it alone."""
 
     name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
-    label: str | None = Field(
+    label: Annotated[str, AfterValidator(_printable)] | None = Field(
         default=None, min_length=1, description="how tables and figures call it; by default its name"
     )
     params: dict[str, Any] = Field(default={}, description="parameters of the policy's constructor")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +17,11 @@ from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft, draft_of
 from simsched.documents.validation_messages import problems_of
 from simsched.errors import InputError, Problem, nearest
+from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
+from simsched.results.curves import read_curves
 from simsched.results.metrics import find_metric
 
 _NOT_SWEPT = (
@@ -34,6 +36,12 @@ _NOT_SWEPT = (
     "report",
     "finish_time_fairness",
 )
+
+
+#: The most points that a sweep may have.
+MOST_POINTS = 100_000_000
+_MOST_KEPT = 2_000
+_MOST_CHECKED = 200
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class Experiment:
 
     file: Path
     spec: ExperimentSpec
-    points: tuple[Point, ...]
+    points: Sequence[Point]
     policies: Mapping[str, type[Policy]]
     folders: Mapping[str, Path] = field(default_factory=dict)
 
@@ -66,17 +74,20 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     and line, or the override that brought it in.
     """
     draft = draft_of(yaml_lines.load(path), overrides)
+    draft.refuse_special_files()
     found = _Policies()
     problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
     if problems:
         raise InputError(*_in_order(problems))
     spec = _validated(draft)
-    problems = [*_cross_problems(draft, spec), *found.diagnostics_problems(draft, spec)]
+    problems = [
+        *_cross_problems(draft, spec), *_curve_problems(draft, spec), *found.diagnostics_problems(draft, spec),
+    ]  # fmt: skip
     points, more = _points(draft, found)
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
     classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
-    return Experiment(path, spec, tuple(points), classes, folders)
+    return Experiment(path, spec, points, classes, folders)
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:
@@ -189,6 +200,7 @@ def _cross_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         message = f"no policy of this experiment is called '{reference}'"
         yield draft.problem(("report", "reference"), message, nearest(reference, labels))
     yield from _node_problems(draft, spec)
+    yield from _fairness_problems(draft, spec)
     for index, policy in enumerate(spec.policies):
         for section, merge in (("workload", spec.workload_of), ("engine", spec.engine_of)):
             try:
@@ -204,6 +216,27 @@ def _node_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         if engine is not None and engine.initial_nodes is not None and engine.initial_nodes > nodes:
             message = f"{engine.initial_nodes} nodes cannot be rented, the cluster has {nodes}"
             yield draft.problem((*key, "initial_nodes"), message)
+
+
+def _fairness_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    """Refuse an equal share of GPUs that are not equal."""
+    rule = spec.finish_time_fairness
+    types = spec.cluster.build().gpu_types
+    if rule is not None and rule.definition != "gavel" and len(types) > 1:
+        message = f"an equal share of GPUs of several types ({', '.join(types)}) is not defined"
+        remedy = "leave it out, or take the definition 'gavel'"
+        yield draft.problem(("finish_time_fairness",), message, remedy)
+
+
+def _curve_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    """Refuse published curves that cannot be read."""
+    if spec.report.curves is None:
+        return
+    try:
+        read_curves(Path(spec.report.curves))
+    except InputError as error:
+        for problem in error.problems:
+            yield draft.problem(("report", "curves"), f"{problem.where} {problem.message}", problem.remedy)
 
 
 def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str]) -> Iterator[Problem]:
@@ -222,36 +255,66 @@ def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str
                     yield draft.problem(("published", name, metric), problem.message, problem.remedy)
 
 
-def _points(draft: Draft, found: _Policies) -> tuple[list[Point], list[Problem]]:
-    """Make the points of the sweep; values that do not fit are reported one by one."""
+def _points(draft: Draft, found: _Policies) -> tuple[Sequence[Point], list[Problem]]:
+    """Make the points of the sweep; values that do not fit are reported one by one.
+
+    Of more than `_MOST_KEPT` points only some are made and checked, spread evenly over the sweep; the others are made
+    when they are asked for.
+    """
     sweep: dict[str, list[Any]] = draft.data.get("sweep") or {}
     problems = [problem for key in sweep for problem in _sweep_problems(draft, found, key, sweep[key])]
     if problems:
         return [], problems
-    points = []
-    for values in itertools.product(*sweep.values()):
-        chosen = dict(zip(sweep, values, strict=True))
-        one = draft.copy()
-        for key, value in chosen.items():
-            one.set(key, value, f"sweep of {key}")
+    total = math.prod(len(values) for values in sweep.values())
+    if total > MOST_POINTS:
+        message = f"these are {total} points, more than the {MOST_POINTS} that an experiment may have"
+        return [], [draft.problem(("sweep",), message, "sweep fewer values")]
+    kept = total <= _MOST_KEPT
+    points: list[Point] = []
+    for index in spread(total, _MOST_KEPT if kept else _MOST_CHECKED):
+        one, chosen = _drafted(draft, sweep, index)
         problems += [*_structural(one), *found.problems(one)]
         if not problems:
             spec = _validated(one)
             problems += _cross_problems(one, spec)
             points.append(Point(MappingProxyType(chosen), spec))
-    return points, problems
+    return tuple(points) if kept else Lazy(total, lambda index: _point(draft, found, sweep, index)), problems
+
+
+def _drafted(draft: Draft, sweep: Mapping[str, list[Any]], index: int) -> tuple[Draft, dict[str, Any]]:
+    """Put the values of one point into a draft; the last key's values change fastest."""
+    chosen: dict[str, Any] = {}
+    for key in reversed(list(sweep)):
+        index, place = divmod(index, len(sweep[key]))
+        chosen[key] = sweep[key][place]
+    chosen = dict(reversed(chosen.items()))
+    one = draft.copy()
+    for key, value in chosen.items():
+        one.set(key, value, f"sweep of {key}")
+    return one, chosen
+
+
+def _point(draft: Draft, found: _Policies, sweep: Mapping[str, list[Any]], index: int) -> Point:
+    """Make one point of a sweep that is too large to be kept; raises `InputError` where its values do not fit."""
+    one, chosen = _drafted(draft, sweep, index)
+    problems = [*_structural(one), *found.problems(one)]
+    spec = None if problems else _validated(one)
+    if spec is None or (problems := list(_cross_problems(one, spec))):
+        raise InputError(*_in_order(problems))
+    return Point(MappingProxyType(chosen), spec)
 
 
 def _sweep_problems(draft: Draft, found: _Policies, key: str, values: Sequence[Any]) -> Iterator[Problem]:
     if key.split(".")[0] in _NOT_SWEPT:
         yield draft.problem(("sweep", key), "this key cannot be swept", f"not swept are: {', '.join(_NOT_SWEPT)}")
         return
-    seen: list[Any] = []
+    seen: set[tuple[type, str]] = set()
     for index, value in enumerate(values):
-        if any(value == known and type(value) is type(known) for known in seen):
+        known = (type(value), json.dumps(value, sort_keys=True))
+        if known in seen:
             yield draft.problem(("sweep", key, index), f"the value {value} is given twice")
             continue
-        seen.append(value)
+        seen.add(known)
         one = draft.copy()
         try:
             one.set(key, value, "")

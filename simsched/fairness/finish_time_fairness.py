@@ -14,10 +14,13 @@ import pandas as pd
 
 from simsched.applications.catalogue import catalogue
 from simsched.engine import SEMANTICS
+from simsched.execution.cell import NO_LIMITS
+from simsched.execution.limits import Limits
 from simsched.execution.runner import Listener, RunResult, run_grid
 from simsched.execution.store import Store
 from simsched.experiment.grid import Grid, GridCell, Task, make_grid
 from simsched.experiment.policy_params import make_policy
+from simsched.experiment.sources import code_hash, library_versions
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
 from simsched.fairness import solo_runs
 from simsched.fairness.solo_runs import Batch, SoloRuns
@@ -40,12 +43,20 @@ _BATCH_COLUMNS = ("job_id", "gpus", "batch_size", "accum_steps")
 
 
 def run_with_fairness(
-    grid: Grid, out: Path, workers: int = 1, listener: Listener | None = None, *, dask: str | None = None
+    grid: Grid,
+    out: Path,
+    workers: int = 1,
+    listener: Listener | None = None,
+    *,
+    dask: str | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> RunResult:
     """Run an experiment as `run_grid` does, and set its finished jobs beside solo runs where it asks for that."""
     beside = tuple(reference_cells(grid).values())
-    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside)
+    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits)
     store = Store(result.folder)
+    if grid.experiment.spec.finish_time_fairness is None:
+        return result
     told = record_fairness(grid, [cell for cell in grid.cells if store.has(cell.task.key)], store)
     index = result.folder / RUN_FILE
     if told and index.is_file():
@@ -164,7 +175,8 @@ def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool
 def _version(rule: FairnessSpec) -> str:
     """Name a folder by all that determines the ratios of a cell, besides the cell."""
     sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (solo_runs, fairness)]
-    known: Mapping[str, object] = {**rule.model_dump(), "semantics": SEMANTICS, "sources": [*sources, _own_source()]}
+    code = {"semantics": SEMANTICS, "code": code_hash(), "libraries": library_versions()}
+    known: Mapping[str, object] = {**rule.model_dump(), **code, "sources": [*sources, _own_source()]}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
 

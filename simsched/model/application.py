@@ -206,6 +206,8 @@ _DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in fields(Ap
 
 def facts_of(application: Application) -> ApplicationFacts:
     """Return what may be told of an application to anybody."""
-    if application.name == _NO_FACTS.name:  # of which a trace has hundreds of thousands
+    if (
+        application.name == _NO_FACTS.name and application.gpu_types is None
+    ):  # of which a trace has hundreds of thousands
         return _NO_FACTS
     return ApplicationFacts(*[getattr(application, name, _DEFAULTS[name]) for name in _FACTS])

@@ -67,6 +67,8 @@ class Policy(Protocol):
     #: Whether it weighs GPU types against each other; otherwise each type is a pool of its own to it. It never gives a
     #: job GPUs of two types.
     type_aware: ClassVar[bool] = False
+    #: Whether the policy has nodes come and go (`Decision.target_nodes`).
+    scales: ClassVar[bool] = False
 
     @property
     def triggers(self) -> Triggers:

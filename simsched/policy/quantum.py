@@ -18,18 +18,18 @@ class Quantum:
         self._quantum_s = quantum_s
         self._slice: float = 0
 
-    def over(self, view: View) -> bool:
-        """Tell whether a slice has ended since this was last asked.
-
-        Raises `InputError` where a slice is no longer than a restart: jobs would take turns for ever, and none of them
-        make progress.
-        """
-        if view.restart_delay_s >= self._quantum_s:
+    def check(self, restart_delay_s: float) -> None:
+        """Raise `InputError` where a slice is no longer than a restart: jobs would take turns and make no progress."""
+        if restart_delay_s >= self._quantum_s:
             message = (
                 f"a quantum of {self._quantum_s} s is no longer than a restart, so that no job would make progress"
             )
-            remedy = f"give a quantum_s above engine.restart_delay_s, which is {view.restart_delay_s}"
+            remedy = f"give a quantum_s above engine.restart_delay_s, which is {restart_delay_s}"
             raise input_error(f"policy '{self._policy}'", message, remedy)
+
+    def over(self, view: View) -> bool:
+        """Tell whether a slice has ended since this was last asked; raises `InputError` as `check` does."""
+        self.check(view.restart_delay_s)
         before, self._slice = self._slice, view.now_s // self._quantum_s
         return self._slice != before
 

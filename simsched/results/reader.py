@@ -16,15 +16,14 @@ import pyarrow.parquet as pq
 from simsched.errors import InputError, Problem, input_error
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
+from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.schema import SCHEMA_VERSION, TABLES
 
 RUN_FILE = "run.json"
-MANIFEST_FILE = "manifest.json"
-SUMMARY_FILE = "summary.json"
 
-_RERUN = "run the experiment again, which repeats only what is missing"
+_RERUN = "run the experiment again, which repeats only what is missing or damaged"
 _RUN_KEYS = ("name", "cells")
 _CELL_KEYS = ("cell", "policy", "seed", "point", "folder")
 
@@ -123,12 +122,12 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     if not path.is_file():
         raise input_error(path, f"the table of {name} is not there", f"record it, or {_RERUN}")
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check_schema(path, name, file.schema_arrow)
             arrow = file.read(columns=None if columns is None else list(columns))
     except (pa.ArrowException, OSError) as error:
         raise input_error(
-            path, f"cannot be read as Parquet ({_first_line(error)})", f"delete the folder and {_RERUN}"
+            path, f"cannot be read as Parquet ({_first_line(error)})", f"`simsched verify --remove RUN`, then {_RERUN}"
         ) from error
     frame: pd.DataFrame = arrow.to_pandas(maps_as_pydicts="strict")
     return frame
@@ -141,7 +140,7 @@ def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
         raise input_error(path, message, "run the experiment again with this version")
     missing = [column.name for column in TABLES[name].written() if column.name not in schema.names]
     if missing:
-        raise input_error(path, f"lacks the column '{missing[0]}'", f"delete the folder and {_RERUN}")
+        raise input_error(path, f"lacks the column '{missing[0]}'", _RERUN)
 
 
 def _first_line(error: BaseException) -> str:
@@ -155,13 +154,11 @@ def read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise input_error(path, "the file is not there", _RERUN) from error
     except json.JSONDecodeError as error:
-        raise input_error(
-            path, f"is not valid JSON ({error.msg})", f"delete it and {_RERUN}", line=error.lineno
-        ) from error
+        raise input_error(path, f"is not valid JSON ({error.msg})", _RERUN, line=error.lineno) from error
     except (OSError, UnicodeDecodeError) as error:
         raise input_error(path, f"cannot be read ({_first_line(error)})", _RERUN) from error
     if not isinstance(content, dict):
-        raise input_error(path, "is not a JSON object", f"delete it and {_RERUN}")
+        raise input_error(path, "is not a JSON object", _RERUN)
     return content
 
 
@@ -176,6 +173,8 @@ def read_cell(folder: Path) -> Cell:
             folder, "there is no such folder of results", "name the folder of a run, or of one of its cells"
         )
     manifest = read_json(folder / MANIFEST_FILE)
+    if is_sealed(manifest):
+        check(folder)
     summary = read_json(folder / SUMMARY_FILE)
     policy = manifest.get("policy", "")
     label = policy.get("label") or policy.get("name", "") if isinstance(policy, Mapping) else policy

@@ -117,7 +117,7 @@ class _TableFile:
         self._writer: pq.ParquetWriter | None = None
 
     def open(self) -> None:
-        self._writer = pq.ParquetWriter(self._staged.path, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(self._staged.path, self._schema, compression="zstd", write_page_checksum=True)
 
     def add(self, row: Row) -> None:
         rows = self._rows

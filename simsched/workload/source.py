@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -44,6 +45,7 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "sia": SiaRecipe,
     }
 )
+_MOST_KEPT_BYTES = 4 << 20
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -133,7 +135,21 @@ def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     if not Path(options.source).exists():
         known = nearest(options.source, NAMED_SOURCES)
         raise input_error("workload.source", f"'{options.source}' is no file and no known source", known)
-    return read_trace(options.source, options.format)
+    return _read(Path(options.source), options.format)
+
+
+def _read(place: Path, layout: str) -> Trace:
+    """Read a trace; a small file is kept for the next seeds of an experiment, which want it too."""
+    at = place.stat()
+    if place.is_dir() or at.st_size > _MOST_KEPT_BYTES:
+        return read_trace(place, layout)
+    kept = _kept(place, layout, at.st_mtime_ns, at.st_size)
+    return replace(kept, table=kept.table.copy())
+
+
+@lru_cache(maxsize=2)
+def _kept(place: Path, layout: str, mtime_ns: int, size: int) -> Trace:
+    return read_trace(place, layout)
 
 
 @dataclass(frozen=True)

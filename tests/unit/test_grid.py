@@ -109,7 +109,7 @@ def test_the_policys_source_and_the_engines_semantics_are_in_the_key(make, tmp_p
     monkeypatch.setattr(grid_module, "SEMANTICS", grid_module.SEMANTICS + 1)
     assert set(keys(make())).isdisjoint(before)
     monkeypatch.undo()
-    monkeypatch.setattr(grid_module, "source_hash", lambda policy: f"other {policy.__name__}")
+    monkeypatch.setattr(grid_module, "plugin_sources", lambda policy: {"other": policy.__name__})
     assert set(keys(make())).isdisjoint(before)
 
 

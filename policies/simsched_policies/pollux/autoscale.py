@@ -54,6 +54,7 @@ class PolluxAutoscale(Pollux):
     """
 
     name: ClassVar[str] = "pollux-autoscale"
+    scales: ClassVar[bool] = True
 
     low_utility: float = 0.35
     high_utility: float = 0.65

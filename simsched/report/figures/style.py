@@ -180,6 +180,11 @@ def take_words(figure: Figure) -> Words:
     return Words(title.get_text(), " ".join(lines), _TITLE_HEIGHT - 0.04, _MARGIN + _CAPTION_LINE * len(lines))
 
 
+def _plain_text(value: object) -> object:
+    """Keep a text from being read as a formula by programs that open the CSV."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+
+
 def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
 
@@ -195,5 +200,5 @@ def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: S
                 figure.savefig(aside, format=kind, metadata=_NO_DATES.get(kind))
     paths.append(folder / f"{name}.csv")
     with written_aside(paths[-1]) as aside:
-        data.to_csv(aside, index=False, lineterminator="\n")
+        data.map(_plain_text).to_csv(aside, index=False, lineterminator="\n")
     return paths

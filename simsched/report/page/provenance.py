@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from html import escape
 from typing import Any
 
@@ -40,7 +41,6 @@ def _facts(cells: Iterable[Cell]) -> list[tuple[str, str]]:
     manifests = [cell.manifest for cell in cells]
     environments = [_mapping(manifest, "environment") for manifest in manifests]
     seeds = sorted({cell.seed for cell in cells})
-    cpu_s = sum(float(_mapping(manifest, "timing").get("cpu_s", 0)) for manifest in manifests)
     return [
         ("simsched", _distinct(environment.get("simsched") for environment in environments)),
         ("git commit", _distinct(_commit(environment.get("git_commit")) for environment in environments)),
@@ -54,7 +54,6 @@ def _facts(cells: Iterable[Cell]) -> list[tuple[str, str]]:
         ("engine", _distinct(_pairs(_mapping(manifest, "engine")) for manifest in manifests)),
         ("hash of the code", _distinct(manifest.get("code_hash") for manifest in manifests)),
         ("hash of the applications", _distinct(manifest.get("applications_hash") for manifest in manifests)),
-        ("processor time", f"{cpu_s:,.0f} s in all"),
     ]
 
 
@@ -105,10 +104,17 @@ def _policies(run: Run) -> str:
                 _pairs(_mapping(policy, "params")),
                 ", ".join(map(str, told)) if told else "no signal beyond the jobs' requests",
                 _agents(_mapping(manifest, "agents")),
-                str(manifest.get("policy_source", ""))[:_SHORT_HASH],
+                _source(manifest.get("policy_source", "")),
             )
         )
     return _table("Policies, and what each was told", headers, rows)
+
+
+def _source(source: object) -> str:
+    """Shorten the hash of a policy's source; of several files, hash what they have."""
+    if isinstance(source, Mapping):
+        source = sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
+    return str(source)[:_SHORT_HASH]
 
 
 def _agents(agents: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""Attacks on simsched, to be run by hand: `python -m benchmarks.abuse`."""

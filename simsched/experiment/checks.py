@@ -1,0 +1,141 @@
+"""What can be known before anything runs: jobs, policies, agents and clusters that do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from simsched.agent.agent import AgentFactory
+from simsched.engine.admission import check_jobs
+from simsched.engine.options import EngineOptions
+from simsched.errors import InputError, Problem
+from simsched.model.application import Application, ApplicationSource, facts_of
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.placement import Site
+from simsched.plugins import quiet_stdout
+from simsched.policy import Policy
+from simsched.policy.quantum import Quantum
+
+_MOST_PROBLEMS = 20
+
+
+class Checks:
+    """Gathers what is wrong with cells; what several cells have in common is looked at once."""
+
+    def __init__(self) -> None:
+        """Start with nothing found."""
+        self._seen: set[tuple[Any, ...]] = set()
+        self._problems: dict[Problem, None] = {}
+
+    def raise_problems(self) -> None:
+        """Raise `InputError` with all that was found, if there is anything."""
+        if self._problems:
+            raise InputError(*self._problems)
+
+    def check(
+        self,
+        policy: Policy,
+        agents: AgentFactory | None,
+        cluster: Cluster,
+        options: EngineOptions,
+        jobs: Sequence[JobSpec],
+        applications: ApplicationSource,
+        policy_text: str,
+        jobs_hash: str,
+    ) -> None:
+        """Look at one cell: `policy_text` and `jobs_hash` stand for the policy with its parameters and for its jobs.
+
+        The policy must be one that is used for nothing else: it is begun, and asked for agents.
+        """
+        if len(self._problems) >= _MOST_PROBLEMS:
+            return
+        room = (cluster, id(applications), jobs_hash)
+        if self._new("jobs", policy.rigid, *room):
+            try:
+                check_jobs(jobs, cluster, applications, rigid=policy.rigid)
+            except InputError as error:
+                self._problems |= dict.fromkeys(error.problems)
+                return
+            self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
+        if self._new("policy", policy_text, options, *room):
+            self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs))
+            self._problems |= dict.fromkeys(_agent_problems(policy, agents or policy, cluster, jobs, applications))
+
+    def _new(self, *what: Any) -> bool:
+        if what in self._seen:
+            return False
+        self._seen.add(what)
+        return True
+
+
+def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
+    """Find applications whose speed is not known on any GPU type of the cluster."""
+    for job, application in _kinds(jobs, applications):
+        if application.limits is None:
+            continue
+        reasons: list[str] = []
+        for gpu_type in cluster.gpu_types:
+            try:
+                application.step_time(Site((1,), gpu_type), application.limits.min_local_bsz)
+            except ValueError as error:
+                reasons.append(str(error))
+            except LookupError as error:
+                yield Problem(f"workload, job '{job.id}'", f"{application.name} has no step time: {error}")
+        if len(reasons) == len(cluster.gpu_types):
+            yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
+
+
+def _policy_problems(
+    policy: Policy, cluster: Cluster, options: EngineOptions, jobs: Sequence[JobSpec]
+) -> Iterator[Problem]:
+    """Find what keeps a policy from making progress on a cluster."""
+    try:
+        for value in vars(policy).values():
+            if isinstance(value, Quantum):
+                value.check(options.restart_delay_s)
+    except InputError as error:
+        yield from error.problems
+    except TypeError:  # a policy without a __dict__
+        pass
+    nodes = options.initial_nodes
+    if nodes is None or nodes >= len(cluster.nodes) or getattr(policy, "scales", False):
+        return
+    first = cluster.nodes[:nodes]
+    by_type = {kind: sum(node.gpus for node in first if node.gpu_type == kind) for kind in cluster.gpu_types}
+    most = max(by_type.values(), default=0)
+    needed = max((job.num_gpus for job in jobs), default=0) if policy.rigid else 1
+    if most < needed:
+        message = f"with {nodes} nodes there are {most} GPUs of one type for a job of {needed}"
+        remedy = f"policy '{policy.name}' asks for no more nodes; give more, or leave the key out"
+        yield Problem("engine.initial_nodes", message, remedy)
+
+
+def _agent_problems(
+    policy: Policy, agents: AgentFactory, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
+) -> Iterator[Problem]:
+    """Find clusters and jobs that a policy or its agents refuse; whatever else they raise, they raise when they run."""
+    try:
+        with quiet_stdout():
+            policy.begin(cluster)
+            if agents is not policy:
+                agents.begin(cluster)
+    except InputError as error:
+        yield from error.problems
+        return
+    except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 (a stranger's; its cells will fail and say so)
+        return
+    for job, application in _kinds(jobs, applications):
+        try:
+            with quiet_stdout():
+                agents.agent(job.request, facts_of(application))
+        except InputError as error:
+            yield from error.problems
+        except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 (as above)
+            return
+
+
+def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
+    """Pick a job of each application and tenant, with its application."""
+    picked = {(job.application, job.tenant): job for job in reversed(jobs)}
+    return [(job, applications.for_job(job.request, job.truth)) for job in picked.values()]

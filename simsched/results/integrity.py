@@ -1,0 +1,117 @@
+"""Whether the files of a cell are the ones that were written: sizes and hashes, kept in its manifest.
+
+The manifest names every other file of its folder with size and SHA-256, and holds a hash of itself. The quick check
+looks at the manifest, the small files and the sizes of all; the full one reads everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from simsched.errors import Problem, input_error
+from simsched.files import sync
+from simsched.results.writer import write_json
+
+MANIFEST_FILE = "manifest.json"
+SUMMARY_FILE = "summary.json"
+
+_SEAL = "manifest_sha256"
+_CHUNK = 1 << 20
+#: Files up to so many bytes are hashed by the quick check too.
+_SMALL = 1 << 16
+
+
+def seal(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of a whole cell, with sizes and hashes of the other files; all of it is on disk afterwards."""
+    listed = {}
+    for path in sorted(path for path in folder.iterdir() if path.name != MANIFEST_FILE):
+        listed[path.name] = {"bytes": path.stat().st_size, "sha256": _hash_of(path)}
+        sync(path)
+    content = {name: value for name, value in manifest.items() if name != _SEAL} | {"files": listed}
+    write_json(folder / MANIFEST_FILE, {**content, _SEAL: _seal_of(content)})
+    sync(folder / MANIFEST_FILE)
+    sync(folder)
+
+
+def check(folder: Path) -> None:
+    """Raise `InputError` where the quick check of a cell with a sealed manifest finds a fault."""
+    fault = quick_fault(folder)
+    if fault:
+        remedy = "run the experiment again, which repeats only what is missing or damaged"
+        raise input_error(folder, f"is damaged: {fault}", remedy)
+
+
+def is_sealed(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest was written by `seal`."""
+    return _SEAL in manifest
+
+
+def quick_fault(folder: Path) -> str:
+    """Say what is wrong with a cell as far as can be seen without reading its tables; empty where nothing is."""
+    return next(_faults(folder, full=False), "")
+
+
+def faults(folder: Path) -> list[str]:
+    """Say all that is wrong with a cell, every file read."""
+    return list(_faults(folder, full=True))
+
+
+def _faults(folder: Path, *, full: bool) -> Iterator[str]:
+    try:
+        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        yield f"{MANIFEST_FILE} is missing"
+        return
+    except (OSError, ValueError) as error:
+        yield f"{MANIFEST_FILE} cannot be read ({str(error).splitlines()[0]})"
+        return
+    if not isinstance(manifest, dict):
+        yield f"{MANIFEST_FILE} is not a JSON object"
+        return
+    content = {name: value for name, value in manifest.items() if name != _SEAL}
+    if manifest.get(_SEAL) != _seal_of(content):
+        yield f"{MANIFEST_FILE} is not as it was written"
+        return
+    listed = manifest.get("files", {})
+    if SUMMARY_FILE not in listed:
+        yield f"{SUMMARY_FILE} is not listed in {MANIFEST_FILE}"
+    for name, known in listed.items():
+        yield from _fault_of(folder / name, known, full=full)
+
+
+def _fault_of(path: Path, known: Mapping[str, Any], *, full: bool) -> Iterator[str]:
+    try:
+        size = path.stat().st_size
+        if size != known["bytes"]:
+            yield f"{path.name} has {size} bytes, not {known['bytes']}"
+        elif (full or size <= _SMALL) and _hash_of(path) != known["sha256"]:
+            yield f"{path.name} is not as it was written"
+    except FileNotFoundError:
+        yield f"{path.name} is missing"
+    except OSError as error:
+        yield f"{path.name} cannot be read ({error.strerror})"
+
+
+def problems_of(cells: Mapping[str, Path]) -> list[Problem]:
+    """Find what is wrong with cells, given as what each is called and its folder; every file is read."""
+    remedy = "run the experiment again, which repeats only what is missing or damaged"
+    return [
+        Problem(str(path), f"{fault} (cell {name})", remedy) for name, path in cells.items() for fault in faults(path)
+    ]
+
+
+def _seal_of(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _hash_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,106 @@
+"""Documents and grids that are too large are refused, or cost little."""
+
+import itertools
+import textwrap
+
+import pytest
+
+from simsched.documents.yaml_lines import parse
+from simsched.errors import InputError
+from simsched.experiment import grid as grid_module
+from simsched.experiment import validation
+from simsched.experiment.cells import Lazy, Shape, spread
+from simsched.experiment.grid import make_grid
+from simsched.experiment.sources import plugin_sources
+from simsched.experiment.validation import read_experiment
+from simsched.policy import registry
+
+
+def chain(names, line):
+    """Give lines each of which names the one before many times."""
+    return "".join(line(after, f"*{before}") for before, after in itertools.pairwise(names))
+
+
+ALIASES = "a: &a [1, 1]\n" + chain("abcdefgh", lambda name, alias: f"{name}: &{name} [{', '.join([alias] * 10)}]\n")
+MERGES = "a: &a {x: 1}\n" + chain(
+    "abcdefg", lambda name, alias: f"{name}: &{name}\n  <<: [{', '.join([alias] * 12)}]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ALIASES, "values when its aliases are written out"),
+        ("a: " + "[" * 60 + "]" * 60, "is nested deeper than 50 levels"),
+        ("a: " + "{b: " * 5000 + "1" + "}" * 5000, "is nested deeper than 50 levels"),
+        (MERGES, "values when its aliases are written out"),
+        ("a: 99999999999999999999", "the number at 'a' is too large"),
+    ],
+    ids=["aliases", "depth", "great depth", "merges", "number"],
+)
+def test_a_document_has_limits(text, said):
+    with pytest.raises(InputError, match=said):
+        parse(text, "e.yaml")
+
+
+def test_lists_of_lazily_made_items():
+    items = Lazy(10, lambda number: number * number)
+    assert (len(items), items[-1], list(items[2:5]), list(items)[:3]) == (10, 81, [4, 9, 16], [0, 1, 4])
+    assert spread(10, 4) == [0, 3, 6, 9]
+    assert spread(3, 4) == [0, 1, 2]
+    shape = Shape([2, 3], 2)
+    assert (shape.total, [shape.place(i) for i in (0, 2, 4, 5, 9)]) == (10, [(0, 0), (1, 0), (1, 2), (2, 0), (3, 2)])
+
+
+EXPERIMENT = """\
+name: many
+cluster: {nodes: 2, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay}
+policies: [{name: fifo}, {name: srtf}]
+seeds: 1000
+sweep: {engine.restart_delay_s: [%s], engine.interference: [0.1, 0.2]}
+"""
+
+
+def test_a_large_grid_is_made_cell_by_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(grid_module, "_MOST_CHECKED", 5)
+    monkeypatch.setattr(validation, "_MOST_CHECKED", 5)
+    monkeypatch.setattr(validation, "_MOST_KEPT", 100)
+    monkeypatch.setattr(grid_module, "MOST_KEPT", 100)
+    (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,1,100\n")
+    path = tmp_path / "e.yaml"
+    path.write_text(EXPERIMENT % ", ".join(map(str, range(60))))
+    told = []
+    grid = make_grid(read_experiment(path), lambda made, total: told.append((made, total)))
+    assert (len(grid.cells), grid.looked_into, told[-1]) == (240_000, 5, (5, 5))
+    last = grid.cells[-1]
+    assert (last.label, last.seed) == ("srtf", 1000)
+    assert dict(last.point) == {"engine.restart_delay_s": 59, "engine.interference": 0.2}
+    assert last.task.engine.restart_delay_s == 59
+
+
+def test_helpers_and_bases_of_a_policy_are_part_of_its_sources(tmp_path, monkeypatch):
+    files = {
+        "a_helper.py": "import a_deeper_helper\n",
+        "a_deeper_helper.py": "x = 1\n",
+        "a_base.py": "from simsched.policy import Policy\nclass Base(Policy):\n    name = 'base'\n",
+        "a_policy.py": textwrap.dedent(
+            """
+            import numpy
+            from a_base import Base
+            class Mine(Base):
+                name = "mine"
+                def decide(self, view, rng):
+                    import a_helper
+            """
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    policy = registry.load("a_policy:Mine")
+    before = plugin_sources(policy)
+    assert sorted(before) == ["a_base", "a_deeper_helper", "a_helper", "a_policy"]
+    for name in ("a_base", "a_deeper_helper"):
+        (tmp_path / f"{name}.py").write_text(files[f"{name}.py"] + "# changed\n")
+        assert plugin_sources(policy)[name] != before[name]
