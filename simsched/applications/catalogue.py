@@ -85,7 +85,7 @@ class ApplicationCatalogue:
         if name == FIXED_DURATION:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")
-            return FixedDuration(duration_s)
+            return FixedDuration(duration_s, request.num_gpus, truth.speedup)
         found = self.applications.get(name)
         if found is not None:
             return found
@@ -95,7 +95,7 @@ class ApplicationCatalogue:
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
-        return TensorModelJob(model, duration_s)
+        return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)
 
 
 @lru_cache(maxsize=4)

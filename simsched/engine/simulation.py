@@ -269,7 +269,7 @@ class _Simulation:
         name, now = self._policy.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
-        check_changes(changes, self._active, self._cluster, name, now)
+        check_changes(changes, self._active, self._cluster, name, now, rigid=self._policy.rigid)
         if decision.target_nodes is not None:
             check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes

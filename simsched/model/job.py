@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simsched.model.speedup import Speedup
+
 #: The application name of jobs that know only GPUs and seconds.
 FIXED_DURATION = "fixed-duration"
 
@@ -37,12 +39,14 @@ class JobTruth:
 
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
-    `Failed`, or empty), `attempts` how often it was tried.
+    `Failed`, or empty), `attempts` how often it was tried. `speedup` says how a job that knows only its duration runs on
+    other numbers of GPUs than it asked for; None means that this is not known.
     """
 
     duration_s: float = 0
     status: str = ""
     attempts: int = 1
+    speedup: Speedup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class JobSpec:
     guaranteed: bool = False
     deadline_s: float | None = None
     time_limit_s: float | None = None
+    speedup: Speedup | None = None
 
     @property
     def request(self) -> JobRequest:
@@ -84,4 +89,4 @@ class JobSpec:
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts)
+        return JobTruth(self.duration_s, self.status, self.attempts, self.speedup)

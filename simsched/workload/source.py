@@ -11,6 +11,7 @@ from typing import Literal
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key, problems_with
 from simsched.model.job import JobSpec
+from simsched.model.speedup import Speedup
 from simsched.paths import data_folder
 from simsched.workload.generator import GeneratorOptions, generate_from_seed
 from simsched.workload.readers import head_of, read_trace
@@ -68,6 +69,11 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
         "jobs of Tiresias's testbed or give those of its worked example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
+    speedup: Literal["linear"] | float | tuple[tuple[int, float], ...] | None = key(
+        None,
+        "how jobs that know only their duration run on other numbers of GPUs than they asked for: linear, sublinear by "
+        "an exponent (0.8: GPUs to the power of 0.8), or by a table of [GPUs, speed]; by default they run on no others",
+    )
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs of the recipe that the options name."""
@@ -87,6 +93,28 @@ def make_workload(
     give the same list. Raises `InputError` for wrong options, files that cannot be read and too few jobs.
     """
     _check(options)
+    jobs = _made(options, seed, configurations, initial_batch_sizes)
+    if options.speedup is None:
+        return jobs
+    speedup = speedup_of(options)
+    return [replace(job, speedup=speedup) for job in jobs]
+
+
+def speedup_of(options: WorkloadOptions) -> Speedup | None:
+    """Return the speed-up that the options declare; raises `InputError` where it is none."""
+    said = options.speedup
+    try:
+        if said is None or isinstance(said, str):
+            return None if said is None else Speedup()
+        return Speedup(said) if isinstance(said, int | float) else Speedup(table=said)
+    except ValueError as error:
+        remedy = "write linear, an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8], [4, 3.2]]"
+        raise input_error("workload.speedup", str(error), remedy) from error
+
+
+def _made(
+    options: WorkloadOptions, seed: int, configurations: Configurations | None, initial_batch_sizes: Mapping[str, int]
+) -> list[JobSpec]:
     chosen = seed if options.seed is None else options.seed
     recipe = recipe_of(options)
     trace: Trace | None = None
