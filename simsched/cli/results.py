@@ -51,7 +51,7 @@ def show(folder: Path, metrics: tuple[str, ...], as_json: bool) -> None:
             from simsched.results.compare import comparison
 
             rows = comparison(run, replicated_over(run))
-            print_table(_with_source(comparison_table(rows, metrics or None, title=run.name), run))
+            print_table(_with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run))
         return
     cell = read_cell(folder)
     if as_json:
@@ -161,7 +161,7 @@ def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] =
 
     rows = comparison(run, replicated_over(run))
     differences = _differences(rows, reference)
-    print_table(_with_source(comparison_table(rows, metrics or None, title=run.name), run))
+    print_table(_with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run))
     if differences:
         click.echo()
         print_table(difference_table(differences, metrics or None))
@@ -184,15 +184,21 @@ def _differences(rows: list[Row], reference: str | None) -> list[DifferenceRow]:
 def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
     """Put a run's rows, with every metric's estimate, and the paired differences into plain data."""
     from simsched.results.compare import comparison
+    from simsched.results.what_was_run import what_was_run
 
     rows = comparison(run, replicated_over(run))
     return {
         "name": run.name,
         "folder": str(run.folder),
+        "what_was_run": what_was_run(run.cells, run.changed),
+        "changed": list(run.changed),
+        "failed": dict(run.failed),
+        "published_left_out": run.published_left_out,
         "rows": [
             {
                 "policy": row.policy,
                 "point": dict(row.point),
+                "copies": row.copies,
                 "metrics": {name: _estimate_json(row.estimate(name)) for name in sorted(row.values)},
                 "published": dict(row.published),
             }

@@ -74,7 +74,7 @@ def run(
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
     from simsched.execution.store import Store
 
-    store = Store(out / grid.experiment.spec.name)
+    store = Store(out / grid.folder_name)
     cells = [
         {
             "cell": cell.task.key,

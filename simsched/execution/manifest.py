@@ -84,6 +84,7 @@ def run_index(grid: Grid, cells: Sequence[GridCell]) -> dict[str, Any]:
         "name": spec.name,
         "cells": entries,
         "missing": [cell.name for cell in grid.cells if cell not in cells],
+        "changed": list(grid.experiment.changed),
         "published": spec.published,
         "published_source": spec.published_source,
         "published_curves": [list(point) for point in curves],

@@ -95,6 +95,12 @@ class Grid:
     experiment: Experiment
     cells: tuple[GridCell, ...]
     labels: tuple[str, ...] = ()
+    results_name: str = ""
+
+    @property
+    def folder_name(self) -> str:
+        """Name the folder of the run; by default as the experiment."""
+        return self.results_name or self.experiment.spec.name
 
     def select(self, labels: Sequence[str]) -> Grid:
         """Wish to run only the policies of these labels (none given: all); raises `InputError` for other labels."""

@@ -48,7 +48,7 @@ class Experiment:
     """An experiment that has been checked: what stands in the file, and one resolved specification for each point.
 
     `policies` maps the policies' names, as written, to their classes, and `folders` to the folders from which a name
-    that is a path counts.
+    that is a path counts; `changed` are the `key=value` options that changed the file's settings.
     """
 
     file: Path
@@ -56,6 +56,7 @@ class Experiment:
     points: tuple[Point, ...]
     policies: Mapping[str, type[Policy]]
     folders: Mapping[str, Path] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -75,7 +76,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
     classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
-    return Experiment(path, spec, tuple(points), classes, folders)
+    return Experiment(path, spec, tuple(points), classes, folders, tuple(overrides))
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:

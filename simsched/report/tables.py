@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import DifferenceRow, Row, short_keys
 from simsched.results.metrics import HEADLINE, OCCASIONAL, Reading, find_metric
+from simsched.results.reader import Run
 from simsched.results.statistics import Difference, Estimate
+from simsched.results.what_was_run import what_was_run
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,18 @@ class TextTable:
 
 
 def comparison_table(
-    rows: Sequence[Row], metrics: Sequence[str] | None = None, *, title: str = "Comparison", published_source: str = ""
+    rows: Sequence[Row],
+    metrics: Sequence[str] | None = None,
+    *,
+    title: str = "Comparison",
+    published_source: str = "",
+    run: Run | None = None,
 ) -> TextTable:
     """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
 
     `metrics` (default: the headline ones, occasional ones, and those with published values) may name a unit, as in
-    `makespan_min`; otherwise each column gets the unit that reads best.
+    `makespan_min`; otherwise each column gets the unit that reads best. Of a `run` the notes say what it was of, and
+    policies without any result have rows that say so.
     """
     readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
@@ -36,13 +44,37 @@ def comparison_table(
     shown = [_shown(reading, rows, metrics is not None) for reading in readings]
     titles = [unit.title(reading.title) for reading, unit in zip(readings, shown, strict=True)]
     lines = tuple(_line(row, swept, readings, shown) for row in rows)
+    notes = _notes(rows, [reading.key for reading in readings], published_source)
+    if run is not None:
+        lines += _failed_lines(run, len(swept), len(readings))
+        notes += _run_notes(run)
     return TextTable(
         title,
         ("policy", *(short[key] for key in swept), *titles),
         lines,
-        _notes(rows, [reading.key for reading in readings], published_source),
+        notes,
         1 + len(swept),
     )
+
+
+def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], ...]:
+    """Return a row for each policy of which no cell has a result."""
+    labels = dict.fromkeys(name.rpartition(", seed ")[0] for name in run.failed)
+    lost = [label for label in labels if label not in run.policies]
+    return tuple((label, *[""] * swept, "failed", *["-"] * (metrics - 1)) for label in lost)
+
+
+def _run_notes(run: Run) -> tuple[str, ...]:
+    notes = [f"What was run: {what_was_run(run.cells, run.changed)}."]
+    if run.published_left_out:
+        notes.append("Published values are left out: they are of other settings than those changed here.")
+    reasons: dict[str, list[str]] = {}
+    for name, reason in run.failed.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        notes.append(f"Failed: {names[0]}{more}: {reason}")
+    return tuple(notes)
 
 
 def _readings(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
@@ -83,11 +115,18 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str) -> tuple[str, 
         return ()
     count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     what = "seeds" if all(len({cell.seed for cell in row.cells}) == len(row.cells) for row in rows) else "runs"
+    copies = [row for row in rows if row.copies]
+    all_copies = len(copies) == len(rows)
     notes = [
-        f"One {what[:-1]}, hence no interval."
+        f"All {count} {what} gave the same run, which is counted once, hence no interval."
+        if all_copies
+        else f"One {what[:-1]}, hence no interval."
         if sizes == [1]
         else f"Mean over {count} {what} ±95 % interval (Student's t)."
     ]
+    if copies and not all_copies:
+        names = ", ".join(row.name for row in copies)
+        notes.append(f"Every seed gave the same run, which is counted once: {names}.")
     if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
         notes.append(f"A value that some {what} do not have is the mean over the others.")
     if any(key in row.published for row in rows for key in keys):

@@ -100,10 +100,10 @@ def _section(part: Part, anchor: str, heading: str) -> str:
     run = part.run
     rows = comparison(run, part.replicate_over)
     reference = run.reference or rows[0].policy
-    table = comparison_table(rows, title="Policies compared", published_source=run.published_source)
+    table = comparison_table(rows, title="Policies compared", published_source=run.published_source, run=run)
     blocks = [
         heading,
-        f"<p>{escape(_description(run))}</p>" if _description(run) else "",
+        f"<p>{escape(_description(run))}</p>" if _description(run) and not run.changed else "",
         _missing(part),
         _table(table, f"{anchor}-comparison"),
     ]
@@ -187,7 +187,7 @@ def _reproduction(recipe: Reproduction, run: Run) -> str:
     text = f"""<div class="block">
 <h3>How to reproduce this</h3>
 <pre><code>{escape(recipe.command)}
-simsched report {escape(f"results/{run.name}")}</code></pre>
+simsched report {escape(f"results/{run.folder.name}")}</code></pre>
 </div>"""
     if recipe.file:
         text += f"""
