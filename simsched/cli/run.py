@@ -63,7 +63,7 @@ def run(
     if dry_run:
         _print_plan(grid, Path(out), as_json)
         return
-    from simsched.cli.progress import progress_listener
+    from simsched.api.progress import progress_listener
 
     with progress_listener() as listener:
         result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,7 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
         return name
     own = experiment.spec.name
     changes = [change.partition("=") for change in experiment.changed]
-    said = [
-        (key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY
-    ]
+    said = [(key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY]
     said = [(key, value) for key, value in said if not _had_to_be_given(experiment.file, key)]
     if not said or _as_in_file(experiment):
         return own

@@ -16,6 +16,7 @@ from simsched.agent import registry as agent_registry
 from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft, draft_of
 from simsched.documents.validation_messages import problems_of
+from simsched.documents.yaml_lines import Document
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec
@@ -60,12 +61,17 @@ class Experiment:
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Read an experiment file with `key=value` overrides.
+    """Read an experiment file with `key=value` overrides; raises `InputError` as `check_experiment` does."""
+    return check_experiment(yaml_lines.load(path), overrides)
+
+
+def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Experiment:
+    """Check the document of an experiment, changed by `key=value` overrides.
 
     Raises `InputError` with all that is wrong: YAML, keys, types, ranges, policies and their parameters, each with file
     and line, or the override that brought it in.
     """
-    draft = draft_of(yaml_lines.load(path), overrides)
+    draft = draft_of(document, overrides)
     found = _Policies()
     problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
     if problems:
@@ -76,7 +82,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
     classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
-    return Experiment(path, spec, tuple(points), classes, folders, tuple(overrides))
+    return Experiment(Path(document.file), spec, tuple(points), classes, folders, tuple(overrides))
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:

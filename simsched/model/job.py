@@ -39,7 +39,7 @@ class JobTruth:
 
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
-    `Failed`, or empty), `attempts` how often it was tried. `speedup` says how a job that knows only its duration runs on
+    `Failed`, or empty), `attempts` how often it was tried. `speedup` says how a job known by its duration runs on
     other numbers of GPUs than it asked for; None means that this is not known.
     """
 

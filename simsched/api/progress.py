@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: bars on a terminal, a line per finished cell elsewhere."""
+"""Progress of a run on stderr: bars on a terminal or in a notebook, a line per finished cell elsewhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import click
 
 if TYPE_CHECKING:
     from simsched.execution.runner import Listener
@@ -20,15 +18,29 @@ _REDRAW_S = 0.1
 @contextmanager
 def progress_listener() -> Iterator[Listener]:
     """Yield a listener that shows a run on stderr for as long as the block lasts."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() and not _in_notebook():
         yield LineListener()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[said]}"), console=Console(stderr=True), transient=True) as bars:
+    with Progress(
+        *columns, TextColumn("{task.fields[said]}"), console=Console(stderr=not _in_notebook()), transient=True
+    ) as bars:
         yield BarListener(bars)
+
+
+def _in_notebook() -> bool:
+    """Return whether this runs in a notebook, where bars can be drawn too."""
+    shell = sys.modules.get("IPython")
+    running = None if shell is None else shell.get_ipython()
+    return running is not None and hasattr(running, "kernel")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 class LineListener:
@@ -43,7 +55,7 @@ class LineListener:
         """Say how many cells there are."""
         self._cells, self._done = cells, reused
         again = f", {reused} of them there already" if reused else ""
-        click.echo(f"{cells} cells{again}", err=True)
+        _say(f"{cells} cells{again}")
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Stay quiet between cells."""
@@ -51,12 +63,12 @@ class LineListener:
     def finished(self, cell: GridCell, wall_s: float) -> None:
         """Name the cell and its cost."""
         self._done += 1
-        click.echo(f"[{self._done}/{self._cells}] {cell.name} ({wall_s:.1f} s)", err=True)
+        _say(f"[{self._done}/{self._cells}] {cell.name} ({wall_s:.1f} s)")
 
     def failed(self, cell: GridCell, message: str) -> None:
         """Name the cell that failed; why is said at the end."""
         self._done += 1
-        click.echo(f"[{self._done}/{self._cells}] {cell.name} FAILED", err=True)
+        _say(f"[{self._done}/{self._cells}] {cell.name} FAILED")
 
 
 class BarListener:
