@@ -59,8 +59,8 @@ def simulate(
     """Run jobs on a cluster under a policy, and return the tables; nothing is read or written but applications.
 
     `jobs` is a DataFrame or a list of dicts with the fields of a job: `num_gpus` and `submit_time_s`, `duration_s` for
-    one that knows only GPUs and seconds, or `application` and `batch_size`; or a list of `JobSpec`. `policy` is a class,
-    an instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict such as
+    one that knows only GPUs and seconds, or `application` and `batch_size`; or a list of `JobSpec`. `policy` is a
+    class, an instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict such as
     `{"nodes": 2, "gpus_per_node": 8, "gpu_type": "v100"}`, by default 16 nodes of 4 T4. `applications` names a folder
     or holds applications, by default the shipped ones. `engine` are the fields of `EngineOptions`, such as
     `restart_delay_s`. The same arguments give the same tables.

@@ -32,6 +32,10 @@ def _processors() -> int:
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
 @click.option("--diagnostics", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
+@click.option("--name", metavar="NAME", help="Folder of the run. [default: the experiment's name and what was changed]")
+@click.option(
+    "--profile", is_flag=True, help="Say on stderr where the time of the first cell goes, which is run twice."
+)
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @json_option
@@ -43,6 +47,8 @@ def run(
     dask: str | None,
     labels: tuple[str, ...],
     diagnostics: tuple[str, ...],
+    name: str | None,
+    profile: bool,
     dry_run: bool,
     no_plots: bool,
     as_json: bool,
@@ -50,23 +56,25 @@ def run(
     """Run an experiment and compare its policies.
 
     EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`). What a former run
-    has finished is not run again. Prints tables on stdout and the paths of the figures.
+    has finished is not run again. Results go to DIR/NAME, with a suffix that says what was changed. Prints tables on
+    stdout and the paths of the figures.
     """
-    from simsched.experiment.grid import make_grid
-    from simsched.experiment.shipped import find_experiment
-    from simsched.experiment.validation import read_experiment
-    from simsched.fairness.finish_time_fairness import run_with_fairness
+    from simsched.api.running import prepare, run_prepared
 
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
-    grid = make_grid(read_experiment(find_experiment(experiment), overrides)).select(labels)
+    grid = prepare(experiment, overrides, labels=labels, name=name)
     if dry_run:
         _print_plan(grid, Path(out), as_json)
         return
+    if profile:
+        from simsched.cli.profile import profiled
+
+        click.echo(profiled(grid), err=True)
     from simsched.api.progress import progress_listener
 
     with progress_listener() as listener:
-        result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask)
+        result = run_prepared(grid, Path(out), workers or _processors(), listener, dask=dask)
     _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures)
 

@@ -263,7 +263,11 @@ class _Simulation:
         view.finished = self._gone
         view.reached_threshold = [job.view for job in self._reached.values()]
         self._arrived, self._gone, self._reached = [], [], {}
-        return self._policy.decide(view, self._rng)
+        decision = self._policy.decide(view, self._rng)
+        if not isinstance(decision, Decision):
+            said = f"decide returned {decision!r:.60}, and a Decision was expected, as in Decision({{job.id: ((node, gpus),)}})"
+            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [said])
+        return decision
 
     def _check(self, decision: Decision) -> dict[str, Allocation]:
         name, now = self._policy.name, self._clock.now_s

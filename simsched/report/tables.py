@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import DifferenceRow, Row, short_keys
@@ -160,6 +163,48 @@ def _difference(differences: Mapping[str, Difference], key: str) -> str:
         return "-"
     text = estimate_text(difference.relative, 100, lambda value: f"{value:+.1f}")
     return f"{text} *" if difference.relative.excludes_zero else text
+
+
+def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None) -> str:
+    """Write metrics as CSV: a line for each row and metric, in full precision and the unit named.
+
+    Columns: `policy`, the swept keys, `metric`, `unit`, `mean`, `low`, `high` (the 95 % interval), `seeds`,
+    `published`.
+    """
+    swept = list(dict.fromkeys(key for row in rows for key in row.point))
+    held = StringIO()
+    write = csv.writer(held, lineterminator="\n").writerow
+    write(["policy", *swept, "metric", "unit", "mean", "low", "high", "seeds", "published"])
+    for row in rows:
+        for reading in _readings(rows, metrics):
+            found = row.estimate(reading.key)
+            if found is None:
+                continue
+            factor = 1.0 if metrics is None else reading.factor
+            unit = reading.stored_unit if metrics is None else reading.unit
+            numbers = (found.mean, found.low, found.high)
+            values = ["" if one is None else one * factor for one in numbers]
+            published = row.published.get(reading.key)
+            last = [found.n, "" if published is None else published * factor]
+            write([row.policy, *(row.point.get(key, "") for key in swept), reading.key, unit, *values, *last])
+    return held.getvalue()
+
+
+def to_latex(table: TextTable) -> str:
+    """Write a table for LaTeX with the package booktabs, numbers aligned right, notes as comments."""
+    columns = "l" * table.text_columns + "r" * (len(table.headers) - table.text_columns)
+    lines = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", _latex_row(table.headers), "\\midrule"]
+    lines += [*map(_latex_row, table.rows), "\\bottomrule", "\\end{tabular}"]
+    return "\n".join([*lines, *(f"% {note}" for note in table.notes)]) + "\n"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(_latex, cells)) + r" \\"
+
+
+def _latex(text: str) -> str:
+    escaped = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
+    return escaped.replace("±", r"$\pm$")
 
 
 def to_markdown(table: TextTable) -> str:

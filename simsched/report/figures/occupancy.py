@@ -31,8 +31,8 @@ def occupancy(cells: Mapping[str, Tables], nodes: Sequence[int], *, title: str =
 
     `cells` maps labels to the tables of jobs and allocations of one cell each; `nodes` has the GPUs of each node, of
     which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar begins
-    pale while the job starts or restarts; a cross ends a job that failed or was killed. Data: `policy` and the fields
-    of `simsched.results.occupancy.Stay`.
+    pale while the job starts or restarts, with a black edge from the second placement on; a cross
+    ends a job that failed or was killed. Data: `policy` and the fields of `simsched.results.occupancy.Stay`.
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
@@ -72,7 +72,10 @@ def _colours(groups: Sequence[str] | object, by: str) -> dict[str, str]:
 def _caption(by: str, nodes: int) -> str:
     told = {"job": "neighbouring jobs", "tenant": "tenants", "application": "applications"}[by]
     text = f"A row is a GPU, grey lines part the nodes; a bar is a job on its GPUs, colours tell {told} apart."
-    text += " Pale: the job starts or restarts and makes no progress; cross: it failed or was killed in the trace."
+    text += (
+        " Black edge: restarted or moved; pale: it restores its state and makes no progress; cross: it failed or was"
+    )
+    text += " killed in the trace."
     if nodes > MOST_NODES:
         text += f" The first {MOST_NODES} of {nodes} nodes."
     return text
@@ -89,6 +92,9 @@ def _panel(
     faces = [colours.get(stay.job_id, PALETTE[-1]) for stay in own]
     axes.add_collection(PolyCollection(bars, facecolors=faces, edgecolors="white", linewidths=0.3))
     axes.add_collection(PolyCollection(pale, facecolors=_STARTING, alpha=0.65, linewidths=0))
+    again = [(_box(stay, tops, stay.start_s, stay.start_s, unit.factor)) for stay in own if stay.number > 1]
+    marks = [(box[0], box[2]) for box in again]
+    axes.add_collection(LineCollection(marks, colors="black", linewidths=1.0))
     edges = [((0, top), (1, top)) for top in tops]
     lines = LineCollection(edges, colors="#BBBBBB", linewidths=0.5, transform=axes.get_yaxis_transform())
     axes.add_collection(lines)
@@ -141,7 +147,7 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
                            labels=list(colours))  # fmt: skip
             axes.set_title(label)
             axes.set_ylabel("jobs")
-            axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
             frames.append(waiting.assign(policy=label, time_s=edges[:-1]))
         panels[0].set_ylim(0, None)
         panels[-1].set_xlim(0, last_s * unit.factor)
