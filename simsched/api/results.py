@@ -165,7 +165,7 @@ class RunResults:
         for cell in self.run.cells:
             frame = cell.table(table)
             for position, (key, value) in enumerate(self._index(cell).items()):
-                frame.insert(position, key, value)
+                frame.insert(position, key, str(value) if isinstance(value, list | dict) else value)  # type: ignore[arg-type]
             frames.append(frame)
         return pd.concat(frames, ignore_index=True).set_index(["policy", *self.run.swept, "seed", *last])
 

@@ -50,7 +50,7 @@ def run(
     >>> import tempfile
     >>> results = run("tiresias/worked-example", {"seeds": 1}, out=tempfile.mkdtemp())
     >>> [round(value, 1) for value in results.table()["jct_mean_s"]]
-    [9.3, 10.0, 11.7, 9.3]
+    [9.3, 10.0, 9.3, 11.7]
     """
     grid = prepare(experiment, override_texts(changes or {}), labels=policies, name=name)
     with progress_listener() if progress else nullcontext() as listener:

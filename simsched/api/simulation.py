@@ -107,15 +107,16 @@ def _cluster(cluster: ClusterLike) -> Cluster:
 
 def _policy(policy: Policy | type[Policy] | str) -> Policy:
     made: Any = registry.load(policy) if isinstance(policy, str) else policy
-    return made() if isinstance(made, type) else made
+    instance: Policy = made() if isinstance(made, type) else made
+    return instance
 
 
 def _applications(applications: ApplicationsLike) -> ApplicationSource:
     if applications is None or isinstance(applications, str):
         return catalogue(ApplicationsOptions(path=applications))
-    if hasattr(applications, "for_job"):
-        return applications
-    return ApplicationCatalogue({one.name: one for one in applications}, "applications")
+    if isinstance(applications, Iterable):
+        return ApplicationCatalogue({one.name: one for one in applications}, "applications")
+    return applications
 
 
 def _jobs(jobs: JobsLike) -> list[JobSpec]:

@@ -265,7 +265,8 @@ class _Simulation:
         self._arrived, self._gone, self._reached = [], [], {}
         decision = self._policy.decide(view, self._rng)
         if not isinstance(decision, Decision):
-            said = f"decide returned {decision!r:.60}, and a Decision was expected, as in Decision({{job.id: ((node, gpus),)}})"
+            wanted = "a Decision was expected, as in Decision({job.id: ((node, gpus),)})"
+            said = f"decide returned {decision!r:.60}, and {wanted}"
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [said])
         return decision
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ class Speedup:
     def speed(self, gpus: int) -> float:
         """Return the speed on so many GPUs, in the table's units or relative to one GPU."""
         if not self.table:
-            return float(gpus) ** self.exponent
+            return math.pow(gpus, self.exponent)
         after = bisect_right(self.table, (gpus, float("inf")))
         if after == 0:
             first, speed = self.table[0]

@@ -126,9 +126,8 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
             yield "occupancy", partial(_occupancy, run, rows)
         if any(cell.summary.get("queueing_mean_s", 0) > 0 for cell in cells) and len(rows) <= _MOST_PANELS:
             yield "queue-over-time", partial(_queue, run, rows)
-        if not any(row.point for row in rows):
-            timeline = _timeline(run, rows, styles)
-            yield from ((name, partial(_already, figure)) for name, figure in timeline.items())
+        if not any(row.point for row in rows) and rows[0].cells[0].summary.get("finished_jobs", 1) > 0:
+            yield "job-timeline", partial(_timeline, run, rows, styles)
     drawn = _nodes(run, rows, styles) | _trials(run, rows, styles)
     yield from ((name, partial(_already, figure)) for name, figure in drawn.items())
 
@@ -235,12 +234,10 @@ def _total_gpus(cells: Sequence[Cell]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
+def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
     """Draw the job that took most GPU time under the first policy and its first seed, under each policy that ran it."""
     first = rows[0].cells[0]
     jobs = first.table("jobs", ["job_id", "attained_gpu_s"])
-    if jobs.empty:
-        return {}
     job_id = str(jobs["job_id"].iloc[int(jobs["attained_gpu_s"].to_numpy().argmax())])
     lives = {}
     for row in rows[:_MOST_LIVES]:
@@ -249,7 +246,7 @@ def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict
             own = cell.table("jobs", ["job_id", "submit_time_s"])
             lives[row.name] = (own, cell.table("allocations", LIFE_COLUMNS))
     title = f"{run.name}: the largest job, {job_id} (seed {first.seed})"
-    return {"job-timeline": job_timeline(lives, job_id, title=title, styles=styles)}
+    return job_timeline(lives, job_id, title=title, styles=styles)
 
 
 def _sweep(run: Run, rows: Sequence[Row], key: str, styles: Mapping[str, Look], metrics: Sequence[str]) -> Drawn:

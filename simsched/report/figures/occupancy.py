@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -36,7 +36,7 @@ def occupancy(cells: Mapping[str, Tables], nodes: Sequence[int], *, title: str =
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
-    colours = _colours(groups.values(), by)
+    colours = _colours(groups.values())
     found = {label: stays(intervals, jobs, len(shown)) for label, (jobs, intervals) in cells.items()}
     last_s = max((stay.end_s for own in found.values() for stay in own), default=1.0)
     unit = time_unit(last_s)
@@ -62,8 +62,8 @@ def _common_groups(cells: Mapping[str, Tables]) -> tuple[str, dict[str, str]]:
     return colour_groups(jobs, len(PALETTE) - 1)
 
 
-def _colours(groups: Sequence[str] | object, by: str) -> dict[str, str]:
-    names = sorted({str(name) for name in groups})  # type: ignore[attr-defined]
+def _colours(groups: Iterable[str]) -> dict[str, str]:
+    names = sorted(set(groups))
     known = [name for name in names if name != "others"]
     colours = {name: PALETTE[index] for index, name in enumerate(known)}
     return colours | ({"others": PALETTE[-1]} if "others" in names else {})
@@ -129,7 +129,7 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
     jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id")
     by, groups = colour_groups(jobs.assign(application=""), len(PALETTE) - 1)
     groups = groups if by == "tenant" else dict.fromkeys(jobs["job_id"], "jobs")
-    colours = _colours(groups.values(), by)
+    colours = _colours(groups.values())
     last_s = float(max(own["end_time_s"].max() for own, _ in cells.values()))
     edges = np.linspace(0.0, last_s, _MOST_BINS + 1)
     unit = time_unit(last_s)
