@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -149,21 +149,22 @@ def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
               for name, cell in cells.items()}  # fmt: skip
     seed = rows[0].cells[0].seed
     return occupancy(
-        tables, _node_sizes(rows[0].cells[0], tables), title=f"{run.name}: who held which GPUs (seed {seed})"
+        tables,
+        node_sizes(rows[0].cells[0], [table for _, table in tables.values()]),
+        title=f"{run.name}: who held which GPUs (seed {seed})",
     )
 
 
-def _node_sizes(cell: Cell, tables: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]) -> list[int]:
-    """Return the GPUs of each node from the manifest, or the most that was ever held where it does not say."""
+def node_sizes(cell: Cell, intervals: Iterable[pd.DataFrame]) -> list[int]:
+    """Return the GPUs of each node from a cell's manifest, or the most that `intervals` show where it does not say."""
     groups = cell.manifest.get("cluster")
     if isinstance(groups, list):
         return [int(group["gpus_per_node"]) for group in groups for _ in range(int(group["nodes"]))]
     sizes: dict[int, int] = {}
-    for _, intervals in tables.values():
-        for placement in intervals["placement"].unique():
-            for pair in str(placement).split():
-                node, gpus = (int(part) for part in pair.split(":"))
-                sizes[node] = max(sizes.get(node, 1), gpus)
+    for placement in pd.concat([table["placement"] for table in intervals]).unique():
+        for pair in str(placement).split():
+            node, gpus = (int(part) for part in pair.split(":"))
+            sizes[node] = max(sizes.get(node, 1), gpus)
     return [sizes.get(node, 1) for node in range(max(sizes, default=-1) + 1)]
 
 

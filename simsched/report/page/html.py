@@ -1,4 +1,4 @@
-"""Gathers runs into one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""Gathers runs into one HTML page that needs nothing from elsewhere: no script, no font, no picture."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from simsched.files import write_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.svg import Picture, inline_svg
+from simsched.report.page.occupancy import interactive_occupancy, occupancy_script
 from simsched.report.page.provenance import experiment_text, provenance
 from simsched.report.tables import TextTable, comparison_table, difference_table
 from simsched.results.compare import comparison, paired_differences
@@ -63,6 +64,7 @@ def report_page(parts: Sequence[Part], title: str) -> str:
 <main>
 {sections}
 </main>
+{occupancy_script() if 'class="block occupancy"' in sections else ""}
 </body>
 </html>
 """
@@ -111,6 +113,7 @@ def _section(part: Part, anchor: str, heading: str) -> str:
     if differences:
         blocks.append(_table(difference_table(differences), f"{anchor}-differences"))
     blocks += [
+        interactive_occupancy(rows, anchor),
         _figures(part, anchor),
         _reproduction(part.reproduction, run),
         provenance(run),
