@@ -38,7 +38,7 @@ def run(
     """Run an experiment and return its results; what a former run has finished is not run again.
 
     `experiment` is the name of a shipped experiment, the path of a YAML file, or a dict of what such a file says, in
-    which a policy may be a class from a file or a module. `changes` maps dotted keys to values, as `-o` does on the
+    which a policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on the
     command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
     given. `workers` is the number of processes (where it is above 1, a script needs the usual
     `if __name__ == "__main__":`), `policies` the labels of those to run, all by default; `progress` shows bars in a
@@ -86,7 +86,10 @@ def override_texts(changes: Mapping[str, Any]) -> list[str]:
 
 def _checked(experiment: ExperimentSource, overrides: Sequence[str]) -> Experiment:
     if isinstance(experiment, Mapping):
-        return check_experiment(yaml_lines.parse(json.dumps(_plain(experiment)), "experiment"), overrides)
+        plain = _plain(experiment)
+        if isinstance(plain.get("policies"), list):
+            plain["policies"] = [{"name": one} if isinstance(one, str) else one for one in plain["policies"]]
+        return check_experiment(yaml_lines.parse(json.dumps(plain), "experiment"), overrides)
     return read_experiment(find_experiment(str(experiment)), overrides)
 
 
