@@ -38,8 +38,8 @@ def run(
     """Run an experiment and return its results; what a former run has finished is not run again.
 
     `experiment` is the name of a shipped experiment, the path of a YAML file, or a dict of what such a file says, in
-    which a policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on the
-    command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
+    which a policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on
+    the command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
     given. `workers` is the number of processes (where it is above 1, a script needs the usual
     `if __name__ == "__main__":`), `policies` the labels of those to run, all by default; `progress` shows bars in a
     terminal and in a notebook.
