@@ -35,13 +35,11 @@ LONG = {
 PLACES = re.compile(
     r"\b(TRACES|WORKLOADS|EXPECTED\.csv|JOB|DIR|RUN|OTHER|EXP|FILE|NAME|FILE-OR-FOLDER|ADDRESS|FOLDER|OUT\.csv)\b|\.\.\."
 )
-#: What makes any run short, and leaves the command what it is.
-SHORT = {"run": ["-o", "seeds=1", "-o", "sweep={}", "-j", "1", "--no-plots", "--out", "results"]}
 
 
 def commands(document: str) -> list[str]:
     """List the commands of a document: lines of blocks of the shell, and indented ones, that begin with simsched."""
-    text = (ROOT / document).read_text(encoding="utf-8")
+    text = (ROOT / document).read_text(encoding="utf-8").replace("\\\n", " ")
     blocks = re.findall(r"^```(?:console|sh|bash)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     blocks += re.findall(
         r"(?:^    .*\n)+", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE
@@ -89,6 +87,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace = "submit_time,num_gpus,duration\n" + "".join(f"{60 * i},{1 + i % 4},{300 + 9 * i}\n" for i in range(40))
     for name in ("philly.csv", "cluster_job_log", "my-trace.csv"):
         (folder / name).write_text(trace)
+    (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
+    (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (folder / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[0])
     for code in re.findall(
@@ -121,10 +121,14 @@ def _quick(words: list[str]) -> list[str]:
     options = [word for at, word in enumerate(words) if word in {"-o", "--override"} or words[at - 1] == "-o"]
     if words[0] == "run" and words[1] != "first.yaml":
         return ["validate", words[1], *options, "-o", "seeds=1", "-o", "sweep={}"]
+    if words[0] == "run":
+        return [*words, "-j", "1", "--no-plots"]
     if words[0] in {"check", "new", "trace"} and "info" not in words:
         extra = {"check": ["--seeds", "1"], "new": ["--force"], "trace": ["--force"]}[words[0]]
         return [*words, *extra]
-    if words[0] in {"plot", "report", "show", "compare"} and "first" not in " ".join(words):
+    if words[0] in {"plot", "report", "show", "compare", "compare-runs", "validate-run"} and "first" not in " ".join(
+        words
+    ):
         return [words[0], "--help"]  # of a run that takes long; the commands themselves have tests of their own
     return words
 

@@ -2,7 +2,9 @@
 /* Draws every occupancy of the page from the data beside it: zoom with wheel or buttons, drag to move, hover or tap for
    a job's story. All panels of one figure share their time. */
 (() => {
-  const SVG = "http://www.w3.org/2000/svg";
+  const holder = document.createElement("div");
+  holder.innerHTML = "<svg></svg>";
+  const SVG = holder.firstChild.namespaceURI;
   const GPU = 9, GAP = 3, LEFT = 34, RIGHT = 4;
   const make = (name, attributes, parent) => {
     const one = document.createElementNS(SVG, name);
