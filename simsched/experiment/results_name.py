@@ -11,8 +11,8 @@ from simsched.documents import yaml_lines
 from simsched.errors import InputError, input_error
 from simsched.experiment.validation import Experiment, read_experiment
 
-#: Sections that change no result.
-_SAID_ONLY = ("name", "description", "report", "published", "published_source")
+#: Keys that change no job's result.
+_SAID_ONLY = ("name", "description", "report", "published", "published_source", "finish_time_fairness")
 _MOST_LETTERS = 60
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._=,+-]*$")
 
@@ -30,7 +30,8 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
     changes = [change.partition("=") for change in experiment.changed]
     said = [(key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY]
     said = [(key, value) for key, value in said if not _had_to_be_given(experiment.file, key)]
-    if not said or _as_in_file(experiment):
+    named = any(key.strip() == "name" for key, _, _ in changes)  # the user has told this run apart
+    if not said or named or _as_in_file(experiment):
         return own
     text = "--".join(f"{_short(key)}={_plain(value)}" for key, value in sorted(said))
     if len(text) > _MOST_LETTERS:
