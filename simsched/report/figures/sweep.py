@@ -73,7 +73,7 @@ def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mappin
                 _panel(axes, part, others, values, styles)
                 _value_axis(axes, values)
                 if others:
-                    axes.set_title(f"{axes.get_title(loc='left')}, {others}")
+                    axes.set_title(f"{axes.get_title(loc='left')}\n{others}")
         for axes in panels[-1]:
             axes.set_xlabel(axis_title(key))
         if len(names) > 1:
