@@ -11,6 +11,11 @@ from simsched.paths import data_folder
 from simsched.workload.readers import read_trace as read_any
 from simsched.workload.trace import Trace
 
+_COLUMNS = (
+    "job_id", "submit_time_s", "num_gpus", "duration_s", "tenant", "user", "status", "attempts", "application",
+    "batch_size",
+)  # fmt: skip
+
 
 def find_trace(source: str | Path, layout: str = "auto") -> Trace:
     """Read a trace: a file, a folder of CSV files, or the name of a shipped one; raises `InputError` for any other."""
@@ -35,4 +40,4 @@ def read_trace(source: str | Path, layout: str = "auto") -> pd.DataFrame:
     >>> len(jobs), int(jobs["num_gpus"].max())
     (7133, 32)
     """
-    return find_trace(source, layout).table.copy()
+    return find_trace(source, layout).table[list(_COLUMNS)].copy()
