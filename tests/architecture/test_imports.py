@@ -33,8 +33,12 @@ MAY_IMPORT = {
     },
     "fairness": {"execution", "experiment", "engine", "policy", "agent", "model", "applications", "results"},
     "testing": {"engine", "policy", "agent", "model"},
+    "api": {
+        "fairness", "execution", "experiment", "engine", "policy", "agent", "model", "workload", "applications",
+        "documents", "results", "report",
+    },
     "cli": {
-        "fairness", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model", "workload",
+        "api", "fairness", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model", "workload",
         "applications", "calibration", "documents", "results", "report", "testing",
     },
     "simsched_policies": {"policy", "programs", "agent", "model"},
@@ -51,7 +55,7 @@ ONLY_IMPORTER = {
     "matplotlib": {"report/figures"},
     "optuna": {"closed_loop"},
     "click": {"cli"},
-    "rich": {"cli"},
+    "rich": {"api", "cli"},
 }
 
 #: No room but the policies may hold more than this share of all lines.
