@@ -1,3 +1,22 @@
-"""simsched: a discrete-time, trace-driven simulator of deep-learning clusters."""
+"""simsched: a discrete-time, trace-driven simulator of deep-learning clusters.
+
+`import simsched as sim` gives `sim.run`, `sim.simulate`, `sim.read_run` and `sim.read_trace` (see `simsched.api`); they
+are loaded when first used, so that the import itself stays light.
+"""
 
 __version__ = "0.1.0"
+__all__ = ["RunResults", "Simulation", "__version__", "read_run", "read_trace", "run", "simulate"]
+
+
+def __getattr__(name: str) -> object:
+    """Load what `simsched.api` offers when it is first asked for."""
+    if name not in __all__:
+        message = f"module 'simsched' has no attribute '{name}'"
+        raise AttributeError(message)
+    from importlib import import_module
+
+    return getattr(import_module("simsched.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

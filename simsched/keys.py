@@ -40,7 +40,7 @@ def problems_with(options: Any, section: str) -> Iterator[Problem]:
         if value is None:
             continue
         names = _names(hints[field.name])
-        if names and value not in names:
+        if names and isinstance(value, str) and value not in names:
             yield Problem(where, f"'{value}' is unknown", nearest(str(value), names))
         expected = _expected(field.metadata)
         if expected and not all(test(value, field.metadata[bound]) for bound, (test, _) in _found(field.metadata)):

@@ -108,7 +108,7 @@ class ApplicationCatalogue:
         if name == FIXED_DURATION:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")
-            return FixedDuration(duration_s)
+            return FixedDuration(duration_s, request.num_gpus, truth.speedup)
         if request.profile is not None:
             return _staged(request, truth)
         found = self.applications.get(name)
@@ -122,7 +122,7 @@ class ApplicationCatalogue:
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
-        return TensorModelJob(model, duration_s)
+        return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)
 
     def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
         asked = Setting(request.batch_size, request.num_gpus)

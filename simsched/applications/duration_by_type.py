@@ -10,6 +10,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
 from simsched.model.placement import Site
+from simsched.model.speedup import Speedup
 
 
 class DurationByType(FixedDuration):
@@ -17,9 +18,11 @@ class DurationByType(FixedDuration):
 
     __slots__ = ("_speed", "gpu_types")
 
-    def __init__(self, duration_s: float, speed: Mapping[str, float]) -> None:
-        """Take the duration, and a factor above 0 for each GPU type."""
-        super().__init__(duration_s)
+    def __init__(
+        self, duration_s: float, speed: Mapping[str, float], num_gpus: int | None = None, speedup: Speedup | None = None
+    ) -> None:
+        """Take the duration, a factor above 0 for each GPU type, and what `FixedDuration` takes besides."""
+        super().__init__(duration_s, num_gpus, speedup)
         self._speed = speed
         self.gpu_types: tuple[str, ...] | None = tuple(sorted(speed))
 
@@ -28,7 +31,8 @@ class DurationByType(FixedDuration):
         if site.gpu_type not in self._speed:
             message = f"the speed of jobs of {FIXED_DURATION} on GPUs of type '{site.gpu_type}' is not known"
             raise ValueError(message)
-        return Running(self._speed[site.gpu_type], 1.0, 0.0, None, None)
+        running = super().run(site, batch, epoch)
+        return running._replace(rate=running.rate * self._speed[site.gpu_type])
 
 
 class DurationsByType:
@@ -42,7 +46,9 @@ class DurationsByType:
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Return the application of a job."""
         found = self._inner.for_job(request, truth)
-        return DurationByType(found.duration_s, self._speed) if isinstance(found, FixedDuration) else found
+        if not isinstance(found, FixedDuration):
+            return found
+        return DurationByType(found.duration_s, self._speed, request.num_gpus, truth.speedup)
 
 
 def with_speeds(source: ApplicationSource, speed: Mapping[str, float], cluster: Cluster) -> ApplicationSource:

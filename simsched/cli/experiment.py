@@ -22,7 +22,7 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     EXPERIMENT is a YAML file or the name of a shipped experiment. All errors are reported at once; the exit code is 2
     if there are any.
     """
-    from simsched.cli.progress import grid_progress
+    from simsched.api.progress import grid_progress
     from simsched.experiment.grid import make_grid
     from simsched.experiment.shipped import find_experiment
     from simsched.experiment.validation import read_experiment

@@ -8,7 +8,7 @@ import click
 
 from simsched.cli.output import json_option, print_json, shorten, table
 
-_KINDS = ("policies", "applications", "traces", "experiments", "metrics")
+_KINDS = ("policies", "applications", "traces", "experiments", "metrics", "figures")
 _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
@@ -16,13 +16,14 @@ _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 @click.argument("kind", type=click.Choice(_KINDS))
 @json_option
 def list_(kind: str, as_json: bool) -> None:
-    """List policies, applications, traces, experiments or metrics."""
+    """List policies, applications, traces, experiments, metrics or figures."""
     headers, rows = {
         "policies": _policies,
         "applications": _applications,
         "traces": _traces,
         "experiments": _experiments,
         "metrics": _metrics,
+        "figures": _figures,
     }[kind]()
     if as_json:
         print_json([dict(zip(headers, row, strict=True)) for row in rows])
@@ -86,3 +87,9 @@ def _metrics() -> _Rows:
 
     rows = [(metric.name, metric.unit or "-", "\n".join(_wrapped(metric.meaning))) for metric in METRICS.values()]
     return ("metric", "unit", "meaning"), rows
+
+
+def _figures() -> _Rows:
+    from simsched.report.figures.draw import FIGURES
+
+    return ("figure", "what it shows"), list(FIGURES.items())

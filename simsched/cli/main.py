@@ -15,9 +15,11 @@ from simsched.cli.application import application
 from simsched.cli.calibrate import calibrate
 from simsched.cli.capacity import capacity
 from simsched.cli.check import check
+from simsched.cli.clean import clean
 from simsched.cli.compare_runs import compare_runs
 from simsched.cli.experiment import schema, validate
 from simsched.cli.listing import list_
+from simsched.cli.new import new
 from simsched.cli.report import report
 from simsched.cli.results import compare, plot, show, validate_run
 from simsched.cli.run import run
@@ -92,7 +94,7 @@ def cli(debug: bool) -> None:
 
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, trace, workload,
-    application, check, verify, calibrate, capacity, what_if,
+    application, check, new, clean, verify, calibrate, capacity, what_if,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -37,8 +37,11 @@ def replicated_over(run: Run) -> tuple[str, ...]:
 @click.argument("folder", metavar="RUN_OR_CELL", type=click.Path(path_type=Path))
 @metrics_option
 @click.option("--by", type=click.Choice(["tenant", "user", "size"]), help="Show who waited and who used what instead.")
+@click.option("--csv", "layout", flag_value="csv", help="Print the table as CSV, one row a policy and metric.")
+@click.option("--markdown", "layout", flag_value="markdown", help="Print the table as Markdown.")
+@click.option("--latex", "layout", flag_value="latex", help="Print the table as LaTeX (booktabs).")
 @json_option
-def show(folder: Path, metrics: tuple[str, ...], by: str | None, as_json: bool) -> None:
+def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | None, as_json: bool) -> None:
     """Show the results of a run, or of one of its cells."""
     if by is not None:
         from simsched.cli.groups import show_groups
@@ -57,13 +60,25 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, as_json: bool) 
             from simsched.results.compare import comparison
 
             rows = comparison(run, replicated_over(run))
-            print_table(_with_source(comparison_table(rows, metrics or None, title=run.name), run))
+            shown = _with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run)
+            if layout is None:
+                print_table(shown)
+            else:
+                click.echo(_laid_out(shown, rows, metrics, layout), nl=False)
         return
     cell = read_cell(folder)
     if as_json:
         print_json({"manifest": cell.manifest, "summary": cell.summary})
     else:
         _print_cell(cell, metrics)
+
+
+def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str) -> str:
+    from simsched.report.tables import to_csv, to_latex, to_markdown
+
+    if layout == "csv":
+        return to_csv(rows, metrics or None)
+    return to_latex(shown) if layout == "latex" else to_markdown(shown)
 
 
 @click.command()
@@ -113,13 +128,26 @@ def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder. [default: RUN/figures]")
 @click.option("--job", "job_id", metavar="ID", help="Draw the timeline of this job.")
 @click.option("--seed", type=int, metavar="N", help="Seed whose job is drawn. [default: the first]")
-def plot(folder: Path, out: Path | None, job_id: str | None, seed: int | None) -> None:
-    """Draw the figures of a run again, or the timeline of one job; prints their paths."""
+@click.option("--figure", "figure", metavar="NAME", help="Draw only this figure (see `simsched list figures`).")
+@metrics_option
+def plot(
+    folder: Path, out: Path | None, job_id: str | None, seed: int | None, figure: str | None, metrics: tuple[str, ...]
+) -> None:
+    """Draw the figures of a run again, one of them, or the timeline of one job; prints their paths.
+
+    With -m, bars and sweeps show these metrics.
+    """
     from simsched.results.reader import read_run
 
     run = read_run(folder)
     where = out or folder / "figures"
-    if job_id is None:
+    if figure is not None or metrics:
+        from simsched.report.figures.draw import draw_figure
+        from simsched.report.figures.style import save
+
+        name = figure or "bars"
+        paths = save(*draw_figure(run, name, replicated_over(run), metrics), where, name)
+    elif job_id is None:
         from simsched.report.figures.draw import draw_run
 
         paths = draw_run(run, where, replicated_over(run))
@@ -167,7 +195,7 @@ def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] =
 
     rows = comparison(run, replicated_over(run))
     differences = _differences(rows, reference)
-    print_table(_with_source(comparison_table(rows, metrics or None, title=run.name), run))
+    print_table(_with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run))
     if differences:
         click.echo()
         print_table(difference_table(differences, metrics or None))
@@ -190,15 +218,21 @@ def _differences(rows: list[Row], reference: str | None) -> list[DifferenceRow]:
 def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
     """Put a run's rows, with every metric's estimate, and the paired differences into plain data."""
     from simsched.results.compare import comparison
+    from simsched.results.what_was_run import what_was_run
 
     rows = comparison(run, replicated_over(run))
     return {
         "name": run.name,
         "folder": str(run.folder),
+        "what_was_run": what_was_run(run.cells, run.changed),
+        "changed": list(run.changed),
+        "failed": dict(run.failed),
+        "published_left_out": run.published_left_out,
         "rows": [
             {
                 "policy": row.policy,
                 "point": dict(row.point),
+                "copies": row.copies,
                 "metrics": {name: _estimate_json(row.estimate(name)) for name in sorted(row.values)},
                 "published": dict(row.published),
             }

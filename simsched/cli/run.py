@@ -39,6 +39,10 @@ def _processors() -> int:
     metavar="SECONDS",
     help="Longest time that one decision of a policy may last. [default: no limit]",
 )
+@click.option("--name", metavar="NAME", help="Folder of the run. [default: the experiment's name and what was changed]")
+@click.option(
+    "--profile", is_flag=True, help="Say on stderr where the time of the first cell goes, which is run twice."
+)
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @json_option
@@ -52,6 +56,8 @@ def run(
     diagnostics: tuple[str, ...],
     memory_per_cell: int | None,
     timeout_per_decision: float | None,
+    name: str | None,
+    profile: bool,
     dry_run: bool,
     no_plots: bool,
     as_json: bool,
@@ -59,26 +65,27 @@ def run(
     """Run an experiment and compare its policies.
 
     EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`). What a former run
-    has finished is not run again. Prints tables on stdout and the paths of the figures.
+    has finished is not run again. Results go to DIR/NAME, with a suffix that says what was changed. Prints tables on
+    stdout and the paths of the figures.
     """
-    from simsched.cli.progress import grid_progress
-    from simsched.experiment.grid import make_grid
-    from simsched.experiment.shipped import find_experiment
-    from simsched.experiment.validation import read_experiment
-    from simsched.fairness.finish_time_fairness import run_with_fairness
+    from simsched.api.progress import grid_progress, progress_listener
+    from simsched.api.running import prepare, run_prepared
+    from simsched.execution.limits import Limits
 
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
-    grid = make_grid(read_experiment(find_experiment(experiment), overrides), grid_progress()).select(labels)
+    grid = prepare(experiment, overrides, labels=labels, name=name, progress=grid_progress())
     if dry_run:
         _print_plan(grid, Path(out), as_json)
         return
-    from simsched.cli.progress import progress_listener
-    from simsched.execution.limits import Limits
+    if profile:
+        from simsched.cli.profile import profiled
+
+        click.echo(profiled(grid), err=True)
 
     limits = Limits(memory_per_cell, timeout_per_decision)
     with progress_listener() as listener:
-        result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask, limits=limits)
+        result = run_prepared(grid, Path(out), workers or _processors(), listener, dask=dask, limits=limits)
     _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures)
 
@@ -86,7 +93,7 @@ def run(
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
     from simsched.execution.store import Store
 
-    store = Store(out / grid.experiment.spec.name)
+    store = Store(out / grid.folder_name)
     cells = [
         {
             "cell": cell.task.key,

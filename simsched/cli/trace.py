@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simsched.cli.new import force_option, refuse_to_overwrite
 from simsched.cli.output import json_option, print_json, table
 
 if TYPE_CHECKING:
@@ -58,10 +59,12 @@ def info(source: str, layout: str, out: str, no_plots: bool, as_json: bool) -> N
 @click.argument("source", metavar="TRACE")
 @click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
 @format_option
-def convert(source: str, target: Path, layout: str) -> None:
+@force_option
+def convert(source: str, target: Path, layout: str, force: bool) -> None:
     """Write any trace as a plain trace CSV (compressed if the name ends with .gz)."""
     from simsched.workload.write import write_trace_csv
 
+    refuse_to_overwrite(target, force)
     found = _read(source, layout)
     write_trace_csv(found, target)
     click.echo(f"{target}: {len(found)} jobs")
@@ -94,6 +97,7 @@ def outages(source: Path, target: Path) -> None:
     "--scale", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Factor on load."
 )
 @click.option("--statuses", type=click.Choice(["pass", "all"]), default="pass", show_default=True)
+@force_option
 @click.option("--cron/--no-cron", default=True, show_default=True, help="Include Philly's ten-minute job.")
 def generate(
     target: Path | None,
@@ -104,6 +108,7 @@ def generate(
     scale: float,
     statuses: str,
     cron: bool,
+    force: bool,
 ) -> None:
     """Generate a trace like Philly's from its published statistics."""
     from simsched.workload.generator import GeneratorOptions, generate_from_seed
@@ -112,6 +117,7 @@ def generate(
     path = out or target
     if path is None or (out and target):
         raise click.UsageError("Name one file to write, with --out OUT.csv.")
+    refuse_to_overwrite(path, force)
     options = GeneratorOptions(days=days, scale=scale, statuses=statuses, cron=cron, jobs=jobs)
     made = generate_from_seed(options, seed)
     write_trace_csv(made, path)
@@ -119,16 +125,9 @@ def generate(
 
 
 def _read(source: str, layout: str) -> Trace:
-    from simsched.errors import input_error, nearest
-    from simsched.paths import data_folder
-    from simsched.workload.readers import read_trace
+    from simsched.api.traces import find_trace
 
-    shipped = {path.name.split(".")[0]: path for path in data_folder("traces").glob("*.csv*")}
-    if Path(source).exists():
-        return read_trace(source, layout)
-    if source in shipped:
-        return read_trace(shipped[source], layout)
-    raise input_error(source, "there is no such file, and no shipped trace of that name", nearest(source, shipped))
+    return find_trace(source, layout)
 
 
 def _draw(found: Trace, folder: Path) -> list[Path]:

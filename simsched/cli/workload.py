@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from simsched.cli.new import force_option, refuse_to_overwrite
 from simsched.cli.output import json_option, print_json, table
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ def workload() -> None:
 @click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
 @options_option
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
-def make(target: Path, options: tuple[str, ...], seed: int) -> None:
+@force_option
+def make(target: Path, options: tuple[str, ...], seed: int, force: bool) -> None:
     """Write the job list that an experiment with these workload options would run."""
     from simsched.workload.write import write_workload_csv
 
+    refuse_to_overwrite(target, force)
     jobs = _jobs(options, seed)
     write_workload_csv(jobs, target)
     click.echo(f"{target}: {len(jobs)} jobs")

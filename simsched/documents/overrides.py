@@ -49,8 +49,9 @@ class Draft:
         """Raise `InputError` where a path names a device, a pipe or a socket, whose content might never end."""
         problems = []
         for path in _PATH_KEYS:
-            section = self.data.get(path[0])
-            value = section.get(str(path[1])) if isinstance(section, dict) else None
+            value: Any = self.data
+            for key in path:
+                value = value.get(key) if isinstance(value, dict) else None
             if isinstance(value, str) and is_special(Path(value)):
                 problems.append(self.problem(path, f"'{value}' is neither a file nor a folder"))
         if problems:

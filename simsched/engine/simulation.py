@@ -312,13 +312,18 @@ class _Simulation:
         view.reached_threshold = [job.view for job in self._reached.values()]
         view.lost = [job.view for job in self._lost.values()]
         self._arrived, self._gone, self._reached, self._lost = [], [], {}, {}
-        return self._policy.decide(view, self._rng)
+        decision = self._policy.decide(view, self._rng)
+        if not isinstance(decision, Decision):
+            wanted = "a Decision was expected, as in Decision({job.id: ((node, gpus),)})"
+            said = f"decide returned {decision!r:.60}, and {wanted}"
+            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [said])
+        return decision
 
     def _check(self, decision: Decision) -> dict[str, Allocation]:
         name, now = self._policy.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
-        check_changes(changes, self._active, self._cluster, decision, name, now)
+        check_changes(changes, self._active, self._cluster, decision, name, now, rigid=self._policy.rigid)
         if decision.target_nodes is not None:
             check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes

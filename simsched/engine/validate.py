@@ -67,8 +67,12 @@ def check_changes(
     decision: Decision,
     policy: str,
     now_s: float,
+    *,
+    rigid: bool = False,
 ) -> None:
-    """Refuse changes that the nodes cannot hold or that are no allocations at all.
+    """Refuse changes that the nodes cannot hold, that are no allocations at all, or give a job GPUs it cannot use.
+
+    `rigid` tells that the policy promises every job the GPUs that it asked for, or none.
 
     Raises `InfeasibleDecisionError` with every reason.
     """
@@ -78,6 +82,7 @@ def check_changes(
         for node, gpus in active[job_id].allocation:
             balance[node] = balance.get(node, 0) + gpus
         reasons += [f"job '{job_id}': {reason}" for reason in _malformed(new, cluster)]
+        reasons += _wrong_count(active[job_id], new, rigid=rigid)
         for node, gpus in new:
             balance[node] = balance.get(node, 0) - gpus
     reasons += _wrong_neighbours(decision, changes, active, sharing=cluster.occupancy is not None)
@@ -131,6 +136,19 @@ def _short_of_shares(
         short = trial.take(job_id, new, beside, onto) if new else None
         if short is not None:
             yield f"job '{job_id}': {short}"
+
+
+def _wrong_count(job: JobState, allocation: Allocation, *, rigid: bool) -> list[str]:
+    """Find a number of GPUs that breaks the policy's promise, or on which the job's duration is not known."""
+    asked, given = job.request.num_gpus, sum(gpus for _, gpus in allocation)
+    if not allocation or given == asked:
+        return []
+    said = f"job '{job.request.id}' asked for {asked} GPUs and is given {given}"
+    if rigid:
+        return [f"{said}, but the policy is rigid; declare rigid = False if it may do so"]
+    if getattr(job.app, "only_gpus", None) is not None:
+        return [f"{said}, where its duration is not known; declare workload.speedup, or use a rigid policy"]
+    return []
 
 
 def check_nodes_to_leave(

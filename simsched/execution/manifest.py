@@ -88,6 +88,7 @@ def run_index(grid: Grid, cells: Sequence[GridCell], failed: Mapping[str, str]) 
         "cells": entries,
         "missing": [cell.name for cell in grid.cells if cell.task.key not in complete],
         "failed": {cell.name: failed[cell.task.key] for cell in grid.cells if cell.task.key in failed},
+        "changed": list(grid.experiment.changed),
         "published": spec.published,
         "published_source": spec.published_source,
         "published_curves": [list(point) for point in curves],

@@ -101,7 +101,7 @@ def run_grid(
     written.
     """
     heard = listener or Silence()
-    store = Store(out / grid.experiment.spec.name)
+    store = Store(out / grid.folder_name)
     store.open()
     first_named = {cell.task.key: cell for cell in reversed([*grid.wanted, *beside])}
     keys = dict.fromkeys([*(task.key for task in grid.tasks), *(cell.task.key for cell in beside)])

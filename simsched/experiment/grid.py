@@ -112,6 +112,12 @@ class Grid:
     cells: Sequence[GridCell]
     labels: tuple[str, ...] = ()
     looked_into: int = 0
+    results_name: str = ""
+
+    @property
+    def folder_name(self) -> str:
+        """Name the folder of the run; by default as the experiment."""
+        return self.results_name or self.experiment.spec.name
 
     def select(self, labels: Sequence[str]) -> Grid:
         """Wish to run only the policies of these labels (none given: all); raises `InputError` for other labels."""

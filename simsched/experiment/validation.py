@@ -16,6 +16,7 @@ from simsched.agent import registry as agent_registry
 from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft, draft_of
 from simsched.documents.validation_messages import problems_of
+from simsched.documents.yaml_lines import Document
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
@@ -57,7 +58,7 @@ class Experiment:
     """An experiment that has been checked: what stands in the file, and one resolved specification for each point.
 
     `policies` maps the policies' names, as written, to their classes, and `folders` to the folders from which a name
-    that is a path counts.
+    that is a path counts; `changed` are the `key=value` options that changed the file's settings.
     """
 
     file: Path
@@ -65,15 +66,21 @@ class Experiment:
     points: Sequence[Point]
     policies: Mapping[str, type[Policy]]
     folders: Mapping[str, Path] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Read an experiment file with `key=value` overrides.
+    """Read an experiment file with `key=value` overrides; raises `InputError` as `check_experiment` does."""
+    return check_experiment(yaml_lines.load(path), overrides)
+
+
+def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Experiment:
+    """Check the document of an experiment, changed by `key=value` overrides.
 
     Raises `InputError` with all that is wrong: YAML, keys, types, ranges, policies and their parameters, each with file
     and line, or the override that brought it in.
     """
-    draft = draft_of(yaml_lines.load(path), overrides)
+    draft = draft_of(document, overrides)
     draft.refuse_special_files()
     found = _Policies()
     problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
@@ -87,7 +94,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
     classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
-    return Experiment(path, spec, points, classes, folders)
+    return Experiment(Path(document.file), spec, points, classes, folders, tuple(overrides))
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:

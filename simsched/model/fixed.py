@@ -5,14 +5,19 @@ from __future__ import annotations
 from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
 from simsched.model.job import FIXED_DURATION
 from simsched.model.placement import Site
+from simsched.model.speedup import Speedup
 
 _RUNNING = Running(1.0, 1.0, 0.0, None, None)
 
 
 class FixedDuration:
-    """A job that runs for `duration_s` seconds wherever it is placed; progress counts those seconds."""
+    """A job that takes `duration_s` seconds on the GPUs that it asked for; progress counts those seconds.
 
-    __slots__ = ("duration_s",)
+    On other numbers of GPUs it runs as `speedup` says. Without one its duration there is not known, and `only_gpus`
+    names the number on which it is; None means any number will do.
+    """
+
+    __slots__ = ("_asked", "_speedup", "duration_s", "only_gpus")
 
     name = FIXED_DURATION
     limits: BatchLimits | None = None
@@ -28,20 +33,32 @@ class FixedDuration:
     stages_s: tuple[float, ...] = ()
     epochs = 1
 
-    def __init__(self, duration_s: float) -> None:
-        """Take the service time in seconds, above 0."""
+    def __init__(self, duration_s: float, num_gpus: int | None = None, speedup: Speedup | None = None) -> None:
+        """Take the service time in seconds, above 0, on `num_gpus` GPUs (None: on any number)."""
         if duration_s <= 0:
             message = f"a job of fixed duration needs more than 0 seconds, not {duration_s}"
             raise ValueError(message)
         self.duration_s = duration_s
+        self.only_gpus = num_gpus if speedup is None else None
+        self._asked = num_gpus
+        self._speedup = speedup
 
     def epoch_end(self, epoch: int) -> float:
         """Give the duration, which is where the only epoch ends."""
         return float(self.duration_s)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at one second per second on any placement."""
-        return _RUNNING
+        """Run at one second per second on the GPUs asked for, and faster or slower on others where that is declared.
+
+        Raises `ValueError` on other numbers of GPUs without a declared speed-up.
+        """
+        gpus = sum(site.shape)
+        if self._asked is None or gpus == self._asked:
+            return _RUNNING
+        if self._speedup is None:
+            message = f"its duration is known on {self._asked} GPUs only, not on {gpus}"
+            raise ValueError(message)
+        return _RUNNING._replace(rate=self._speedup.speed(gpus) / self._speedup.speed(self._asked))
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Refuse: such a job has no steps."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simsched.model.speedup import Speedup
+
 #: The application name of jobs that know only GPUs and seconds.
 FIXED_DURATION = "fixed-duration"
 
@@ -59,7 +61,8 @@ class JobTruth:
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
     `Failed`, or empty), `attempts` how often it was tried, and `attempts_s` the seconds in service of each attempt
     (empty: not recorded). `total_steps` are the optimizer steps that the job takes at the batch size asked for (0:
-    unknown).
+    unknown). `speedup` says how a job known by its duration runs on other numbers of GPUs than it asked for; None means
+    that this is not known.
     """
 
     duration_s: float = 0
@@ -67,6 +70,7 @@ class JobTruth:
     attempts: int = 1
     total_steps: float = 0
     attempts_s: tuple[float, ...] = ()
+    speedup: Speedup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ class JobSpec:
     total_steps: float = 0
     profile: StageProfile | None = None
     attempts_s: tuple[float, ...] = ()
+    speedup: Speedup | None = None
     queue: str = ""
     priority: float = 0
 
@@ -120,4 +125,4 @@ class JobSpec:
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps, self.attempts_s)
+        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps, self.attempts_s, self.speedup)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
 from simsched.model.placement import Shape, Site
+from simsched.model.speedup import Speedup
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class TensorModelJob:
     A preemption costs checkpoint and resumption, charged when the job is placed again; the first start costs nothing.
     """
 
-    __slots__ = ("_model", "duration_s", "name", "restart_delay_s", "tensor_skew")
+    __slots__ = ("_asked", "_model", "_speedup", "duration_s", "name", "only_gpus", "restart_delay_s", "tensor_skew")
 
     limits: BatchLimits | None = None
     batch_sizes: tuple[int, ...] = ()
@@ -62,14 +63,19 @@ class TensorModelJob:
     stages_s: tuple[float, ...] = ()
     epochs = 1
 
-    def __init__(self, model: TensorModel, duration_s: float) -> None:
-        """Take the service time in whole seconds, at least 1."""
+    def __init__(
+        self, model: TensorModel, duration_s: float, num_gpus: int | None = None, speedup: Speedup | None = None
+    ) -> None:
+        """Take the service time in whole seconds, at least 1, on `num_gpus` GPUs (None: on any number)."""
         if duration_s < 1:
             message = f"a job of {model.name} needs a duration of at least 1 second, not {duration_s}"
             raise ValueError(message)
         self._model = model
         self.name = model.name
         self.duration_s = duration_s
+        self.only_gpus = num_gpus if speedup is None else None
+        self._asked = num_gpus
+        self._speedup = speedup
         self.tensor_skew: float | None = model.skew
         self.restart_delay_s: float | None = round(model.checkpoint_s + model.resume_s)
 
@@ -78,8 +84,11 @@ class TensorModelJob:
         return float(self.duration_s)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at one second per second where consolidated, slower where spread."""
-        return Running(1 / self._model.slow_down(site.shape), 1.0, 0.0, None, None)
+        """Run at one second per second where consolidated, slower where spread, and by the declared speed-up."""
+        rate = 1 / self._model.slow_down(site.shape)
+        if self._asked is not None and self._speedup is not None:
+            rate *= self._speedup.speed(sum(site.shape)) / self._speedup.speed(self._asked)
+        return Running(rate, 1.0, 0.0, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Refuse: such a job has no steps."""

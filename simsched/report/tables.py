@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import DifferenceRow, Row, short_keys
 from simsched.results.metrics import HEADLINE, OCCASIONAL, Reading, find_metric
+from simsched.results.reader import Run
 from simsched.results.statistics import Difference, Estimate
+from simsched.results.what_was_run import what_was_run
 
 
 @dataclass(frozen=True)
@@ -23,12 +28,18 @@ class TextTable:
 
 
 def comparison_table(
-    rows: Sequence[Row], metrics: Sequence[str] | None = None, *, title: str = "Comparison", published_source: str = ""
+    rows: Sequence[Row],
+    metrics: Sequence[str] | None = None,
+    *,
+    title: str = "Comparison",
+    published_source: str = "",
+    run: Run | None = None,
 ) -> TextTable:
     """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
 
     `metrics` (default: the headline ones, occasional ones, and those with published values) may name a unit, as in
-    `makespan_min`; otherwise each column gets the unit that reads best.
+    `makespan_min`; otherwise each column gets the unit that reads best. Of a `run` the notes say what it was of, and
+    policies without any result have rows that say so.
     """
     readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
@@ -36,13 +47,37 @@ def comparison_table(
     shown = [_shown(reading, rows, metrics is not None) for reading in readings]
     titles = [unit.title(reading.title) for reading, unit in zip(readings, shown, strict=True)]
     lines = tuple(_line(row, swept, readings, shown) for row in rows)
+    notes = _notes(rows, [reading.key for reading in readings], published_source)
+    if run is not None:
+        lines += _failed_lines(run, len(swept), len(readings))
+        notes += _run_notes(run)
     return TextTable(
         title,
         ("policy", *(short[key] for key in swept), *titles),
         lines,
-        _notes(rows, [reading.key for reading in readings], published_source),
+        notes,
         1 + len(swept),
     )
+
+
+def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], ...]:
+    """Return a row for each policy of which no cell has a result."""
+    labels = dict.fromkeys(name.rpartition(", seed ")[0] for name in run.failed)
+    lost = [label for label in labels if label not in run.policies]
+    return tuple((label, *[""] * swept, "failed", *["-"] * (metrics - 1)) for label in lost)
+
+
+def _run_notes(run: Run) -> tuple[str, ...]:
+    notes = [f"What was run: {what_was_run(run.cells, run.changed)}."]
+    if run.published_left_out:
+        notes.append("Published values are left out: they are of other settings than those changed here.")
+    reasons: dict[str, list[str]] = {}
+    for name, reason in run.failed.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        notes.append(f"Failed: {names[0]}{more}: {reason}")
+    return tuple(notes)
 
 
 def _readings(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
@@ -83,11 +118,18 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str) -> tuple[str, 
         return ()
     count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     what = "seeds" if all(len({cell.seed for cell in row.cells}) == len(row.cells) for row in rows) else "runs"
+    copies = [row for row in rows if row.copies]
+    all_copies = len(copies) == len(rows)
     notes = [
-        f"One {what[:-1]}, hence no interval."
+        f"All {count} {what} gave the same run, which is counted once, hence no interval."
+        if all_copies
+        else f"One {what[:-1]}, hence no interval."
         if sizes == [1]
         else f"Mean over {count} {what} ±95 % interval (Student's t)."
     ]
+    if copies and not all_copies:
+        names = ", ".join(row.name for row in copies)
+        notes.append(f"Every seed gave the same run, which is counted once: {names}.")
     if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
         notes.append(f"A value that some {what} do not have is the mean over the others.")
     if any(key in row.published for row in rows for key in keys):
@@ -121,6 +163,48 @@ def _difference(differences: Mapping[str, Difference], key: str) -> str:
         return "-"
     text = estimate_text(difference.relative, 100, lambda value: f"{value:+.1f}")
     return f"{text} *" if difference.relative.excludes_zero else text
+
+
+def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None) -> str:
+    """Write metrics as CSV: a line for each row and metric, in full precision and the unit named.
+
+    Columns: `policy`, the swept keys, `metric`, `unit`, `mean`, `low`, `high` (the 95 % interval), `seeds`,
+    `published`.
+    """
+    swept = list(dict.fromkeys(key for row in rows for key in row.point))
+    held = StringIO()
+    write = csv.writer(held, lineterminator="\n").writerow
+    write(["policy", *swept, "metric", "unit", "mean", "low", "high", "seeds", "published"])
+    for row in rows:
+        for reading in _readings(rows, metrics):
+            found = row.estimate(reading.key)
+            if found is None:
+                continue
+            factor = 1.0 if metrics is None else reading.factor
+            unit = reading.stored_unit if metrics is None else reading.unit
+            numbers = (found.mean, found.low, found.high)
+            values = ["" if one is None else one * factor for one in numbers]
+            published = row.published.get(reading.key)
+            last = [found.n, "" if published is None else published * factor]
+            write([row.policy, *(row.point.get(key, "") for key in swept), reading.key, unit, *values, *last])
+    return held.getvalue()
+
+
+def to_latex(table: TextTable) -> str:
+    """Write a table for LaTeX with the package booktabs, numbers aligned right, notes as comments."""
+    columns = "l" * table.text_columns + "r" * (len(table.headers) - table.text_columns)
+    lines = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", _latex_row(table.headers), "\\midrule"]
+    lines += [*map(_latex_row, table.rows), "\\bottomrule", "\\end{tabular}"]
+    return "\n".join([*lines, *(f"% {note}" for note in table.notes)]) + "\n"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(_latex, cells)) + r" \\"
+
+
+def _latex(text: str) -> str:
+    escaped = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
+    return escaped.replace("±", r"$\pm$")
 
 
 def to_markdown(table: TextTable) -> str:

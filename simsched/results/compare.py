@@ -35,10 +35,24 @@ class Row:
         """The label, followed by the point of the sweep where there is one: `pollux [load=2.0]`."""
         return row_name(self.policy, self.point)
 
+    @property
+    def copies(self) -> bool:
+        """Whether its cells are one run several times: the same jobs with the same results under every seed."""
+        first = self.cells[0]
+        jobs = first.manifest.get("jobs_hash")
+        return len(self.cells) > 1 and all(
+            cell.summary == first.summary and cell.manifest.get("jobs_hash") == jobs for cell in self.cells[1:]
+        )
+
     def estimate(self, metric: str) -> Estimate | None:
-        """Average a metric (named as in the summaries) over the replications; None where no summary has it."""
+        """Average a metric (named as in the summaries) over the replications; None where no summary has it.
+
+        Copies of one run are counted once.
+        """
         values = self.values.get(metric)
-        return estimate(values.values()) if values else None
+        if not values:
+            return None
+        return estimate(list(values.values())[:1] if self.copies else values.values())
 
 
 @dataclass(frozen=True)
@@ -152,9 +166,17 @@ def paired_differences(
         if other is None or other is row:
             continue
         names = row.values if metrics is None else metrics
-        pairs = {name: paired_difference(row.values.get(name, {}), other.values.get(name, {})) for name in names}
+        pairs = {name: _paired(row, other, name) for name in names}
         found.append(DifferenceRow(row, other, {name: pair for name, pair in pairs.items() if pair is not None}))
     return found
+
+
+def _paired(row: Row, other: Row, name: str) -> Difference | None:
+    """Compare two rows seed by seed, once where both are copies of one run."""
+    values, reference = row.values.get(name, {}), other.values.get(name, {})
+    if row.copies and other.copies:
+        values = dict(list(values.items())[:1])
+    return paired_difference(values, reference)
 
 
 def _same_point(row: Row, reference: Row) -> bool:

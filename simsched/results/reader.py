@@ -20,6 +20,7 @@ from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_se
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.schema import SCHEMA_VERSION, TABLES
+from simsched.results.what_was_run import published_values_hold
 
 RUN_FILE = "run.json"
 
@@ -82,7 +83,9 @@ class Run:
 
     `published` maps the label of a row to metrics and their published values, which stand in `published_source`;
     `experiment` is the resolved specification. `fairness` says what the ratios of finish-time fairness compare with and
-    where they stand; it is empty where there are none.
+    where they stand; it is empty where there are none. `changed` are the settings that differ from the experiment's
+    file, as `key=value`, and `failed` says by cell why it has no results; `published_left_out` that published values
+    were dropped because a change makes them values of something else.
     """
 
     folder: Path
@@ -93,6 +96,9 @@ class Run:
     published_source: str = ""
     published_curves: tuple[CurvePoint, ...] = ()
     fairness: Mapping[str, Any] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    published_left_out: bool = False
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -217,15 +223,21 @@ def read_run(folder: Path) -> Run:
             problems += error.problems
     if problems:
         raise InputError(*problems)
+    changed = tuple(str(one) for one in content.get("changed") or ())
+    holds = published_values_hold(changed)
+    published = _mapping(path, content, "published")
     return Run(
         folder=folder,
         name=str(content["name"]),
         cells=tuple(cells),
-        published=_mapping(path, content, "published"),
+        published=published if holds else {},
         experiment=_mapping(path, content, "experiment"),
-        published_source=str(content.get("published_source") or ""),
-        published_curves=tuple(CurvePoint(*point) for point in content.get("published_curves") or ()),
+        published_source=str(content.get("published_source") or "") if holds else "",
+        published_curves=tuple(CurvePoint(*point) for point in content.get("published_curves") or () if holds),
         fairness=fairness,
+        changed=changed,
+        failed={str(name): str(reason) for name, reason in _mapping(path, content, "failed").items()},
+        published_left_out=bool(published) and not holds,
     )
 
 

@@ -5,9 +5,11 @@ Each check has a name; `check_policy` runs them all and returns what failed.
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from traceback import extract_tb, format_exception
 from typing import cast
 
 import numpy as np
@@ -53,10 +55,13 @@ class Failure:
 
     check: str
     reason: str
+    place: str = ""
+    traceback: str = ""
 
     def __str__(self) -> str:
-        """Render as `check: reason`."""
-        return f"{self.check}: {self.reason}"
+        """Render as `place: check: reason`, the place being the file and line of the policy that failed."""
+        text = f"{self.check}: {self.reason}"
+        return f"{self.place}: {text}" if self.place else text
 
 
 class _FailedError(Exception):
@@ -74,10 +79,23 @@ def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
         try:
             check(make, seeds)
         except (_FailedError, LeakError, EngineError, UndeclaredSignalError, InputError) as error:
-            failures.append(Failure(name, str(error)))
-        except Exception as error:  # noqa: BLE001  # whatever the policy raises is its failure, not the kit's
-            failures.append(Failure(name, f"{type(error).__name__}: {error}"))
+            failures.append(_failure(make, name, str(error), error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # what the policy raises is its failure, not the kit's
+            failures.append(_failure(make, name, f"{type(error).__name__}: {error}", error))
     return failures
+
+
+def _failure(make: Maker, check: str, reason: str, error: BaseException) -> Failure:
+    """Say where in the policy's own file an error came from: the last line of it that was running, else the class."""
+    try:
+        own = inspect.getsourcefile(type(make()) if not isinstance(make, type) else make)
+    except (TypeError, OSError):
+        own = None
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if own and frame.filename == own]
+    if own and not lines and isinstance(make, type):
+        lines = [inspect.getsourcelines(make)[1]]
+    place = f"{own}:{lines[-1]}" if own and lines else ""
+    return Failure(check, reason, place, "".join(format_exception(error)))
 
 
 def _expect(condition: bool, reason: str) -> None:

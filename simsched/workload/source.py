@@ -12,6 +12,7 @@ from typing import Literal
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key, problems_with
 from simsched.model.job import JobSpec
+from simsched.model.speedup import Speedup
 from simsched.model.tabulated import TabulatedModel
 from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
@@ -86,6 +87,11 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, S
         "example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
+    speedup: Literal["linear"] | float | tuple[tuple[int, float], ...] | None = key(
+        None,
+        "how jobs that know only their duration run on other numbers of GPUs than they asked for: linear, sublinear by "
+        "an exponent (0.8: GPUs to the power of 0.8), or by a table of [GPUs, speed]; by default they run on no others",
+    )
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs of the recipe that the options name."""
@@ -107,6 +113,32 @@ def make_workload(
     Raises `InputError` for wrong options, files that cannot be read and too few jobs.
     """
     _check(options)
+    jobs = _made(options, seed, configurations or {}, initial_batch_sizes, tabulated)
+    if options.speedup is None:
+        return jobs
+    speedup = speedup_of(options)
+    return [replace(job, speedup=speedup) for job in jobs]
+
+
+def speedup_of(options: WorkloadOptions) -> Speedup | None:
+    """Return the speed-up that the options declare; raises `InputError` where it is none."""
+    said = options.speedup
+    try:
+        if said is None or isinstance(said, str):
+            return None if said is None else Speedup()
+        return Speedup(said) if isinstance(said, int | float) else Speedup(table=said)
+    except ValueError as error:
+        remedy = "write linear, an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8], [4, 3.2]]"
+        raise input_error("workload.speedup", str(error), remedy) from error
+
+
+def _made(
+    options: WorkloadOptions,
+    seed: int,
+    configurations: Configurations,
+    initial_batch_sizes: Mapping[str, int],
+    tabulated: Mapping[str, TabulatedModel],
+) -> list[JobSpec]:
     chosen = seed if options.seed is None else options.seed
     recipe = recipe_of(options)
     trace: Trace | None = None
@@ -115,7 +147,7 @@ def make_workload(
         if kind is not None:
             return _listed(Path(options.source), options, kind)
         trace = load_trace(options, chosen)
-    return recipe.make(Ingredients(chosen, trace, configurations or {}, initial_batch_sizes, tabulated))
+    return recipe.make(Ingredients(chosen, trace, configurations, initial_batch_sizes, tabulated))
 
 
 def recipe_of(options: WorkloadOptions) -> Recipe:

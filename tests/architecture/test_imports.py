@@ -34,8 +34,12 @@ MAY_IMPORT = {
     "fairness": {"execution", "experiment", "engine", "policy", "agent", "model", "applications", "results"},
     "operators": {"execution", "experiment", "workload", "documents", "results"},
     "testing": {"engine", "policy", "agent", "model"},
+    "api": {
+        "fairness", "execution", "experiment", "engine", "policy", "agent", "model", "workload", "applications",
+        "documents", "results", "report",
+    },
     "cli": {
-        "fairness", "operators", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model",
+        "api", "fairness", "operators", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model",
         "workload", "applications", "calibration", "documents", "results", "report", "testing",
     },
     "simsched_policies": {"policy", "programs", "agent", "model"},
@@ -52,7 +56,7 @@ ONLY_IMPORTER = {
     "matplotlib": {"report/figures"},
     "optuna": {"closed_loop"},
     "click": {"cli"},
-    "rich": {"cli"},
+    "rich": {"api", "cli"},
 }
 
 #: No room but the policies may hold more than this share of all lines.

@@ -40,7 +40,7 @@ def test_a_cell_of_another_experiment_that_is_not_whole_is_not_taken_over(simsch
 @pytest.mark.parametrize("definition", ["pollux", "shockwave-static", "shockwave-themis", "gavel"])
 def test_every_definition_of_fairness_gives_each_job_a_ratio(simsched, folder, definition):
     asked = ("-o", f"finish_time_fairness.definition={definition}")
-    result = simsched("run", "tiny.yaml", "--workers", "1", *asked, "-o", "seeds=1")
+    result = simsched("run", "tiny.yaml", "--workers", "1", *asked, "-o", "seeds=1", "--name", "tiny")
     assert result.exit_code == 0, result.output
     run = read_run(folder / "results" / "tiny")
     assert run.fairness["definition"] == definition
@@ -54,6 +54,8 @@ def test_ratios_compare_with_the_job_alone_and_are_kept_for_the_next_run(simsche
     ask = (
         "run",
         "tiny.yaml",
+        "--name",
+        "tiny",
         "--workers",
         "1",
         "-o",

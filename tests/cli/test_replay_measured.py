@@ -60,7 +60,8 @@ def test_a_folder_of_job_lists_is_run_list_by_list(simsched, toy, folder):
         (folder / "lists" / f"{name}.csv").write_text(WORKLOAD)
     (folder / "expected.csv").write_text(EXPECTED.replace("jobs,", "first,") + "second,pair,164\nsecond,alone,180\n")
     policies = "policies=[{name: tiresias}]"
-    assert simsched("run", "toy.yaml", "-o", "workload.path=lists", "-o", policies, "--workers", "1").exit_code == 0
+    changed = ("-o", "workload.path=lists", "-o", policies, "--name", "toy")
+    assert simsched("run", "toy.yaml", *changed, "--workers", "1").exit_code == 0
     done = simsched("validate-run", "results/toy", "expected.csv")
     assert done.exit_code == 0
     assert "4 of 4 jobs equal" in done.stdout

@@ -97,7 +97,8 @@ def test_the_page_is_well_formed_and_needs_nothing_from_elsewhere(page):
     assert "url(" not in page[page.index("<style>") : page.index("</style>")]
     assert found.links
     assert all(link.startswith("#") for link in found.links)
-    assert not set(found.tags) & {"script", "img", "link", "iframe", "object"}
+    assert not set(found.tags) & {"img", "link", "iframe", "object"}
+    assert re.findall(r"<script[^>]*>", page) == ['<script type="application/json">'] * 2 + ["<script>"]
 
 
 def test_ids_are_unique_and_every_reference_leads_somewhere(page):

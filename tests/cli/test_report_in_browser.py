@@ -39,7 +39,7 @@ seeds: 2
 published: {"Tiresias+Oracle, realistic": {jct_mean_min: 12.3, makespan_min: 45.6}}
 report: {plots: false}
 """
-#: Runs in a copy of the page: the page itself has no script.
+#: Runs in a copy of the page, which has no such script.
 MEASURE = """<script>
 addEventListener("load", () => {
   document.querySelectorAll("details").forEach(one => one.open = true);
@@ -202,3 +202,50 @@ def test_on_paper_it_has_a4_pages_and_the_manifest_unfolded(page, tmp_path):
     done = subprocess.run(["pdftotext", "-layout", paper, "-"], capture_output=True, text=True, timeout=60, check=True)
     for words in ("Policies compared", "(12.3)", "How to reproduce this", "simsched run page.yaml", "told about"):
         assert words in done.stdout
+
+
+#: Clicks through the occupancy of a copy of the page and writes down what it saw.
+CLICKS = """<script>
+addEventListener("load", () => {
+  const root = document.querySelector(".occupancy"), seen = {};
+  const bars = () => [...root.querySelectorAll("rect[data-job]")];
+  seen.live = root.classList.contains("live");
+  seen.bars = bars().length;
+  seen.panels = root.querySelectorAll("svg").length;
+  bars()[0].dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+  seen.story = root.querySelector(".story").textContent;
+  const labels = () => [...root.querySelectorAll("svg")].map(one => one.lastElementChild.textContent);
+  seen.before = labels();
+  root.querySelector(".in").click();
+  seen.zoomed = labels();
+  bars()[0].dispatchEvent(new MouseEvent("click", {bubbles: true}));
+  seen.faded = root.querySelectorAll("rect[opacity='0.25']").length;
+  const choice = root.querySelector("select");
+  choice.value = "2"; choice.dispatchEvent(new Event("change"));
+  seen.chosen = root.querySelector(".panel").textContent;
+  root.querySelector(".all").click();
+  seen.after = labels();
+  document.title = "done";
+  const out = document.createElement("pre");
+  out.textContent = "FOUND" + JSON.stringify(seen) + "DNUOF";
+  document.body.appendChild(out);
+});
+</script>"""
+
+
+def test_the_occupancy_can_be_zoomed_and_asked(page, tmp_path):
+    text = page.read_text(encoding="utf-8")
+    (tmp_path / "clicked.html").write_text(text.replace("</body>", f"{CLICKS}</body>"), encoding="utf-8")
+    out, complaints = browse(tmp_path, (tmp_path / "clicked.html").as_uri(), "--virtual-time-budget=5000", "--dump-dom")
+    found = re.findall(r"FOUND(\{.*?\})DNUOF", out, re.DOTALL)
+    assert found, out[-500:]
+    seen = json.loads(found[-1].replace("&amp;", "&"))
+    assert complaints == []
+    assert (seen["live"], seen["panels"]) == (True, 2)
+    assert seen["bars"] >= 20
+    assert "asked for" in seen["story"]
+    assert "waited" in seen["story"]
+    assert len(set(seen["zoomed"])) == 1  # both panels share their time
+    assert seen["zoomed"] != seen["before"] == seen["after"]
+    assert seen["faded"] > 0
+    assert seen["chosen"] == "Tiresias-with-one-very-long-name-of-no-spaces"

@@ -32,7 +32,7 @@ def test_a_run_prints_a_table_and_leaves_its_results(simsched, folder):
 
 
 def test_the_manifest_says_what_was_run_and_what_the_policy_was_told(simsched, folder):
-    simsched("run", "tiny.yaml", "--workers", "1", "-o", "policies=[{name: srtf}]", "-o", "seeds=[5]")
+    simsched("run", "tiny.yaml", "--workers", "1", "-o", "policies=[{name: srtf}]", "-o", "seeds=[5]", "--name", "tiny")
     (path,) = (folder / "results" / "tiny" / "cells").glob("*/manifest.json")
     manifest = json.loads(path.read_text())
     assert (manifest["policy"]["name"], manifest["policy"]["class"]) == ("srtf", "Srtf")
@@ -107,7 +107,7 @@ def test_only_one_policy_can_be_run_and_the_rest_later(simsched):
 def test_a_failing_cell_is_named_and_the_others_finish(simsched, folder, workers, body, said):
     (folder / "faulty.py").write_text(FAULTY.format(body=body))
     policies = "policies=[{name: fifo}, {name: 'faulty.py:Faulty', label: bad}]"
-    done = simsched("run", "tiny.yaml", "--workers", workers, "-o", policies)
+    done = simsched("run", "tiny.yaml", "--workers", workers, "-o", policies, "--name", "tiny")
     assert done.exit_code == 1
     assert "simsched: bad, seed 1: " in done.stderr
     assert said in done.stderr

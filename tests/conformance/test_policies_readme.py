@@ -31,3 +31,24 @@ def test_it_beats_first_in_first_out_on_mean_jct(tmp_path: Path) -> None:
     jobs = random_jobs(np.random.default_rng(3), 60, most_gpus=4, application="fixed-duration")
     means = [np.mean([job.jct_s for job in run(policy(), jobs).jobs]) for policy in (shortest, registry.load("fifo"))]
     assert means[0] < means[1]
+
+
+def test_the_elastic_policy_of_the_readme_conforms_and_needs_a_speedup(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    import pytest
+
+    from simsched.applications.catalogue import catalogue
+    from simsched.engine.errors import InfeasibleDecisionError
+    from simsched.model.job import JobSpec
+    from simsched.model.speedup import Speedup
+
+    code = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)[1]
+    (tmp_path / "equal_shares.py").write_text(code, encoding="utf-8")
+    policy = registry.load("equal_shares.py:EqualShares", folder=tmp_path)
+    assert check_policy(policy, seeds=1) == []
+    job = JobSpec("a", 0, 2, duration_s=100)
+    with pytest.raises(InfeasibleDecisionError, match="job 'a' asked for 2 GPUs and is given 4"):
+        run(policy(), [job], applications=catalogue())
+    (found,) = run(policy(), [replace(job, speedup=Speedup())], applications=catalogue()).jobs
+    assert found.jct_s == 30 + 50  # the restart delay, and half of the time on twice the GPUs

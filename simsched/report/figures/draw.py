@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
 
+from simsched.errors import input_error, nearest
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
 from simsched.report.figures.failures import failure_figures
 from simsched.report.figures.history import history_figures
 from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
+from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
 from simsched.report.figures.style import FORMATS, Drawn, Look, looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
 from simsched.report.figures.trials import trials_data, trials_over_time
 from simsched.results.compare import Row, comparison, short_keys
+from simsched.results.occupancy import HELD_COLUMNS, JOB_COLUMNS
 from simsched.results.reader import Cell, Run
 from simsched.results.trials import read_trials
 
 #: More rows than this (policies times sweep points) are not told apart in one figure.
 MOST_ROWS = 8
 _MOST_LIVES = 4
+#: More panels or bars than these are not told apart on a page.
+_MOST_PANELS = 4
+_MOST_BARS = 5000
+
+#: How to draw a figure.
+Plan = Callable[[], Drawn]
 _BARS = ("jct_mean_s", "makespan_s")
 _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
 
@@ -45,41 +56,128 @@ def draw_run(
     return paths
 
 
+#: What can be drawn of a run, and what each shows; not every figure fits every run.
+FIGURES = MappingProxyType(
+    {
+        "bars": "metrics of the policies with intervals and published values",
+        "jct-cdf": "distribution of job completion times",
+        "over-time": "GPUs allocated and statistical efficiency over time",
+        "occupancy": "nodes down, time across: which job held which GPUs (first seed)",
+        "queue-over-time": "waiting jobs over time, by tenant (first seed)",
+        "job-timeline": "GPUs, batch size and efficiency of the largest job",
+        "nodes-over-time": "nodes rented, where they come and go",
+        "trials": "hyper-parameter tuning as it proceeds",
+        "sweep-KEY": "metrics against the values of a swept key",
+        "rho-cdf": "distribution of finish-time fairness",
+        "co-adaptation": "jobs that the experiment asks to follow",
+        "jct-parts": "what completion times consist of, over a sweep",
+    }
+)
+
+
+def figure_names(run: Run, replicate_over: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of the figures that fit a run."""
+    return tuple(dict(_plans(run, replicate_over, ())))
+
+
+def draw_figure(run: Run, name: str, replicate_over: Collection[str] = (), metrics: Sequence[str] = ()) -> Drawn:
+    """Draw one figure of a run; raises `InputError` where none of that name fits it.
+
+    `metrics` are those that `bars` and the figures of sweeps show, by default the usual ones.
+    """
+    plans = dict(_plans(run, replicate_over, metrics))
+    if name not in plans:
+        raise input_error(run.folder, f"no figure '{name}' fits this run", nearest(name, plans))
+    return plans[name]()
+
+
 def run_figures(run: Run, replicate_over: Collection[str] = ()) -> Iterator[tuple[str, Drawn]]:
     """Draw the figures that fit a run one after the other, each with the name of its files."""
+    for name, plan in _plans(run, replicate_over, ()):
+        yield name, plan()
+
+
+def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
+    """Find the figures that fit a run, and how to draw each."""
     rows = comparison(run, replicate_over)
     if len(rows) <= MOST_ROWS:
-        yield from _rows_figures(run, rows).items()
+        yield from _row_plans(run, rows, metrics)
     styles = looks(run.policies)
     swept = [key for key in run.swept if key not in replicate_over]
     short = short_keys(swept)
     for key in swept:
         if len({str(row.point.get(key)) for row in rows}) > 1:
-            yield f"sweep-{short[key]}", _sweep(run, rows, key, styles)
-    yield from history_figures(run, replicate_over).items()
-    yield from evaluation_figures(run, rows)
-    yield from failure_figures(run, rows)
+            yield f"sweep-{short[key]}", partial(_sweep, run, rows, key, styles, metrics)
+    drawn = [
+        *history_figures(run, replicate_over).items(),
+        *evaluation_figures(run, rows),
+        *failure_figures(run, rows),
+    ]
+    yield from ((name, partial(_already, figure)) for name, figure in drawn)
 
 
-def _rows_figures(run: Run, rows: Sequence[Row]) -> dict[str, Drawn]:
+def _already(drawn: Drawn) -> Drawn:
+    return drawn
+
+
+def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
     styles = looks(row.name for row in rows)
-    published = [key for row in rows for key in row.published]
-    metrics = list(dict.fromkeys([*_BARS, *published]))
-    times = {row.name: [cell.table("jobs", ["jct_s"])["jct_s"].to_numpy() for cell in row.cells] for row in rows}
-    figures = {
-        "bars": metric_bars(
-            bar_data(rows, metrics),
-            title=f"{run.name}: policies compared",
-            published_source=run.published_source,
-            styles=styles,
-        ),
-        "jct-cdf": jct_cdf(times, title=f"{run.name}: job completion times", styles=styles),
-    }
+    yield "bars", partial(_bars, run, rows, metrics, styles)
+    yield "jct-cdf", partial(_distribution, run, rows, styles)
     if all(cell.has("allocations") for cell in run.cells):
-        figures["over-time"] = _over_time(run, rows, styles)
-        if not any(row.point for row in rows):
-            figures |= _timeline(run, rows, styles)
-    return figures | _nodes(run, rows, styles) | _trials(run, rows, styles)
+        yield "over-time", partial(_over_time, run, rows, styles)
+        cells = [row.cells[0] for row in rows]
+        if len(rows) <= _MOST_PANELS and all(cell.summary.get("finished_jobs", 0) <= _MOST_BARS for cell in cells):
+            yield "occupancy", partial(_occupancy, run, rows)
+        if any(cell.summary.get("queueing_mean_s", 0) > 0 for cell in cells) and len(rows) <= _MOST_PANELS:
+            yield "queue-over-time", partial(_queue, run, rows)
+        if not any(row.point for row in rows) and rows[0].cells[0].summary.get("finished_jobs", 1) > 0:
+            yield "job-timeline", partial(_timeline, run, rows, styles)
+    drawn = _nodes(run, rows, styles) | _trials(run, rows, styles)
+    yield from ((name, partial(_already, figure)) for name, figure in drawn.items())
+
+
+def _bars(run: Run, rows: Sequence[Row], metrics: Sequence[str], styles: Mapping[str, Look]) -> Drawn:
+    shown = list(metrics) or list(dict.fromkeys([*_BARS, *(key for row in rows for key in row.published)]))
+    title = f"{run.name}: policies compared"
+    return metric_bars(bar_data(rows, shown), title=title, published_source=run.published_source, styles=styles)
+
+
+def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
+    times = {row.name: [cell.table("jobs", ["jct_s"])["jct_s"].to_numpy() for cell in row.cells] for row in rows}
+    return jct_cdf(times, title=f"{run.name}: job completion times", styles=styles)
+
+
+def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
+    cells = {row.name: row.cells[0] for row in rows}
+    tables = {name: (cell.table("jobs", JOB_COLUMNS), cell.table("allocations", HELD_COLUMNS))
+              for name, cell in cells.items()}  # fmt: skip
+    seed = rows[0].cells[0].seed
+    return occupancy(
+        tables,
+        node_sizes(rows[0].cells[0], [table for _, table in tables.values()]),
+        title=f"{run.name}: who held which GPUs (seed {seed})",
+    )
+
+
+def node_sizes(cell: Cell, intervals: Iterable[pd.DataFrame]) -> list[int]:
+    """Return the GPUs of each node from a cell's manifest, or the most that `intervals` show where it does not say."""
+    groups = cell.manifest.get("cluster")
+    if isinstance(groups, list):
+        return [int(group["gpus_per_node"]) for group in groups for _ in range(int(group["nodes"]))]
+    sizes: dict[int, int] = {}
+    for placement in pd.concat([table["placement"] for table in intervals]).unique():
+        for pair in str(placement).split():
+            node, gpus = (int(part) for part in pair.split(":"))
+            sizes[node] = max(sizes.get(node, 1), gpus)
+    return [sizes.get(node, 1) for node in range(max(sizes, default=-1) + 1)]
+
+
+def _queue(run: Run, rows: Sequence[Row]) -> Drawn:
+    cells = {row.name: row.cells[0] for row in rows}
+    tables = {name: (cell.table("jobs", JOB_COLUMNS), cell.table("allocations", HELD_COLUMNS))
+              for name, cell in cells.items()}  # fmt: skip
+    return queue_over_time(tables, title=f"{run.name}: waiting jobs (seed {rows[0].cells[0].seed})")
 
 
 def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
@@ -142,12 +240,10 @@ def _total_gpus(cells: Sequence[Cell]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
+def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
     """Draw the job that took most GPU time under the first policy and its first seed, under each policy that ran it."""
     first = rows[0].cells[0]
     jobs = first.table("jobs", ["job_id", "attained_gpu_s"])
-    if jobs.empty:
-        return {}
     job_id = str(jobs["job_id"].iloc[int(jobs["attained_gpu_s"].to_numpy().argmax())])
     lives = {}
     for row in rows[:_MOST_LIVES]:
@@ -156,9 +252,9 @@ def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict
             own = cell.table("jobs", ["job_id", "submit_time_s"])
             lives[row.name] = (own, cell.table("allocations", LIFE_COLUMNS))
     title = f"{run.name}: the largest job, {job_id} (seed {first.seed})"
-    return {"job-timeline": job_timeline(lives, job_id, title=title, styles=styles)}
+    return job_timeline(lives, job_id, title=title, styles=styles)
 
 
-def _sweep(run: Run, rows: Sequence[Row], key: str, styles: Mapping[str, Look]) -> Drawn:
-    data = sweep_data(rows, key, _SWEPT)
+def _sweep(run: Run, rows: Sequence[Row], key: str, styles: Mapping[str, Look], metrics: Sequence[str]) -> Drawn:
+    data = sweep_data(rows, key, metrics or _SWEPT)
     return sweep_lines(data, key, title=f"{run.name}: sweep of {axis_title(key)}", styles=styles)

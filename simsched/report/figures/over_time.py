@@ -83,22 +83,27 @@ def over_time(
     unit = time_unit(float(data["time_s"].max()) + width_s)
     bands = seeds > 1 and data["policy"].nunique() <= MOST_BANDS
     with styled():
-        figure = new_figure(7.2, 4.6, title, _caption(seeds, width_s, bands))
-        above, below = figure.subplots(2, 1, sharex=True)
+        trains = bool((data["efficiency"].dropna() < 1).any())  # of jobs that know only their duration there is none
+        figure = new_figure(7.2, 4.6 if trains else 2.6, title, _caption(seeds, width_s, bands, trains))
+        panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
+        above, last = panels[0], panels[-1]
         for label, part in data.groupby("policy", sort=False):
             middle = (part["time_s"] + width_s / 2) * unit.factor
             _line(above, middle, part, "gpus", 1, str(label), styles[str(label)], bands)
-            _line(below, middle, part, "efficiency", 100, str(label), styles[str(label)], bands)
+            if trains:
+                _line(last, middle, part, "efficiency", 100, str(label), styles[str(label)], bands)
         if total_gpus:
             above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
         above.set_title("GPUs allocated")
         above.set_ylabel("GPUs")
         above.set_ylim(0, None)
-        below.set_title("Mean statistical efficiency of running jobs")
-        below.set_ylabel("efficiency (%)")
-        below.set_ylim(0, 103)
-        below.set_xlim(0, None)
-        below.set_xlabel(unit.title("time since the start of the workload"))
+        above.yaxis.set_major_locator(MaxNLocator(integer=True))
+        if trains:
+            last.set_title("Mean statistical efficiency of running jobs")
+            last.set_ylabel("efficiency (%)")
+            last.set_ylim(0, 103)
+        last.set_xlim(0, None)
+        last.set_xlabel(unit.title("time since the start of the workload"))
         legend_above(figure, above)
     return figure, data
 
@@ -149,9 +154,11 @@ def _line(
         axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
 
 
-def _caption(seeds: int, width_s: int, bands: bool) -> str:
+def _caption(seeds: int, width_s: int, bands: bool, trains: bool) -> str:
     text = f"Means over {duration(width_s)}"
     if seeds > 1:
         text += f" and over {seeds} seeds" + ("; bands span the lowest and the highest seed" if bands else "")
         text += ". A finished seed counts as 0 GPUs"
+    if not trains:
+        return text + "."
     return text + ". The efficiency of a job is its progress per example relative to its initial batch size."

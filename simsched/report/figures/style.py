@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -109,6 +110,17 @@ def styled() -> AbstractContextManager[None]:
     return mpl.rc_context(settings)
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows by itself, without any window system."""
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture as PNG, which notebooks ask for."""
+        held = BytesIO()
+        with styled():
+            self.savefig(held, format="png", metadata=_NO_DATES["png"])
+        return held.getvalue()
+
+
 def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     """Make an empty figure with a title above and a small caption below its panels.
 
@@ -116,7 +128,7 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     """
     lines = textwrap.wrap(caption, int(width * 15.5))
     below = _MARGIN + _CAPTION_LINE * len(lines)
-    figure = Figure(figsize=(width, height + _TITLE_HEIGHT + below), layout="constrained")
+    figure = ShownFigure(figsize=(width, height + _TITLE_HEIGHT + below), layout="constrained")
     FigureCanvasAgg(figure)
     figure.text(_LEFT, -_MARGIN, title, transform=_corner(figure, 1), va="top", weight="bold", size=_TITLE_SIZE)
     text = "\n".join(lines)

@@ -8,12 +8,14 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import shown_unit
 from simsched.results.compare import Row, row_name
 from simsched.results.metrics import find_metric
 
-_COLUMNS = ["line", "policy", "metric", "unit", "value", "mean", "low", "high", "seeds", "published"]
+#: Inches, fit for a page.
+_WIDEST = 9.0
+_COLUMNS = ["line", "others", "policy", "metric", "unit", "value", "mean", "low", "high", "seeds", "published"]
 #: From this ratio of largest to smallest value on, the axis is logarithmic.
 _LOG_RATIO = 8
 _UNITS = (("_gpu_s", "GPU s"), ("_s", "s"), ("_h", "h"))
@@ -34,7 +36,9 @@ def sweep_data(rows: Sequence[Row], key: str, metrics: Sequence[str]) -> pd.Data
             others = {name: value for name, value in row.point.items() if name != key}
             name, value = row_name(row.policy, others), row.point[key]
             found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
-            lines.append((name, row.policy, reading.key, reading.stored_unit, value, *found))
+            lines.append(
+                (name, row_name("", others).strip(" []"), row.policy, reading.key, reading.stored_unit, value, *found)
+            )
     data = pd.DataFrame(lines, columns=_COLUMNS)
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
 
@@ -51,27 +55,38 @@ def axis_title(key: str) -> str:
 def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mapping[str, Look] | None = None) -> Drawn:
     """Draw one panel per metric with the swept value on the horizontal axis, one line per policy.
 
-    `data` comes from `sweep_data`: `line, policy, metric, unit, value, mean, low, high, seeds, published`.
+    `data` comes from `sweep_data`: `line, others, policy, metric, unit, value, mean, low, high, seeds, published`.
+    Where other keys are swept too, each of their combinations (`others`) has a row of panels of its own.
     """
     metrics = list(dict.fromkeys(data["metric"]))
-    names = dict.fromkeys(data["line"])
+    rows = list(dict.fromkeys(data["others"]))
+    names = dict.fromkeys(data["policy"])
     styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
     values = _ordered(data["value"])
     with styled():
-        figure = new_figure(2.2 + 3.1 * len(metrics), 3.1, title or f"Sweep of {axis_title(key)}", _caption(data))
-        panels = figure.subplots(1, len(metrics), squeeze=False)[0]
-        for axes, metric in zip(panels, metrics, strict=True):
-            _panel(axes, data[data["metric"] == metric], values, styles)
-            _value_axis(axes, values)
+        width = min(1.4 + 2.7 * len(metrics), _WIDEST)
+        figure = new_figure(width, 0.3 + 2.6 * len(rows), title or f"Sweep of {axis_title(key)}", _caption(data))
+        panels = figure.subplots(len(rows), len(metrics), squeeze=False, sharex=True, sharey="col")
+        for line, others in zip(panels, rows, strict=True):
+            for axes, metric in zip(line, metrics, strict=True):
+                part = data[data["metric"] == metric]
+                _panel(axes, part, others, values, styles)
+                _value_axis(axes, values)
+                if others:
+                    axes.set_title(f"{axes.get_title(loc='left')}\n{others}")
+        for axes in panels[-1]:
             axes.set_xlabel(axis_title(key))
-        legend_above(figure, panels[0])
+        if len(names) > 1:
+            legend_above(figure, panels[0, 0])
     return figure, data
 
 
 def _caption(data: pd.DataFrame) -> str:
     seeds = max((int(n) for n in data["seeds"]), default=0)
     text = (
-        f"Mean over {seeds} seeds; bands: 95 % interval (Student's t)." if seeds > 1 else "One seed, hence no interval."
+        f"Mean over {seeds} seeds; whiskers: 95 % interval (Student's t)."
+        if seeds > 1
+        else "One seed, hence no interval."
     )
     return text + (" Diamonds: published values." if data["published"].notna().any() else "")
 
@@ -92,18 +107,21 @@ def _places(values: Sequence[Any]) -> dict[Any, float]:
     return {value: float(value if numeric else index) for index, value in enumerate(values)}
 
 
-def _panel(axes: Axes, part: pd.DataFrame, values: Sequence[Any], styles: Mapping[str, Look]) -> None:
+def _panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any], styles: Mapping[str, Look]) -> None:
     reading = find_metric(part["metric"].iloc[0])
     shown = shown_unit(part["unit"].iloc[0], part["mean"])
     places = _places(values)
-    for name, line in part.groupby("line", sort=False):
+    for name, line in part[part["others"] == others].groupby("policy", sort=False):
         look = styles[str(name)]
         x = line["value"].map(places)
         order = x.sort_values().index
         x, line = x[order], line.loc[order]
         mean, low, high, published = (line[c] * shown.factor for c in ("mean", "low", "high", "published"))
         axes.plot(x, mean, color=look.colour, linestyle=look.dash, marker=look.marker, markersize=5, label=str(name))
-        axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+        known = high.notna()
+        if known.any():
+            whiskers = [(mean - low)[known], (high - mean)[known]]
+            axes.errorbar(x[known], mean[known], yerr=whiskers, fmt="none", ecolor=look.colour, capsize=3, linewidth=1)
         axes.plot(
             x, published, "D", markersize=6, color="white", markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from simsched.errors import input_error
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
@@ -41,15 +42,18 @@ def job_timeline(
     if len(lives) == 1:
         caption += " Shaded: the job restores its state after a change of placement and makes no progress."
     with styled():
-        figure = new_figure(7.2, 4.8, title or f"Job {job_id}", caption)
-        panels = figure.subplots(3, 1, sharex=True)
-        for (column, name, factor), axes in zip(_PANELS, panels, strict=True):
+        shown = [panel for panel in _PANELS if _tells(data, panel[0])]
+        figure = new_figure(7.2, 0.6 + 1.4 * len(shown), title or f"Job {job_id}", caption)
+        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+        for (column, name, factor), axes in zip(shown, panels, strict=True):
             for label, part in data.groupby("policy", sort=False):
                 x, y = _steps(part, column)
                 look = styles[str(label)]
                 axes.plot(x * unit.factor, y * factor, color=look.colour, linestyle=look.dash, label=str(label))
             axes.set_ylabel(name)
             axes.set_ylim(0, 103 if column == "efficiency" else None)
+            if column == "gpus":
+                axes.yaxis.set_major_locator(MaxNLocator(integer=True))
             if len(lives) == 1:
                 _shade_restarts(axes, data, unit.factor)
         panels[-1].set_xlim(0, None)
@@ -57,6 +61,12 @@ def job_timeline(
         legend_above(figure, panels[0])
         figure.align_ylabels(panels)
     return figure, data
+
+
+def _tells(data: pd.DataFrame, column: str) -> bool:
+    """Return whether a column says anything: jobs that know only their duration have no batch and full efficiency."""
+    running = data.loc[~data["restarting"].astype(bool), column]
+    return column == "gpus" or bool((running != {"batch_size": 0, "efficiency": 1}[column]).any())
 
 
 def timeline_data(jobs: pd.DataFrame, allocations: pd.DataFrame, job_id: str, label: str) -> pd.DataFrame:

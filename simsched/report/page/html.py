@@ -1,4 +1,4 @@
-"""Gathers runs into one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""Gathers runs into one HTML page that needs nothing from elsewhere: no script, no font, no picture."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from simsched.files import write_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.svg import Picture, inline_svg
+from simsched.report.page.occupancy import interactive_occupancy, occupancy_script
 from simsched.report.page.provenance import experiment_text, provenance
 from simsched.report.tables import TextTable, comparison_table, difference_table
 from simsched.results.compare import comparison, paired_differences
@@ -63,6 +64,7 @@ def report_page(parts: Sequence[Part], title: str) -> str:
 <main>
 {sections}
 </main>
+{occupancy_script() if 'class="block occupancy"' in sections else ""}
 </body>
 </html>
 """
@@ -100,10 +102,10 @@ def _section(part: Part, anchor: str, heading: str) -> str:
     run = part.run
     rows = comparison(run, part.replicate_over)
     reference = run.reference or rows[0].policy
-    table = comparison_table(rows, title="Policies compared", published_source=run.published_source)
+    table = comparison_table(rows, title="Policies compared", published_source=run.published_source, run=run)
     blocks = [
         heading,
-        f"<p>{escape(_description(run))}</p>" if _description(run) else "",
+        f"<p>{escape(_description(run))}</p>" if _description(run) and not run.changed else "",
         _missing(part),
         _table(table, f"{anchor}-comparison"),
     ]
@@ -111,6 +113,7 @@ def _section(part: Part, anchor: str, heading: str) -> str:
     if differences:
         blocks.append(_table(difference_table(differences), f"{anchor}-differences"))
     blocks += [
+        interactive_occupancy(rows, anchor),
         _figures(part, anchor),
         _reproduction(part.reproduction, run),
         provenance(run),
@@ -187,7 +190,7 @@ def _reproduction(recipe: Reproduction, run: Run) -> str:
     text = f"""<div class="block">
 <h3>How to reproduce this</h3>
 <pre><code>{escape(recipe.command)}
-simsched report {escape(f"results/{run.name}")}</code></pre>
+simsched report {escape(f"results/{run.folder.name}")}</code></pre>
 </div>"""
     if recipe.file:
         text += f"""

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: bars on a terminal, a line per finished cell elsewhere."""
+"""Progress of a run on stderr: bars on a terminal or in a notebook, a line per finished cell elsewhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import click
 
 if TYPE_CHECKING:
     from simsched.execution.runner import Listener
@@ -21,14 +19,16 @@ _CHECKING_S = 2.0
 @contextmanager
 def progress_listener() -> Iterator[Listener]:
     """Yield a listener that shows a run on stderr for as long as the block lasts."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() and not _in_notebook():
         yield LineListener()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[said]}"), console=Console(stderr=True), transient=True) as bars:
+    with Progress(
+        *columns, TextColumn("{task.fields[said]}"), console=Console(stderr=not _in_notebook()), transient=True
+    ) as bars:
         yield BarListener(bars)
 
 
@@ -40,9 +40,21 @@ def grid_progress() -> Callable[[int, int], None]:
         nonlocal said
         if time.monotonic() - said >= _CHECKING_S:
             said = time.monotonic()
-            click.echo(f"checking: {made} of {total} cells", err=True)
+            _say(f"checking: {made} of {total} cells")
 
     return tell
+
+
+def _in_notebook() -> bool:
+    """Return whether this runs in a notebook, where bars can be drawn too."""
+    shell = sys.modules.get("IPython")
+    running = None if shell is None else shell.get_ipython()
+    return running is not None and hasattr(running, "kernel")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 class LineListener:
@@ -57,7 +69,7 @@ class LineListener:
         """Say how many cells there are."""
         self._cells, self._done = cells, reused
         again = f", {reused} of them there already" if reused else ""
-        click.echo(f"{cells} cells{again}", err=True)
+        _say(f"{cells} cells{again}")
 
     def damaged(self, cell: GridCell, fault: str) -> None:
         """Name the cell and what is wrong with it."""
@@ -65,7 +77,7 @@ class LineListener:
 
     def workers(self, number: int) -> None:
         """Say how many there are."""
-        click.echo(f"{number} workers", err=True)
+        _say(f"{number} workers")
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Stay quiet between cells."""
@@ -73,12 +85,12 @@ class LineListener:
     def finished(self, cell: GridCell, wall_s: float) -> None:
         """Name the cell and its cost."""
         self._done += 1
-        click.echo(f"[{self._done}/{self._cells}] {cell.name} ({wall_s:.1f} s)", err=True)
+        _say(f"[{self._done}/{self._cells}] {cell.name} ({wall_s:.1f} s)")
 
     def failed(self, cell: GridCell, message: str) -> None:
         """Name the cell that failed; why is said at the end."""
         self._done += 1
-        click.echo(f"[{self._done}/{self._cells}] {cell.name} FAILED", err=True)
+        _say(f"[{self._done}/{self._cells}] {cell.name} FAILED")
 
 
 class BarListener:
@@ -131,4 +143,4 @@ class BarListener:
 
 
 def _say_damaged(cell: GridCell, fault: str) -> None:
-    click.echo(f"simsched: {cell.name}: {fault}; the cell is run again", err=True)
+    _say(f"simsched: {cell.name}: {fault}; the cell is run again")

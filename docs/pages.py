@@ -1,0 +1,160 @@
+"""Gathers the pages of the documentation site, and writes its reference from the code.
+
+    python docs/pages.py build/pages && mkdocs build --strict
+
+The pages keep the places that they have in the repository, so that their links work in both.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from simsched.experiment.spec import ExperimentSpec, json_schema
+from simsched.policy import signals
+from simsched.policy.signals import FileSignal, JobSignal, ViewSignal
+from simsched.report.figures.draw import FIGURES
+from simsched.results.metrics import metrics_markdown
+from simsched.results.schema import schema_markdown
+
+ROOT = Path(__file__).resolve().parent.parent
+_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "policies/README.md", "traces/README.md",
+          "experiments/README.md")  # fmt: skip
+_EXIT_CODES = (
+    (0, "all went well"),
+    (1, "a run, a check or a comparison failed; what was finished is kept"),
+    (2, "the input is wrong; every fault is named with its place and a remedy"),
+    (130, "interrupted with Ctrl-C; what was finished is kept"),
+    (141, "whoever read the output closed it"),
+)
+
+
+def gather(target: Path) -> None:
+    """Write all pages of the site below `target`, which is emptied before."""
+    shutil.rmtree(target, ignore_errors=True)
+    for name in _PAGES:
+        _copy(ROOT / name, target / name)
+    for path in sorted((ROOT / "docs").rglob("*")):
+        if path.suffix in {".md", ".png", ".ipynb"}:
+            _copy(path, target / path.relative_to(ROOT))
+    for name, text in reference().items():
+        page = target / "docs" / "reference" / f"{name}.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+
+
+def reference() -> dict[str, str]:
+    """Return the pages of the reference by name."""
+    return {
+        "experiment": _experiment_page(),
+        "metrics": f"# Metrics\n\n{metrics_markdown()}",
+        "tables": f"# Tables and columns\n\n{schema_markdown()}",
+        "signals": _signals_page(),
+        "figures": _listed("Figures", ("figure", "shows"), [(f"`{name}`", said) for name, said in FIGURES.items()]),
+        "exit-codes": _listed("Exit codes", ("code", "means"), [(str(code), said) for code, said in _EXIT_CODES]),
+        "python": _python_page(),
+    }
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _listed(title: str, headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return f"# {title}\n\n" + "\n".join(lines) + "\n"
+
+
+def _experiment_page() -> str:
+    schema = json_schema()
+    rows = [tuple(row) for row in _keys(schema, schema, "")]
+    head = _listed("Keys of an experiment", ("key", "type and range", "default", "meaning"), rows)
+    return (
+        head + f"\nA file needs `name` and `policies`; there are {len(ExperimentSpec.model_fields)} sections and keys."
+    )
+
+
+def _keys(schema: Mapping[str, Any], node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """List the keys of an object of the JSON Schema, those of its sections after it."""
+    for name, found in node.get("properties", {}).items():
+        said = _resolved(schema, found)
+        default = "" if "default" not in found else f"`{found['default']}`"
+        inner = said.get("properties")
+        meaning = str(found.get("description") or said.get("description") or "")
+        yield f"`{prefix}{name}`", _range(schema, found), "" if inner else default, " ".join(meaning.split())
+        listed = _resolved(schema, said.get("items", {}))
+        if inner:
+            yield from _keys(schema, said, f"{prefix}{name}.")
+        elif listed.get("properties") and prefix.count(".") < 2:
+            yield from _keys(schema, listed, f"{prefix}{name}[].")
+
+
+def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Follow a reference, also one that may be null."""
+    for one in node.get("anyOf", ()):
+        if "$ref" in one:
+            return _resolved(schema, one)
+    name = str(node.get("$ref", "")).rpartition("/")[2]
+    return schema["$defs"][name] if name else node
+
+
+def _range(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    if "anyOf" in node:
+        return " or ".join(_range(schema, one) for one in node["anyOf"] if one.get("type") != "null")
+    said = _resolved(schema, node)
+    if "enum" in said:
+        return ", ".join(f"`{value}`" for value in said["enum"])
+    if "const" in said:
+        return f"`{said['const']}`"
+    words = {
+        "object": "section",
+        "array": "list",
+        "integer": "whole number",
+        "string": "text",
+        "boolean": "true or false",
+    }
+    bounds = (
+        ("minimum", "at least"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "at most"),
+        ("exclusiveMaximum", "below"),
+    )
+    parts = [f"{text} {said[key]:g}" for key, text in bounds if key in said]
+    return ", ".join([words.get(str(said.get("type")), str(said.get("type", "any"))), *parts])
+
+
+def _signals_page() -> str:
+    rows = []
+    for name, found in sorted(vars(signals).items()):
+        if isinstance(found, JobSignal | ViewSignal | FileSignal):
+            place = {JobSignal: f"job[{name}]", ViewSignal: f"view[{name}]"}.get(
+                type(found), "a file or the policy's agents"
+            )
+            rows.append((f"`{name}`", f"`{place}`", found.tells, "an oracle" if found.oracle else "learnable"))
+    return _listed("Signals", ("signal", "read as", "tells", "is"), rows)
+
+
+def _python_page() -> str:
+    import inspect
+
+    import simsched.api as api
+
+    parts = ["# Python\n\n`import simsched as sim` gives these names; the command line is a thin layer on them.\n"]
+    for name in api.__all__:
+        found = getattr(api, name)
+        signature = "" if inspect.isclass(found) else str(inspect.signature(found))
+        parts.append(f"## {name}\n\n```text\n{name}{signature}\n```\n\n{inspect.getdoc(found)}\n")
+        if inspect.isclass(found):
+            members = [(f"`{key}`", (inspect.getdoc(value) or "").split("\n")[0]) for key, value in vars(found).items()
+                       if not key.startswith("_") and inspect.getdoc(value)]  # fmt: skip
+            parts.append(_listed("", ("member", "what it is"), members).split("\n", 2)[2])
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    gather(Path(sys.argv[1]))

@@ -1,0 +1,178 @@
+"""The results of a run as pandas tables and matplotlib figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from simsched.errors import input_error, nearest
+from simsched.results.compare import Row, comparison, paired_differences
+from simsched.results.metrics import HEADLINE, OCCASIONAL, find_metric
+from simsched.results.reader import Cell, Run
+from simsched.results.reader import read_run as read_folder
+from simsched.results.what_was_run import what_was_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: The swept key under which the files of a folder of workloads appear; they count as replications.
+_WORKLOAD_FILE = "workload"
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """What a run found, read when asked for.
+
+    All tables share one index: `policy` (its label), the swept keys by their full names, and `seed`.
+    """
+
+    run: Run
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the run."""
+        return self.run.folder
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Return the labels of the policies, in the order of the experiment."""
+        return self.run.policies
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Return why cells have no results, by their names."""
+        return dict(self.run.failed)
+
+    @property
+    def what_was_run(self) -> str:
+        """Say what was run: jobs, seeds, policies, GPUs, and what was changed."""
+        return what_was_run(self.run.cells, self.run.changed)
+
+    def __repr__(self) -> str:
+        """Say which run this is."""
+        return f"<results of {self.run.name}: {self.what_was_run}>"
+
+    @property
+    def replicated_over(self) -> tuple[str, ...]:
+        """Return the swept keys that count as replications: the files of a folder of workloads."""
+        return tuple(key for key in self.run.swept if key == _WORKLOAD_FILE)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Return one row a policy and point of the sweep, each over all its seeds."""
+        return comparison(self.run, self.replicated_over)
+
+    def table(self, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return one row a policy and point: the mean of each metric, its 95 % interval, and the number of seeds.
+
+        Of each metric (default: the usual ones; see `simsched list metrics`) there are three columns: `NAME`,
+        `NAME_low` and `NAME_high`, the latter two missing where there is no interval, and in the unit of the name.
+        """
+        readings = [find_metric(name) for name in metrics or (*HEADLINE, *OCCASIONAL)]
+        lines = []
+        for row in self.rows:
+            line: dict[str, object] = {"policy": row.policy, **row.point, "seeds": len(row.cells)}
+            for name, reading in zip(metrics or [reading.key for reading in readings], readings, strict=True):
+                found = row.estimate(reading.key)
+                if found is None:
+                    continue
+                line[name] = found.mean * reading.factor if metrics else found.mean
+                factor = reading.factor if metrics else 1.0
+                line[f"{name}_low"] = None if found.low is None else found.low * factor
+                line[f"{name}_high"] = None if found.high is None else found.high * factor
+            lines.append(line)
+        table = pd.DataFrame(lines).set_index(["policy", *self._points()])
+        return table.astype({name: float for name in table if name != "seeds"})
+
+    def cells(self) -> pd.DataFrame:
+        """Return one row a cell (policy, point and seed) with all its metrics, in their own units."""
+        lines = [{**self._index(cell), **cell.summary} for cell in self.run.cells]
+        return pd.DataFrame(lines).set_index(["policy", *self.run.swept, "seed"])
+
+    def jobs(self) -> pd.DataFrame:
+        """Return the finished jobs of all cells; the index ends with `job_id`."""
+        return self._gathered("jobs", ["job_id"])
+
+    def allocations(self) -> pd.DataFrame:
+        """Return the intervals during which nothing about a job's run changed; the index ends with `job_id`."""
+        return self._gathered("allocations", ["job_id"])
+
+    def decisions(self) -> pd.DataFrame:
+        """Return the decisions of the policies; the index ends with `time_s`."""
+        return self._gathered("rounds", ["time_s"])
+
+    def compare(self, policy: str, reference: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return how a policy differs from a reference, seed by seed, one row a metric and point of the sweep.
+
+        Columns: `difference` (mean of policy - reference), `relative` (mean of that over the reference) with
+        `relative_low` and `relative_high`, its 95 % interval, and `seeds`. Raises `InputError` for unknown labels.
+        """
+        if policy not in self.policies:
+            raise input_error(self.folder, f"no policy is labelled '{policy}'", nearest(policy, self.policies))
+        wanted = [find_metric(name).key for name in metrics or (*HEADLINE, *OCCASIONAL)]
+        lines = []
+        for one in paired_differences(self.rows, reference, wanted):
+            if one.row.policy != policy:
+                continue
+            for name, pair in one.differences.items():
+                relative = pair.relative
+                lines.append(
+                    {
+                        **one.row.point,
+                        "metric": name,
+                        "difference": pair.absolute.mean,
+                        "relative": None if relative is None else relative.mean,
+                        "relative_low": None if relative is None else relative.low,
+                        "relative_high": None if relative is None else relative.high,
+                        "seeds": pair.absolute.n,
+                    }
+                )
+        index = [*self._points(), "metric"]
+        columns = [*index, "difference", "relative", "relative_low", "relative_high", "seeds"]
+        return (
+            pd.DataFrame(lines, columns=columns).set_index(index).astype(dict.fromkeys(columns[len(index) : -1], float))
+        )
+
+    def figures(self) -> tuple[str, ...]:
+        """Return the names of the figures that fit this run."""
+        from simsched.report.figures.draw import figure_names
+
+        return figure_names(self.run, self.replicated_over)
+
+    def plot(self, name: str = "bars", *, metrics: Sequence[str] = ()) -> Figure:
+        """Return a figure, which a notebook shows by itself; `figures()` names those that fit.
+
+        `metrics` are those shown by figures that compare metrics (`bars` and sweeps).
+        """
+        from simsched.report.figures.draw import draw_figure
+
+        return draw_figure(self.run, name, self.replicated_over, metrics)[0]
+
+    def _points(self) -> list[str]:
+        return [key for key in self.run.swept if key not in self.replicated_over]
+
+    def _index(self, cell: Cell) -> dict[str, object]:
+        point = {key: cell.point.get(key) for key in self.run.swept}
+        return {"policy": cell.policy, **point, "seed": cell.seed}
+
+    def _gathered(self, table: str, last: list[str]) -> pd.DataFrame:
+        frames = []
+        for cell in self.run.cells:
+            frame = cell.table(table)
+            for position, (key, value) in enumerate(self._index(cell).items()):
+                frame.insert(position, key, str(value) if isinstance(value, list | dict) else value)  # type: ignore[arg-type]
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True).set_index(["policy", *self.run.swept, "seed", *last])
+
+
+def read_run(folder: str | Path) -> RunResults:
+    """Read the results of a run from its folder, as far as they are there.
+
+    Raises `InputError` where the folder is not that of a run, or where it is damaged.
+    """
+    return RunResults(read_folder(Path(folder)))

@@ -1,0 +1,145 @@
+"""Runs experiments: shipped ones by name, files, or plain dicts."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from simsched.api.progress import progress_listener
+from simsched.api.results import RunResults, read_run
+from simsched.documents import yaml_lines
+from simsched.errors import InputError, Problem, input_error
+from simsched.execution.cell import NO_LIMITS
+from simsched.execution.limits import Limits
+from simsched.execution.runner import Listener, RunResult
+from simsched.experiment.grid import Grid, make_grid
+from simsched.experiment.results_name import results_name
+from simsched.experiment.shipped import find_experiment
+from simsched.experiment.validation import Experiment, check_experiment, read_experiment
+from simsched.fairness.finish_time_fairness import run_with_fairness
+from simsched.results.reader import RUN_FILE
+
+#: An experiment: the name of a shipped one, a YAML file, or what such a file would say.
+ExperimentSource = str | Path | Mapping[str, Any]
+
+
+def run(
+    experiment: ExperimentSource,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path = "results",
+    name: str | None = None,
+    workers: int = 1,
+    policies: Sequence[str] = (),
+    progress: bool = False,
+) -> RunResults:
+    """Run an experiment and return its results; what a former run has finished is not run again.
+
+    `experiment` is the name of a shipped experiment, the path of a YAML file, or a dict of what such a file says, in
+    which a policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on
+    the command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
+    given. `workers` is the number of processes (where it is above 1, a script needs the usual
+    `if __name__ == "__main__":`), `policies` the labels of those to run, all by default; `progress` shows bars in a
+    terminal and in a notebook.
+
+    Raises `InputError` for whatever is wrong with the input, and where no cell could be run to its end; cells that
+    failed while others did not are named by `RunResults.failed`.
+
+    >>> import tempfile
+    >>> results = run("tiresias/worked-example", {"seeds": 1}, out=tempfile.mkdtemp())
+    >>> [round(value, 1) for value in results.table()["jct_mean_s"]]
+    [9.3, 10.0, 9.3, 11.7]
+    """
+    grid = prepare(experiment, override_texts(changes or {}), labels=policies, name=name)
+    with progress_listener() if progress else nullcontext() as listener:
+        result = run_prepared(grid, Path(out), workers, listener)
+    if not (result.folder / RUN_FILE).is_file() or (result.failures and not result.ran + result.reused):
+        raise InputError(*(Problem(failure.name, failure.message) for failure in result.failures))
+    return read_run(result.folder)
+
+
+def prepare(
+    experiment: ExperimentSource,
+    overrides: Sequence[str] = (),
+    *,
+    labels: Sequence[str] = (),
+    name: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Grid:
+    """Read and check an experiment with `key=value` overrides, and make its cells; nothing is run.
+
+    Raises `InputError` with everything that is wrong.
+    """
+    checked = _checked(experiment, overrides)
+    grid = make_grid(checked, progress).select(labels)
+    return replace(grid, results_name=results_name(checked, name))
+
+
+def run_prepared(
+    grid: Grid,
+    out: Path,
+    workers: int = 1,
+    listener: Listener | None = None,
+    *,
+    dask: str | None = None,
+    limits: Limits = NO_LIMITS,
+) -> RunResult:
+    """Run the cells of a prepared experiment, and the solo runs that its finish-time fairness needs."""
+    return run_with_fairness(grid, out, workers, listener, dask=dask, limits=limits)
+
+
+def override_texts(changes: Mapping[str, Any]) -> list[str]:
+    """Write changes as the command line has them: `workload.jobs=40`."""
+    return [f"{key}={_text(_plain(value))}" for key, value in changes.items()]
+
+
+def _checked(experiment: ExperimentSource, overrides: Sequence[str]) -> Experiment:
+    if isinstance(experiment, Mapping):
+        plain = _plain(experiment)
+        if isinstance(plain.get("policies"), list):
+            plain["policies"] = [{"name": one} if isinstance(one, str) else one for one in plain["policies"]]
+        return check_experiment(yaml_lines.parse(json.dumps(plain), "experiment"), overrides)
+    return read_experiment(find_experiment(str(experiment)), overrides)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) and yaml_lines.parse_value(value, "") == value:
+        return value
+    return json.dumps(value)
+
+
+def _plain(value: Any) -> Any:
+    """Turn policy classes into their entries, and everything else into what JSON can say."""
+    if isinstance(value, type):
+        return _entry(value)
+    if isinstance(value, Mapping):
+        plain = {str(key): _plain(item) for key, item in value.items()}
+        named = plain.get("name")
+        return (
+            {**plain, **named, **({"label": plain["label"]} if "label" in plain else {})}
+            if isinstance(named, dict)
+            else plain
+        )
+    if isinstance(value, list | tuple | range):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value.item() if hasattr(value, "item") else value
+
+
+def _entry(policy: type) -> dict[str, str]:
+    """Name a policy class so that another process finds it."""
+    label = str(getattr(policy, "name", policy.__name__))
+    if policy.__module__ != "__main__" and not policy.__module__.startswith("simsched_file_"):
+        return {"name": f"{policy.__module__}:{policy.__qualname__}", "label": label}
+    try:
+        file = inspect.getsourcefile(policy)
+    except (TypeError, OSError):
+        file = None
+    if file is None or not Path(file).is_file():
+        message = "the class is in no file, so processes that run the cells cannot find it"
+        raise input_error(f"policy '{label}'", message, "save it in a file, or use simulate()")
+    return {"name": f"{Path(file).resolve()}:{policy.__qualname__}", "label": label}

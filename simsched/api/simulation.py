@@ -1,0 +1,144 @@
+"""Simulates without any file: a cluster, jobs and a policy in, tables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from math import isnan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
+from simsched.engine.options import EngineOptions
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder
+from simsched.engine.simulation import simulate as run_engine
+from simsched.errors import input_error, nearest
+from simsched.model.application import Application, ApplicationSource
+from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.job import JobSpec
+from simsched.model.speedup import Speedup
+from simsched.policy import Policy, registry
+from simsched.results.metrics import summarise
+
+#: Names under which tables and traces have the fields of a job.
+_ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
+            "duration": "duration_s", "num_replicas": "num_gpus", "gpus": "num_gpus"}  # fmt: skip
+_FIELDS = {field.name: field for field in fields(JobSpec)}
+_NODES = 16
+_GPUS_PER_NODE = 4
+
+#: A cluster: itself, (nodes, GPUs on each), or the groups of an experiment's `cluster`.
+ClusterLike = Cluster | tuple[int, int] | Mapping[str, Any] | None
+#: Jobs: a table or a list, its rows or items with the fields of `JobSpec`.
+JobsLike = pd.DataFrame | Iterable[JobSpec | Mapping[str, Any]]
+#: Applications: None for the shipped ones, a folder, applications, or anything with `for_job`.
+ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run."""
+
+    jobs: pd.DataFrame
+    allocations: pd.DataFrame
+    decisions: pd.DataFrame
+    metrics: Mapping[str, float]
+
+
+def simulate(
+    *,
+    jobs: JobsLike,
+    policy: Policy | type[Policy] | str,
+    cluster: ClusterLike = None,
+    applications: ApplicationsLike = None,
+    seed: int = 1,
+    **engine: Any,
+) -> Simulation:
+    """Run jobs on a cluster under a policy, and return the tables; nothing is read or written but applications.
+
+    `jobs` is a DataFrame or a list of dicts with the fields of a job: `num_gpus` and `submit_time_s`, `duration_s` for
+    one that knows only GPUs and seconds, or `application` and `batch_size`; or a list of `JobSpec`. `policy` is a
+    class, an instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict such as
+    `{"nodes": 2, "gpus_per_node": 8, "gpu_type": "v100"}`, by default 16 nodes of 4 T4. `applications` names a folder
+    or holds applications, by default the shipped ones. `engine` are the fields of `EngineOptions`, such as
+    `restart_delay_s`. The same arguments give the same tables.
+
+    Raises `InputError` for jobs that could never run, and `EngineError` where the policy decides what cannot be done.
+
+    >>> found = simulate(jobs=[{"num_gpus": 4, "duration_s": 60}] * 2, policy="fifo", cluster=(1, 4), restart_delay_s=0)
+    >>> found.jobs["jct_s"].tolist()
+    [60.0, 120.0]
+    """
+    _check_engine(engine)
+    place = _cluster(cluster)
+    recorder = MemoryRecorder()
+    run_engine(
+        place, _jobs(jobs), _applications(applications), _policy(policy), EngineOptions(**engine), seed, recorder
+    )
+    done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
+    intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
+    decisions = pd.DataFrame(recorder.decisions, columns=DecisionRecord._fields)
+    return Simulation(done, intervals, decisions, summarise(done, intervals, decisions, place.total_gpus))
+
+
+def _check_engine(engine: Mapping[str, Any]) -> None:
+    known = [field.name for field in fields(EngineOptions)]
+    for name in engine:
+        if name not in known:
+            raise input_error("simulate", f"there is no setting '{name}' of the engine", nearest(name, known))
+
+
+def _cluster(cluster: ClusterLike) -> Cluster:
+    if cluster is None:
+        return Cluster.uniform(_NODES, _GPUS_PER_NODE)
+    if isinstance(cluster, Cluster):
+        return cluster
+    if isinstance(cluster, Mapping):
+        groups = cluster.get("groups", [cluster])
+        try:
+            return Cluster.of(*(NodeGroup(**group) for group in groups))
+        except TypeError as error:
+            message = f"a cluster is given by nodes, gpus_per_node and gpu_type, or by groups of these ({error})"
+            raise input_error("cluster", message) from error
+    return Cluster.uniform(*cluster)
+
+
+def _policy(policy: Policy | type[Policy] | str) -> Policy:
+    made: Any = registry.load(policy) if isinstance(policy, str) else policy
+    instance: Policy = made() if isinstance(made, type) else made
+    return instance
+
+
+def _applications(applications: ApplicationsLike) -> ApplicationSource:
+    if applications is None or isinstance(applications, str):
+        return catalogue(ApplicationsOptions(path=applications))
+    if isinstance(applications, Iterable):
+        return ApplicationCatalogue({one.name: one for one in applications}, "applications")
+    return applications
+
+
+def _jobs(jobs: JobsLike) -> list[JobSpec]:
+    """Return the jobs in order of submission, equal times as given."""
+    given: Iterable[Any] = jobs.to_dict("records") if isinstance(jobs, pd.DataFrame) else jobs
+    made = [one if isinstance(one, JobSpec) else _job(number, one) for number, one in enumerate(given)]
+    return sorted(made, key=lambda job: job.submit_time_s)
+
+
+def _job(number: int, row: Mapping[str, Any]) -> JobSpec:
+    where = f"jobs, row {number}"
+    found: dict[str, Any] = {}
+    for column, value in row.items():
+        name = _ALIASES.get(str(column), str(column))
+        if name not in _FIELDS:
+            raise input_error(where, f"a job has no field '{column}'", nearest(str(column), [*_FIELDS, *_ALIASES]))
+        if value is None or (isinstance(value, float) and isnan(value)):
+            continue
+        found[name] = value.item() if isinstance(value, np.generic) else value
+    if "num_gpus" not in found:
+        raise input_error(where, "it does not say how many GPUs the job asks for", "add the column 'num_gpus'")
+    if found.get("speedup") == "linear":
+        found["speedup"] = Speedup()
+    found["id"] = str(found.get("id", f"job-{number}"))
+    return JobSpec(**{"submit_time_s": 0, **found})

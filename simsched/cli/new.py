@@ -1,0 +1,115 @@
+"""`simsched new`: a commented start of a policy or an experiment that runs as it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from simsched.errors import input_error
+from simsched.files import write_text
+
+_POLICY = '''"""{name}: what the policy does, in a sentence."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simsched.policy import Decision, Policy, Signal
+from simsched.policy.gang import run_in_order
+
+
+@dataclass
+class {kind}(Policy):
+    """Runs the jobs that have had least service first, and lets a running job be for `patience_s`."""
+
+    name: ClassVar[str] = "{name}"
+    # True: a job gets the GPUs that it asked for, or none. False: the policy may give it another number.
+    rigid: ClassVar[bool] = True
+    # What the policy knows beyond requests and service had so far, e.g. frozenset({{REMAINING_WORK}}) of
+    # simsched.policy.signals. What is not declared is absent.
+    needs: ClassVar[frozenset[Signal]] = frozenset()
+
+    # Parameters of an experiment (`params: {{patience_s: 600}}`): they have types and defaults.
+    patience_s: float = 300.0
+
+    def decide(self, view, rng):
+        # view.jobs: the active jobs by id; view.now_s: the time; view.nodes, view.free, view.up: by node.
+        def key(job):
+            return job.attained_gpu_s - self.patience_s * job.num_gpus * job.running
+
+        # run_in_order places jobs in this order for as long as they fit. Without it, return
+        # Decision({{job_id: ((node, gpus), ...), ...}}); a job that is not named holds nothing.
+        return Decision(run_in_order(sorted(view.jobs.values(), key=key), view))
+'''
+
+_EXPERIMENT = """\
+# simsched run {name}.yaml
+name: {name}
+description: what the experiment is to show
+
+# 16 nodes of 4 GPUs. Several kinds of nodes: groups: [{{nodes: 4, gpus_per_node: 8, gpu_type: v100}}, ...]
+cluster: {{nodes: 16, gpus_per_node: 4, gpu_type: t4}}
+
+# 40 jobs drawn from a Philly-like week as in the Pollux paper. A trace of your own, job by job:
+# workload: {{path: my-trace.csv, recipe: replay}}
+workload: {{source: philly-synthetic, recipe: pollux, jobs: 40}}
+
+engine: {{restart_delay_s: 30}}
+
+# See `simsched list policies`; your own: {{name: "my_policy.py:MyPolicy"}}
+policies:
+  - {{name: tiresias}}
+  - {{name: fifo}}
+
+seeds: 2
+
+# Every combination of these values is run, e.g. sweep: {{workload.load: [0.5, 1, 1.5]}}
+sweep: {{}}
+"""
+
+
+@click.group()
+def new() -> None:
+    """Write a commented start of a policy or an experiment, which runs as it is."""
+
+
+force_option = click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
+
+
+@new.command()
+@click.argument("name")
+@force_option
+def policy(name: str, force: bool) -> None:
+    """Write NAME.py with a policy that conforms; change it, then `simsched check policy NAME.py:Class`."""
+    module = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    kind = "".join(part.capitalize() for part in module.split("_"))
+    if not kind.isidentifier():
+        raise input_error("NAME", f"'{name}' cannot name a class", "begin with a letter, as in my-policy")
+    path = Path(f"{module}.py")
+    _write(path, _POLICY.format(name=module.replace("_", "-"), kind=kind), force)
+    click.echo(f"{path}: try `simsched check policy {path}:{kind}`")
+
+
+@new.command()
+@click.argument("name")
+@force_option
+def experiment(name: str, force: bool) -> None:
+    """Write NAME.yaml with a small experiment; change it, then `simsched run NAME.yaml`."""
+    name = name.removesuffix(".yaml")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise input_error("NAME", f"'{name}' cannot name an experiment", "use letters, digits and . _ -")
+    path = Path(f"{name}.yaml")
+    _write(path, _EXPERIMENT.format(name=name), force)
+    click.echo(f"{path}: try `simsched run {path}`")
+
+
+def refuse_to_overwrite(path: Path, force: bool) -> None:
+    """Raise `InputError` where a file is there already, unless the user insists."""
+    if path.exists() and not force:
+        raise input_error(path, "is there already", "name another file, or overwrite it with --force")
+
+
+def _write(path: Path, text: str, force: bool) -> None:
+    refuse_to_overwrite(path, force)
+    write_text(path, text)

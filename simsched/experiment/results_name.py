@@ -1,0 +1,72 @@
+"""Names the folder of a run, so that runs with other settings do not overwrite each other."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+from simsched.documents import yaml_lines
+from simsched.errors import InputError, input_error
+from simsched.experiment.validation import Experiment, read_experiment
+
+#: Keys that change no job's result.
+_SAID_ONLY = ("name", "description", "report", "published", "published_source", "finish_time_fairness")
+_MOST_LETTERS = 60
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._=,+-]*$")
+
+
+def results_name(experiment: Experiment, name: str | None = None) -> str:
+    """Return the folder's name: the experiment's own, followed by what was changed, as in `quickstart--jobs=80`.
+
+    A `name` that the user gives is taken as it is; raises `InputError` for one that is no name of a folder.
+    """
+    if name is not None:
+        if not _NAME.match(name):
+            raise input_error("--name", f"'{name}' cannot name a folder", "use letters, digits and . _ - = , +")
+        return name
+    own = experiment.spec.name
+    changes = [change.partition("=") for change in experiment.changed]
+    said = [(key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY]
+    said = [(key, value) for key, value in said if not _had_to_be_given(experiment.file, key)]
+    named = any(key.strip() == "name" for key, _, _ in changes)  # the user has told this run apart
+    if not said or named or _as_in_file(experiment):
+        return own
+    text = "--".join(f"{_short(key)}={_plain(value)}" for key, value in sorted(said))
+    if len(text) > _MOST_LETTERS:
+        digest = hashlib.sha256("\n".join(f"{key}={value}" for key, value in sorted(said)).encode()).hexdigest()
+        text = f"{text[:_MOST_LETTERS].rstrip('-=,.')}--{digest[:6]}"
+    return f"{own}--{text}"
+
+
+def _as_in_file(experiment: Experiment) -> bool:
+    """Return whether the changes leave everything as the file has it."""
+    try:
+        return _determining(read_experiment(experiment.file)) == _determining(experiment)
+    except InputError:
+        return False
+
+
+def _determining(experiment: Experiment) -> dict[str, Any]:
+    return experiment.spec.model_dump(exclude=set(_SAID_ONLY))
+
+
+def _had_to_be_given(file: Path, key: str) -> bool:
+    """Return whether a key names data that the file leaves to the user: it names a place where nothing is."""
+    section, _, name = key.partition(".")
+    if name != "path" or not file.is_file():
+        return False
+    given = yaml_lines.load(file).data.get(section)
+    place = given.get(name) if isinstance(given, dict) else None
+    return isinstance(place, str) and not (file.parent / place).exists()
+
+
+def _short(key: str) -> str:
+    parts = key.split(".")
+    return parts[-1] if parts[0] != "policies" or len(parts) < 3 else f"{_plain(parts[1])}.{parts[-1]}"
+
+
+def _plain(value: str) -> str:
+    last = Path(value).stem if "/" in value and "[" not in value else value
+    return re.sub(r"[^A-Za-z0-9._]+", ",", last.strip()).strip(",") or "none"

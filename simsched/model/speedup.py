@@ -1,0 +1,43 @@
+"""How the speed of a job that knows only its duration changes with its GPUs, where a workload declares it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """Speed as a function of GPUs: their number to the power of `exponent`, or a `table` of (GPUs, speed).
+
+    A table is sorted by GPUs, positive, and read with straight lines between its entries; beyond its last entry the
+    speed stays what it is there, below its first it falls in proportion. Only ratios of speeds matter.
+    """
+
+    exponent: float = 1.0
+    table: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is no speed-up; `ValueError` says why."""
+        if not 0 < self.exponent <= 1:
+            message = f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}"
+            raise ValueError(message)
+        gpus = [count for count, _ in self.table]
+        if gpus != sorted(set(gpus)) or any(count < 1 or speed <= 0 for count, speed in self.table):
+            message = "a table of speed-up lists [GPUs, speed] by ascending GPUs, all above 0"
+            raise ValueError(message)
+
+    def speed(self, gpus: int) -> float:
+        """Return the speed on so many GPUs, in the table's units or relative to one GPU."""
+        if not self.table:
+            return math.pow(gpus, self.exponent)
+        after = bisect_right(self.table, (gpus, float("inf")))
+        if after == 0:
+            first, speed = self.table[0]
+            return speed * gpus / first
+        low, speed = self.table[after - 1]
+        if after == len(self.table) or low == gpus:
+            return speed
+        high, faster = self.table[after]
+        return speed + (faster - speed) * (gpus - low) / (high - low)

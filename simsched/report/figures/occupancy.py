@@ -1,0 +1,157 @@
+"""Nodes down, time across: which job held which GPUs, and how many jobs waited meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from simsched.report.figures.style import PALETTE, Drawn, new_figure, styled
+from simsched.report.units import Shown, time_unit
+from simsched.results.occupancy import Stay, colour_groups, stays, waiting_by
+
+#: More nodes than this are not told apart on a page.
+MOST_NODES = 32
+_MOST_BINS = 120
+_STARTING = "#FFFFFF"
+_BAR = 0.92
+
+#: Jobs and intervals of one cell.
+Tables = tuple[pd.DataFrame, pd.DataFrame]
+
+
+def occupancy(cells: Mapping[str, Tables], nodes: Sequence[int], *, title: str = "Occupancy") -> Drawn:
+    """Draw one panel a policy: every node a row of GPUs, every job a bar on the GPUs that it held.
+
+    `cells` maps labels to the tables of jobs and allocations of one cell each; `nodes` has the GPUs of each node, of
+    which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar begins
+    pale while the job starts or restarts, with a black edge from the second placement on; a cross
+    ends a job that failed or was killed. Data: `policy` and the fields of `simsched.results.occupancy.Stay`.
+    """
+    shown = list(nodes[:MOST_NODES])
+    by, groups = _common_groups(cells)
+    colours = _colours(groups.values())
+    found = {label: stays(intervals, jobs, len(shown)) for label, (jobs, intervals) in cells.items()}
+    last_s = max((stay.end_s for own in found.values() for stay in own), default=1.0)
+    unit = time_unit(last_s)
+    with styled():
+        height = max(1.2, min(0.16 * sum(shown) + 0.3, 5.0))
+        figure = new_figure(7.2, height * len(cells) + 0.5, title, _caption(by, len(nodes)))
+        panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (label, own) in zip(panels, found.items(), strict=True):
+            failed = set(cells[label][0].query("status in ('Failed', 'Killed')")["job_id"])
+            _panel(axes, own, shown, unit, {job: colours[group] for job, group in groups.items()}, failed)
+            axes.set_title(label)
+        panels[-1].set_xlim(0, last_s * unit.factor)
+        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        if by != "job":
+            handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
+            panels[0].legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, title=None)
+    lines = [{"policy": label, **asdict(stay)} for label, own in found.items() for stay in own]
+    return figure, pd.DataFrame(lines)
+
+
+def _common_groups(cells: Mapping[str, Tables]) -> tuple[str, dict[str, str]]:
+    jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id").sort_values("submit_time_s")
+    return colour_groups(jobs, len(PALETTE) - 1)
+
+
+def _colours(groups: Iterable[str]) -> dict[str, str]:
+    names = sorted(set(groups))
+    known = [name for name in names if name != "others"]
+    colours = {name: PALETTE[index] for index, name in enumerate(known)}
+    return colours | ({"others": PALETTE[-1]} if "others" in names else {})
+
+
+def _caption(by: str, nodes: int) -> str:
+    told = {"job": "neighbouring jobs", "tenant": "tenants", "application": "applications"}[by]
+    text = f"A row is a GPU, grey lines part the nodes; a bar is a job on its GPUs, colours tell {told} apart."
+    text += (
+        " Black edge: restarted or moved; pale: it restores its state and makes no progress; cross: it failed or was"
+    )
+    text += " killed in the trace."
+    if nodes > MOST_NODES:
+        text += f" The first {MOST_NODES} of {nodes} nodes."
+    return text
+
+
+def _panel(
+    axes: Axes, own: Sequence[Stay], nodes: Sequence[int], unit: Shown, colours: Mapping[str, str], failed: set[str]
+) -> None:
+    heights = [max([gpus, *(stay.first_gpu + stay.gpus for stay in own if stay.node == node)])
+               for node, gpus in enumerate(nodes)]  # fmt: skip
+    tops = np.concatenate([[0], np.cumsum(heights)])
+    bars = [_box(stay, tops, stay.start_s, stay.end_s, unit.factor) for stay in own]
+    pale = [_box(stay, tops, stay.start_s, stay.ready_s, unit.factor) for stay in own if stay.ready_s > stay.start_s]
+    faces = [colours.get(stay.job_id, PALETTE[-1]) for stay in own]
+    axes.add_collection(PolyCollection(bars, facecolors=faces, edgecolors="white", linewidths=0.3))
+    axes.add_collection(PolyCollection(pale, facecolors=_STARTING, alpha=0.65, linewidths=0))
+    again = [(_box(stay, tops, stay.start_s, stay.start_s, unit.factor)) for stay in own if stay.number > 1]
+    marks = [(box[0], box[2]) for box in again]
+    axes.add_collection(LineCollection(marks, colors="black", linewidths=1.0))
+    edges = [((0, top), (1, top)) for top in tops]
+    lines = LineCollection(edges, colors="#BBBBBB", linewidths=0.5, transform=axes.get_yaxis_transform())
+    axes.add_collection(lines)
+    crosses = [stay for stay in own if stay.ended and stay.job_id in failed]
+    axes.plot(
+        [stay.end_s * unit.factor for stay in crosses],
+        [tops[stay.node] + stay.first_gpu + stay.gpus / 2 for stay in crosses],
+        "x", color="black", markersize=4, markeredgewidth=1,
+    )  # fmt: skip
+    axes.set_ylim(tops[-1], 0)
+    every = max(1, -(-len(nodes) // 16))
+    places = range(0, len(nodes), every)
+    axes.set_yticks([tops[node] + heights[node] / 2 for node in places], [str(node) for node in places])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False)
+    axes.set_ylabel("node")
+
+
+def _box(stay: Stay, tops: np.ndarray, start_s: float, end_s: float, factor: float) -> list[tuple[float, float]]:
+    top = tops[stay.node] + stay.first_gpu + (1 - _BAR) / 2
+    bottom = top + stay.gpus - (1 - _BAR)
+    left, right = start_s * factor, end_s * factor
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+
+def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs") -> Drawn:
+    """Draw how many jobs wait over time, one panel a policy, stacked by tenant where there are several.
+
+    `cells` maps labels to the tables of jobs and allocations of one cell each. Data: `policy, time_s` (begin of the
+    bin) and one column a tenant.
+    """
+    jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id")
+    by, groups = colour_groups(jobs.assign(application=""), len(PALETTE) - 1)
+    groups = groups if by == "tenant" else dict.fromkeys(jobs["job_id"], "jobs")
+    colours = _colours(groups.values())
+    last_s = float(max(own["end_time_s"].max() for own, _ in cells.values()))
+    edges = np.linspace(0.0, last_s, _MOST_BINS + 1)
+    unit = time_unit(last_s)
+    frames = []
+    with styled():
+        caption = (
+            "Mean number of jobs that are in the system and hold no GPU, before their first start and between runs."
+        )
+        figure = new_figure(7.2, 1.5 * len(cells) + 0.6, title, caption)
+        panels = figure.subplots(len(cells), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, (label, (own, intervals)) in zip(panels, cells.items(), strict=True):
+            waiting = waiting_by(own, intervals, groups, edges)[list(colours)]
+            heights = [waiting[name].to_numpy() for name in colours]
+            axes.stackplot(edges[:-1] * unit.factor, heights, colors=list(colours.values()), step="post",
+                           labels=list(colours))  # fmt: skip
+            axes.set_title(label)
+            axes.set_ylabel("jobs")
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+            frames.append(waiting.assign(policy=label, time_s=edges[:-1]))
+        panels[0].set_ylim(0, None)
+        panels[-1].set_xlim(0, last_s * unit.factor)
+        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        if by == "tenant":
+            panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4)
+    return figure, pd.concat(frames, ignore_index=True)

@@ -1,0 +1,99 @@
+"""The occupancy of a run that a reader can zoom and ask: data in the page, drawn by a script of the page itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from simsched.report.figures.draw import node_sizes
+from simsched.report.figures.style import PALETTE
+from simsched.results.compare import Row
+from simsched.results.occupancy import HELD_COLUMNS, JOB_COLUMNS, colour_groups, stays
+from simsched.results.reader import Cell
+
+#: More than these make a page slow.
+_MOST_POLICIES = 8
+_MOST_NODES = 64
+_MOST_STAYS = 12_000
+_JOB_FACTS = ("application", "tenant", "num_gpus", "submit_time_s", "start_time_s", "end_time_s", "restarts", "status")
+
+
+def occupancy_script() -> str:
+    """Return the script that draws every occupancy of a page."""
+    text = files("simsched.report.page").joinpath("occupancy.js").read_text(encoding="utf-8")
+    return f"<script>\n{text}</script>"
+
+
+def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
+    """Write the occupancy of the first seed of each row, two panels side by side with linked time.
+
+    Returns the empty text where there are no intervals, or too many to be drawn on a page. Without script the page
+    keeps the picture of the same name.
+    """
+    cells = {row.name: row.cells[0] for row in rows[:_MOST_POLICIES]}
+    if not cells or not all(cell.has("allocations") for cell in cells.values()):
+        return ""
+    first = next(iter(cells.values()))
+    nodes = node_sizes(first, [cell.table("allocations", HELD_COLUMNS) for cell in cells.values()])[:_MOST_NODES]
+    _, groups = colour_groups(first.table("jobs", JOB_COLUMNS), len(PALETTE) - 1)
+    names = sorted(set(groups.values()))
+    places = {job: names.index(group) for job, group in groups.items()}
+    panels = {name: _panel(cell, len(nodes), places) for name, cell in cells.items()}
+    if sum(len(panel["stays"]) for panel in panels.values()) > _MOST_STAYS:
+        return ""
+    until = max((stay[6] for panel in panels.values() for stay in panel["stays"]), default=1)
+    data = {"nodes": _heights(nodes, panels), "until": until, "colours": list(PALETTE), "panels": panels}
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return f"""<div class="block occupancy" id="{anchor}-occupancy">
+<h3>Who held which GPUs (seed {first.seed})</h3>
+<p class="hint">Wheel or buttons zoom, dragging moves, hovering or tapping a bar tells its job's story.</p>
+<div class="tools"><button type="button" class="in">Zoom in</button> <button type="button" class="out">Zoom out</button>
+<button type="button" class="all">All</button> {_choices(list(panels))}</div>
+<p class="story" role="status" aria-live="polite"></p>
+<div class="panels">{"".join(f'<div data-panel="{i}"></div>' for i in range(min(2, len(panels))))}</div>
+<script type="application/json">{text}</script>
+</div>"""
+
+
+def _choices(names: Sequence[str]) -> str:
+    """Let the reader choose the two policies that stand side by side, where there are more."""
+    if len(names) <= 2:
+        return ""
+    made = []
+    for chosen, side in enumerate(("left", "right")):
+        options = "".join(
+            f'<option value="{i}"{" selected" if i == chosen else ""}>{escape(name)}</option>'
+            for i, name in enumerate(names)
+        )
+        made.append(f'<select aria-label="policy on the {side}">{options}</select>')
+    return " ".join(made)
+
+
+def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
+    jobs = cell.table("jobs", ["job_id", *_JOB_FACTS])
+    found = stays(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
+    last = len(PALETTE) - 1
+    return {
+        "jobs": {row[0]: list(row[1:]) for row in jobs.astype(object).itertuples(index=False)},
+        "stays": [
+            [s.job_id, s.node, s.first_gpu, s.gpus, _short(s.start_s), _short(s.ready_s), _short(s.end_s), s.number,
+             places.get(s.job_id, last)]
+            for s in found
+        ],
+    }  # fmt: skip
+
+
+def _short(seconds: float) -> float | int:
+    return int(seconds) if float(seconds).is_integer() else round(float(seconds), 3)
+
+
+def _heights(nodes: Sequence[int], panels: dict[str, Any]) -> list[int]:
+    """Return the rows of each node: its GPUs, or more where jobs share them."""
+    heights = list(nodes)
+    for panel in panels.values():
+        for _, node, first, gpus, *_ in panel["stays"]:
+            heights[node] = max(heights[node], first + gpus)
+    return heights

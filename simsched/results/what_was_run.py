@@ -1,0 +1,62 @@
+"""What a run was of: derived from its cells and the settings that were changed, not from its description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+#: Sections of an experiment whose change makes published values those of something else.
+_COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
+
+
+class ListedCell(Protocol):
+    """What is asked of a cell here."""
+
+    @property
+    def seed(self) -> int:
+        """Return its seed."""
+
+    @property
+    def policy(self) -> str:
+        """Return the label of its policy."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Return its manifest."""
+
+
+def published_values_hold(changed: Iterable[str]) -> bool:
+    """Return whether published values may stand beside a run with these `key=value` changes.
+
+    They may not where workload, cluster, engine, applications or policies differ from those they were published of.
+    """
+    keys = [change.partition("=")[0].strip() for change in changed]
+    return not any(key.split(".")[0] in _COMPARED for key in keys)
+
+
+def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> str:
+    """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`."""
+    jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
+    seeds = sorted({cell.seed for cell in cells})
+    policies = dict.fromkeys(cell.policy for cell in cells)
+    gpus = sorted({_gpus(cell.manifest.get("cluster")) for cell in cells} - {0})
+    parts = [_range(jobs, "job"), _counted(len(seeds), "seed"), _counted(len(policies), "policy", "policies")]
+    said = ", ".join(part for part in parts if part) + (f" on {_range(gpus, 'GPU')}" if gpus else "")
+    return f"{said}; changed: {', '.join(changed)}" if changed else said
+
+
+def _range(counts: Sequence[int], noun: str) -> str:
+    if not counts:
+        return ""
+    if len(counts) == 1:
+        return _counted(counts[0], noun)
+    return f"{counts[0]:,} to {counts[-1]:,} {noun}s"
+
+
+def _counted(count: int, noun: str, plural: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def _gpus(groups: object) -> int:
+    known = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
+    return sum(int(group.get("nodes", 0)) * int(group.get("gpus_per_node", 0)) for group in known)

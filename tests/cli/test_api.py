@@ -1,0 +1,100 @@
+"""The way in from Python."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import simsched as sim
+from simsched.api import running, simulation, traces
+from simsched.errors import InputError
+from simsched.policy import Decision, Policy
+from simsched.policy.gang import run_in_order
+
+
+class LastFirst(Policy):
+    """Runs the latest arrival first."""
+
+    name: ClassVar[str] = "last-first"
+
+    def decide(self, view, rng):
+        return Decision(run_in_order(list(view.jobs.values())[::-1], view))
+
+
+@pytest.fixture
+def results(folder):
+    return sim.run("tiny.yaml", {"workload.sample": 6})
+
+
+def test_the_import_is_light_and_says_what_there_is():
+    script = "import sys, simsched; print([n for n in ('numpy', 'pandas', 'yaml') if n in sys.modules], dir(simsched))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[] ")
+    assert "'simulate'" in done.stdout
+    with pytest.raises(AttributeError, match="no attribute 'runn'"):
+        _ = sim.runn  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("module", [running, simulation, traces])
+def test_the_examples_of_the_docstrings_run(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_tables_share_one_index(results):
+    assert results.policies == ("fifo", "tiresias")
+    table = results.table()
+    assert table.index.tolist() == ["fifo", "tiresias"]
+    fifo = results.cells().loc["fifo"]["jct_mean_s"]
+    assert table.loc["fifo", "jct_mean_s"] == pytest.approx(fifo.mean())
+    assert table.loc["fifo", "jct_mean_s_low"] < fifo.mean() < table.loc["fifo", "jct_mean_s_high"]
+    jobs = results.jobs()
+    assert jobs.index.names == ["policy", "seed", "job_id"]
+    assert len(jobs) == 2 * 2 * 6
+    assert results.allocations().index.names == ["policy", "seed", "job_id"]
+    assert results.decisions().index.names == ["policy", "seed", "time_s"]
+    assert results.table(["makespan_h"])["makespan_h"].iloc[0] == pytest.approx(table["makespan_s"].iloc[0] / 3600)
+
+
+def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results):
+    cells = results.cells()["makespan_s"].unstack("seed")
+    expected = (cells.loc["tiresias"] / cells.loc["fifo"] - 1).mean()
+    assert results.compare("tiresias", "fifo").loc["makespan_s", "relative"] == pytest.approx(expected)
+    with pytest.raises(InputError, match="did you mean 'fifo'"):
+        results.compare("fifi", "tiresias")
+    assert {"bars", "occupancy"} <= set(results.figures())
+    assert results.plot("bars", metrics=["makespan_h"])._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="no figure 'bar' fits this run; did you mean 'bars'"):
+        results.plot("bar")
+
+
+def test_a_run_says_what_was_run_and_has_a_folder_of_its_own(results):
+    assert results.what_was_run == "6 jobs, 2 seeds, 2 policies on 8 GPUs; changed: workload.sample=6"
+    assert results.folder.name == "tiny--sample=6"
+    assert sim.read_run(results.folder).what_was_run == results.what_was_run
+
+
+def test_a_dict_with_a_policy_class_is_an_experiment(folder):
+    found = sim.run(
+        {
+            "name": "mine",
+            "workload": {"path": "jobs.csv", "recipe": "replay"},
+            "policies": [LastFirst, {"name": "fifo"}],
+        }
+    )
+    assert found.policies == ("last-first", "fifo")
+
+
+def test_simulating_needs_no_files():
+    frame = pd.DataFrame({"submit_time": [5, 0], "num_gpus": np.array([4, 2]), "duration": [60, 30.0]})
+    found = sim.simulate(jobs=frame, policy=LastFirst, cluster=(1, 4), restart_delay_s=0)
+    assert found.jobs.set_index("job_id")["jct_s"].to_dict() == {"job-0": 60.0, "job-1": 90.0}
+    with pytest.raises(InputError, match="row 0: a job has no field 'durations'; did you mean 'duration_s'"):
+        sim.simulate(jobs=[{"num_gpus": 1, "durations": 3}], policy="fifo")
+    with pytest.raises(InputError, match="no setting 'restart' of the engine"):
+        sim.simulate(jobs=[], policy="fifo", restart=3)

@@ -1,0 +1,176 @@
+"""Every command of the documents, as it stands there, from an installed wheel in an empty folder; and the site."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
+    if "build" not in path.parts
+)
+#: Commands that are not run, and why; the rest of a command that begins like this does not matter.
+LONG = {
+    "python3 -m venv": "installs everything anew; .ci/run does it",
+    "simsched run sweep-fairness": "minutes",
+    "simsched run table2": "minutes",
+    "simsched run experiments/": "names a file of the checkout, and takes minutes",
+    "for name in": "half an hour",
+    "python docs/pages.py": "is run by the test of the site",
+    "docker": "needs a container engine",
+}
+#: Words that stand for something of the reader's.
+PLACES = re.compile(
+    r"\b(TRACES|WORKLOADS|EXPECTED\.csv|JOB|DIR|RUN|OTHER|EXP|FILE|NAME|FILE-OR-FOLDER|ADDRESS|FOLDER|OUT\.csv)\b|\.\.\."
+)
+
+
+def commands(document: str) -> list[str]:
+    """List the commands of a document: lines of blocks of the shell, and indented ones, that begin with simsched."""
+    text = (ROOT / document).read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = re.findall(r"^```(?:console|sh|bash)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    blocks += re.findall(
+        r"(?:^    .*\n)+", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE
+    )
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    return [line for line in dict.fromkeys(lines) if re.match(r"simsched [a-z]", line)]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel once and unpack it, as an installer does; the libraries are those of this environment."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    if importlib.util.find_spec("build") is None or importlib.util.find_spec("hatchling") is None:
+        pytest.skip("needs the packages build and hatchling")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_the_wheel_runs_a_documented_command_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(installed), "SIMSCHED_CHECK_INVARIANTS": "0"}
+    script = (
+        "import simsched, sys; from simsched.cli.main import main; "
+        f"assert simsched.__file__.startswith({str(installed)!r}), simsched.__file__; main()"
+    )
+    few = ["-o", "seeds=1", "-o", "workload.jobs=4", "-j", "1", "--no-plots"]
+    for arguments in (["new", "experiment", "first"], ["run", "first.yaml", *few], ["run", "quickstart", "--dry-run"]):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "results" / "first--seeds=1--jobs=4" / "run.json").is_file()
+    assert (installed / "simsched" / "report" / "page" / "occupancy.js").is_file()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the folder in which a reader would stand: with a trace, an experiment and policies of the documents."""
+    folder = tmp_path_factory.mktemp("reader")
+    trace = "submit_time,num_gpus,duration\n" + "".join(f"{60 * i},{1 + i % 4},{300 + 9 * i}\n" for i in range(40))
+    for name in ("philly.csv", "cluster_job_log", "my-trace.csv"):
+        (folder / name).write_text(trace)
+    (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
+    (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (folder / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[0])
+    for code in re.findall(
+        r"```python\n(.*?)```", (ROOT / "policies" / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    ):
+        kind = re.search(r"^class (\w+)\(Policy\)", code, re.MULTILINE)
+        if kind:
+            (folder / f"{re.sub(r'(?<!^)(?=[A-Z])', '_', kind[1]).lower()}.py").write_text(code)
+    return folder
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_commands_of_a_document_are_valid(document: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run what is quick, and check what is not: `run` becomes `validate` where it would take long."""
+    from simsched.cli.main import cli
+
+    monkeypatch.chdir(place)
+    for command in commands(document):
+        words = shlex.split(command, comments=True)[1:]
+        if PLACES.search(" ".join(words)) or any(command.startswith(start) for start in LONG):
+            continue
+        outcome = CliRunner().invoke(cli, _quick(words), prog_name="simsched")
+        assert outcome.exit_code in (0, 1 if words[0] == "validate-run" else 0), (
+            f"{document}: {command}\n{outcome.output}"
+        )
+
+
+def _quick(words: list[str]) -> list[str]:
+    """Keep a command as it stands, but for the time that it would take."""
+    options = [word for at, word in enumerate(words) if word in {"-o", "--override"} or words[at - 1] == "-o"]
+    if words[0] == "run" and words[1] != "first.yaml":
+        return ["validate", words[1], *options, "-o", "seeds=1", "-o", "sweep={}"]
+    if words[0] == "run":
+        return [*words, "-j", "1", "--no-plots"]
+    if words[0] in {"check", "new", "trace"} and "info" not in words:
+        extra = {"check": ["--seeds", "1"], "new": ["--force"], "trace": ["--force"]}[words[0]]
+        return [*words, *extra]
+    if words[0] in {"plot", "report", "show", "compare", "compare-runs", "validate-run"} and "first" not in " ".join(
+        words
+    ):
+        return [words[0], "--help"]  # of a run that takes long; the commands themselves have tests of their own
+    return words
+
+
+def test_the_reasons_not_to_run_a_command_are_few() -> None:
+    assert len(LONG) <= 8
+
+
+def test_the_python_of_the_pages_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    text = (ROOT / "docs" / "how-to" / "pandas.md").read_text(encoding="utf-8")
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, "pandas.md", "exec"), {})
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((ROOT / "docs" / "walkthrough.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec(compile("".join(cell["source"]), "walkthrough.ipynb", "exec"), names)
+    assert (tmp_path / "results" / "walkthrough" / "run.json").is_file()
+
+
+def test_every_link_of_the_site_leads_somewhere(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    pages.gather(tmp_path / "site")
+    nav = re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert [name for name in nav if not (tmp_path / "site" / name).is_file()] == []
+    lost = [
+        f"{page.relative_to(tmp_path)}: {link}"
+        for page in (tmp_path / "site").rglob("*.md")
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"`[^`]*`", "", page.read_text(encoding="utf-8")))
+        if "://" not in link and not (page.parent / link).exists()
+    ]
+    assert lost == []
+    experiment = (tmp_path / "site" / "docs" / "reference" / "experiment.md").read_text(encoding="utf-8")
+    assert "| `workload.speedup` |" in experiment
+    assert "| `engine.restart_delay_s` | whole number, at least 0 | `30` |" in experiment
