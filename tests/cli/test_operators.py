@@ -132,3 +132,11 @@ def test_targets() -> None:
     assert target == Target("gpu_utilisation", ">=", 0.5)
     assert target.met(0.5)
     assert not target.met(0.4)
+
+
+def test_any_run_can_be_shown_by_tenant(simsched: Callable, log: Path) -> None:
+    simsched("calibrate", "log.txt", *OPTIONS, "--no-plots")
+    done = simsched("show", "results/log/calibrate", "--by", "tenant")
+    assert done.exit_code == 0
+    assert "speech" in done.stdout
+    assert "Jain's index" in done.stdout
