@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from math import floor
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,19 +20,34 @@ from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts
+from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, View
+from simsched.policy import Decision, JobView, Policy, View
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 
 _OTHERS = ""
 
 
+#: Shares that sum to one do so but for rounding, which may not cost a queue a GPU.
+_ROUNDING_GPUS = 1e-6
+
+
+class _Waiting(NamedTuple):
+    id: str
+    gpus: int
+    types: tuple[int, ...]
+
+
 class _Queue:
     def __init__(self, share: float) -> None:
         self.share = share
-        self.waiting: deque[tuple[str, int]] = deque()
+        self.waiting: deque[_Waiting] = deque()
         self.used = 0
+
+    def gpus_of(self, capacity: int) -> int:
+        """Return how many of so many GPUs the share is."""
+        return floor(self.share * capacity + _ROUNDING_GPUS)
 
 
 @dataclass
@@ -40,7 +56,8 @@ class YarnCs(Policy):
 
     `capacities` gives tenants their shares of the cluster, above 0 and at most 1 in all; tenants that it does not name
     have one queue together with the rest, and without it there is one queue for all. A queue may use more than its
-    share while GPUs are free, unless not `elastic`.
+    share while GPUs are free, unless not `elastic`: then a job that asks for more GPUs than its queue's share of the
+    whole cluster is refused.
     """
 
     name: ClassVar[str] = "yarn-cs"
@@ -50,6 +67,7 @@ class YarnCs(Policy):
     placement: PlacerName = "consolidated"
     _queues: dict[str, _Queue] = field(init=False, repr=False)
     _held: dict[str, tuple[_Queue, Allocation]] = field(default_factory=dict, init=False, repr=False)
+    _cluster_gpus: int = field(default=0, init=False, repr=False)
     _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
     _up: list[bool] = field(default_factory=list, init=False, repr=False)
 
@@ -63,11 +81,19 @@ class YarnCs(Policy):
         if rest > 1e-9:
             self._queues[_OTHERS] = _Queue(rest)
 
+    def begin(self, cluster: Cluster) -> None:
+        """Learn how many GPUs there are to share."""
+        self._cluster_gpus = sum(node.gpus for node in cluster.nodes)
+
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted; refuse jobs of a tenant without a share."""
+        """Keep the batch size submitted; refuse jobs that no share will ever let run."""
         if request.tenant not in self._queues and _OTHERS not in self._queues:
             remedy = "name its tenant in 'capacities', or leave a rest for those not named"
             raise input_error(f"job '{request.id}'", f"tenant '{request.tenant}' has no share of the cluster", remedy)
+        most = self._queue_of(request.tenant).gpus_of(self._cluster_gpus)
+        if not self.elastic and request.num_gpus > most:
+            message = f"asks for {request.num_gpus} GPUs, but the share of tenant '{request.tenant}' is {most}"
+            raise input_error(f"job '{request.id}'", message, "give the tenant more, or set 'elastic: true'")
         return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -77,9 +103,9 @@ class YarnCs(Policy):
         open_queues = [queue for queue in self._queues.values() if queue.waiting]
         while open_queues and self._free.total:
             queue = min(open_queues, key=lambda one: one.used / one.share)
-            job_id, gpus = queue.waiting[0]
-            within = self.elastic or queue.used + gpus <= queue.share * self._capacity
-            allocation = self._free.choose(PLACERS[self.placement], gpus) if within else None
+            job_id, gpus, types = queue.waiting[0]
+            within = self.elastic or queue.used + gpus <= queue.gpus_of(self._capacity)
+            allocation = self._free.choose(PLACERS[self.placement], gpus, types) if within else None
             if allocation is None:
                 open_queues.remove(queue)
                 continue
@@ -104,10 +130,11 @@ class YarnCs(Policy):
                 queue.used -= sum(gpus for _, gpus in allocation)
                 if not changed:
                     self._free.give_back(allocation)
-        for job in view.arrived:
-            self._queue_of(job.request.tenant).waiting.append((job.id, job.num_gpus))
         if changed:
             self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
+        for job in view.arrived:
+            self._queue_of(job.request.tenant).waiting.append(self._waiting(job))
+        if changed:
             self._requeue_lost(view)
 
     def _requeue_lost(self, view: View) -> None:
@@ -116,7 +143,10 @@ class YarnCs(Policy):
         for job in reversed(lost):
             queue, _ = self._held.pop(job.id)
             queue.used -= job.num_gpus
-            queue.waiting.appendleft((job.id, job.num_gpus))
+            queue.waiting.appendleft(self._waiting(job))
+
+    def _waiting(self, job: JobView) -> _Waiting:
+        return _Waiting(job.id, job.num_gpus, self._free.fitting(job.facts))
 
     def _queue_of(self, tenant: str) -> _Queue:
         return self._queues.get(tenant) or self._queues[_OTHERS]

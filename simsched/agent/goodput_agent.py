@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.fit import Configuration, Fits, Profile
+from simsched.agent.measurement_error import MeasurementError, check_noise
 from simsched.agent.report import GoodputReport, TypeReport
 from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits, GradientStats, StepTime
@@ -67,12 +68,14 @@ class GoodputAgent:
         priors: Mapping[str, Prior] | None = None,
         lookup: PriorLookup | None = None,
         bootstrap: bool = False,
+        error: MeasurementError | None = None,
     ) -> None:
         """Start without measurements; `candidates` may be shared by agents with the same limits, `fits` by any.
 
         `priors` are what is known already, by GPU type. On a type without one, `lookup` is asked for one at the first
         measurement. With `bootstrap` a type on which only single GPUs were measured borrows the model of another type,
-        its times scaled by the ratio of the single-GPU speeds (as Sia does, SOSP'23).
+        its times scaled by the ratio of the single-GPU speeds (as Sia does, SOSP'23). `error` distorts what the
+        job measures.
         """
         self.limits = limits
         self._bootstrap = bootstrap
@@ -80,6 +83,7 @@ class GoodputAgent:
         self._candidates = candidates or CandidateBatches(limits)
         self._fits = fits or Fits()
         self._lookup = lookup
+        self._error = error
         self._types: dict[str, _OnType] = {}
         self._noise: dict[int, GradientStats] = {}
         self._gradient: GradientStats | None = None
@@ -127,6 +131,8 @@ class GoodputAgent:
 
     def observe(self, measurement: Measurement) -> None:
         """Take note of a measurement; refit where its configuration is new."""
+        if self._error is not None:
+            measurement = self._error.distort(measurement)
         site = measurement.site
         on = self._types.get(site.gpu_type)
         key = site.nodes, site.gpus, measurement.local_bsz
@@ -213,8 +219,9 @@ def goodput_agent(
     priors: Mapping[str, Prior] | None = None,
     lookup: PriorLookup | None = None,
     bootstrap: bool = False,
+    noise: float = 0,
 ) -> GoodputAgent:
-    """Make the agent that adapts a job's batch to its goodput.
+    """Make the agent that adapts a job's batch to its goodput; `noise` is that of `MeasurementError`.
 
     Raises `InputError` where the application has no batch size to adapt.
     """
@@ -233,6 +240,7 @@ def goodput_agent(
         priors=priors,
         lookup=lookup,
         bootstrap=bootstrap,
+        error=MeasurementError(noise, request) if noise else None,
     )
 
 
@@ -241,17 +249,22 @@ class Goodput:
     """Adapts every job's batch to its goodput, from models that the job fits to its own measurements.
 
     With `bootstrap`, what a job knows on one GPU type serves on others on which it has run on single GPUs only.
+    `noise` is the relative error of what a job measures; 0 makes measurements exact.
     """
 
     name: ClassVar[str] = "goodput"
 
     bootstrap: bool = False
-
+    noise: float = 0.0
     _shared: Shared = field(default_factory=Shared, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a noise that is none."""
+        check_noise(self.noise)
 
     def begin(self, cluster: Cluster) -> None:
         """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job; raises `InputError` where it has no batch size to adapt."""
-        return goodput_agent(request, facts, shared=self._shared, bootstrap=self.bootstrap)
+        return goodput_agent(request, facts, shared=self._shared, bootstrap=self.bootstrap, noise=self.noise)

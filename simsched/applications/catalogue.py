@@ -1,7 +1,8 @@
-"""Where an experiment's applications come from: shipped files, a folder of files, or a folder of measurements."""
+"""Where an experiment's applications come from: shipped files, a folder of files or measurements, a table of rates."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,14 +12,22 @@ from typing import Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
+from simsched.applications.rate_table import SUFFIX, read_rate_table
 from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key
 from simsched.model.application import Application
+from simsched.model.fitted import FittedApplication
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
+from simsched.model.relative import with_types
+from simsched.model.staged import StagedJob
+from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
+
+#: The type that published speeds are relative to.
+_BASE = "t4"
 
 
 @dataclass(frozen=True)
@@ -27,10 +36,15 @@ class ApplicationsOptions:
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
-    path: str | None = key(None, "a folder of application YAMLs or of measurements", min_length=1)
+    path: str | None = key(
+        None, "a folder of application YAMLs or of measurements, or a JSON table of rates", min_length=1
+    )
     gpu_type: str = key("t4", "GPU type on which a folder of measurements was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
         None, "published bounds for a folder of measurements, by application, of what the files do not say"
+    )
+    extra_types: Literal["sia"] | None = key(
+        None, "GPU types added by published speeds relative to a T4: rtx and a100, with the restart delays of Sia"
     )
 
 
@@ -40,9 +54,15 @@ class ApplicationCatalogue:
     `origin` says where they come from, for messages and manifests.
     """
 
-    def __init__(self, applications: Mapping[str, Application], origin: str) -> None:
-        """Hold applications by name."""
+    def __init__(
+        self,
+        applications: Mapping[str, Application],
+        origin: str,
+        tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+    ) -> None:
+        """Hold applications by name, those of which only rates are known apart."""
         self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
+        self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
         self.origin = origin
 
     @classmethod
@@ -51,9 +71,12 @@ class ApplicationCatalogue:
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
         single file, or the folder of one application's measurements, will do as well. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. Raises `InputError` with all that is wrong.
+        `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates. Raises
+        `InputError` with all that is wrong.
         """
         place = data_folder("workloads") / "applications" if path is None else path
+        if place.is_file() and place.suffix == SUFFIX:
+            return cls({}, str(place), read_rate_table(place))
         if place.is_file():
             return cls(_read_files([place]), str(place))
         if not place.is_dir():
@@ -77,7 +100,7 @@ class ApplicationCatalogue:
 
     def names(self) -> tuple[str, ...]:
         """List the names that jobs may give, sorted, without that of fixed durations."""
-        return tuple(self.applications)
+        return (*self.applications, *self.tabulated)
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Give the application of a job; `InputError` where no application has that name."""
@@ -86,23 +109,55 @@ class ApplicationCatalogue:
             if duration_s < 1:
                 raise input_error("workload", "a job without an application needs a duration of at least 1 second")
             return FixedDuration(duration_s)
+        if request.profile is not None:
+            return _staged(request, truth)
         found = self.applications.get(name)
         if found is not None:
             return found
+        if name in self.tabulated:
+            return self._tabulated(self.tabulated[name], request, truth)
         model = shipped_models().get(name)
         if model is None:
-            known = [*self.applications, *shipped_models(), FIXED_DURATION]
+            known = [*self.names(), *shipped_models(), FIXED_DURATION]
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s)
+
+    def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
+        asked = Setting(request.batch_size, request.num_gpus)
+        try:
+            return TabulatedJob(model, asked, truth.total_steps, request.batch_rule)
+        except ValueError as error:
+            raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
+
+
+def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
+    assert request.profile is not None
+    try:
+        return StagedJob(request.application, request.profile, truth.total_steps)
+    except ValueError as error:
+        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
 
 
 @lru_cache(maxsize=4)
 def catalogue(options: ApplicationsOptions = ApplicationsOptions()) -> ApplicationCatalogue:
     """Load the applications that an experiment asks for, by default the shipped ones, once in each process."""
     path = None if options.path is None else Path(options.path)
-    return ApplicationCatalogue.load(path, gpu_type=options.gpu_type, bounds=options.bounds)
+    found = ApplicationCatalogue.load(path, gpu_type=options.gpu_type, bounds=options.bounds)
+    return found if options.extra_types is None else _with_sia_types(found)
+
+
+def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
+    """Add the GPU types of Sia's evaluation to the fitted applications that it used."""
+    figures = json.loads((data_folder("workloads") / "sia.json").read_text(encoding="utf-8"))["applications"]
+    applications = dict(found.applications)
+    for name, figure in sorted(figures.items()):
+        app = applications.get(name)
+        if isinstance(app, FittedApplication) and _BASE in app.step_models:
+            speeds = {kind: speed for kind, speed in figure["speed"].items() if kind != _BASE}
+            applications[name] = with_types(app, _BASE, speeds, restart_delay_s=figure["restart_delay_s"])
+    return ApplicationCatalogue(applications, found.origin, found.tabulated)
 
 
 def _read_files(files: list[Path]) -> dict[str, Application]:

@@ -19,7 +19,7 @@ from simsched.documents.validation_messages import problems_of
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, MemoryNeed
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training
-from simsched.model.step_model import PlacementModel, SevenParameters
+from simsched.model.step_model import PlacementModel, SevenParameters, StepModel
 from simsched.model.throughput import ThroughputParams
 
 FORMAT = "simsched-application/1"
@@ -64,6 +64,10 @@ class ApplicationDocument(Section):
         types = [speed.gpu_type for speed in self.speed]
         if len(set(types)) < len(types):
             raise ValueError("'speed' gives a GPU type twice")
+        own = {speed.gpu_type for speed in self.speed if speed.relative_to is None}
+        for speed in self.speed:
+            if speed.relative_to is not None and speed.relative_to not in own:
+                raise ValueError(f"'speed' of {speed.gpu_type} is relative to {speed.relative_to}, which has no times")
         return self
 
     def application(self) -> FittedApplication:
@@ -76,7 +80,7 @@ class ApplicationDocument(Section):
             self.name,
             BatchLimits(batch.initial, batch.max, batch.min_per_gpu, batch.max_per_gpu),
             Training(training.epochs, training.iterations_per_epoch, curve, validated, ratios),
-            {speed.gpu_type: speed.model() for speed in self.speed},
+            self._step_models(),
             tuned=tuple((request.gpus, request.batch) for request in batch.tuned),
             fixed_batch_size=batch.fixed,
             max_gpus=self.max_gpus,
@@ -84,6 +88,11 @@ class ApplicationDocument(Section):
             memory=None if self.memory is None else MemoryNeed(self.memory.model_mb, self.memory.example_mb),
             stages_s=tuple(self.stages_s or ()),
         )
+
+    def _step_models(self) -> dict[str, StepModel]:
+        own = {speed.gpu_type: speed.model() for speed in self.speed if speed.relative_to is None}
+        others = {one.gpu_type: one.relative(own[one.relative_to]) for one in self.speed if one.relative_to is not None}
+        return own | others
 
     def text(self) -> str:
         """Write the document as YAML."""

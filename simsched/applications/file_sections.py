@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from simsched.documents.section import Section
+from simsched.model.relative import RelativeSteps
 from simsched.model.scaling import ScalingCurve
 from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel
 from simsched.model.throughput import TINY, ThroughputParams
@@ -177,17 +178,33 @@ class StepTimesSection(Section):
 
 
 class SpeedSection(Section):
-    """How fast the application runs on GPUs of one type: `step_times` where given, else the seven parameters."""
+    """How fast the application runs on GPUs of one type: `step_times` where given, else the seven parameters.
+
+    Or `factor` times as fast as on the type that it is `relative_to`; a mapping gives factors by per-GPU batch size.
+    """
 
     gpu_type: str = Field(min_length=1)
     seven_parameters: SevenSection | None = None
     step_times: StepTimesSection | None = None
+    relative_to: str | None = Field(default=None, min_length=1)
+    factor: Positive | dict[Count, Positive] | None = None
 
     @model_validator(mode="after")
     def _some_form(self) -> SpeedSection:
-        if self.seven_parameters is None and self.step_times is None:
+        if (self.relative_to is None) != (self.factor is None) or self.factor == {}:
+            raise ValueError("'relative_to' and 'factor' belong together")
+        own = self.seven_parameters is not None or self.step_times is not None
+        if own and self.relative_to is not None:
+            raise ValueError("give step times or 'relative_to', not both")
+        if not own and self.relative_to is None:
             raise ValueError(_NO_FORM)
         return self
+
+    def relative(self, base: StepModel) -> StepModel:
+        """Make the model of step times from that of the type that this one is relative to."""
+        factor = self.factor
+        pairs = sorted(factor.items()) if isinstance(factor, dict) else [(1, factor or 1.0)]
+        return RelativeSteps(base, tuple(pairs))
 
     def model(self) -> StepModel:
         """Make the model of step times."""

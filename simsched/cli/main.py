@@ -18,6 +18,7 @@ from simsched.cli.report import report
 from simsched.cli.results import compare, plot, show, validate_run
 from simsched.cli.run import run
 from simsched.cli.trace import trace
+from simsched.cli.verdicts import verdicts
 from simsched.cli.workload import workload
 from simsched.errors import InputError
 from simsched.threads import one_thread_each
@@ -77,8 +78,8 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    run, validate, schema, list_, show, compare, compare_runs, validate_run, plot, report, trace, workload, application,
-    check,
+    run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, trace, workload,
+    application, check,
 ):  # fmt: skip
     cli.add_command(command)
 

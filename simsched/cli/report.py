@@ -24,7 +24,7 @@ def report(folder: Path, out: Path | None) -> None:
     """
     from simsched.report.page.html import write_report
 
-    parts = _parts(_runs(folder))
+    parts = _parts(run_folders(folder))
     title = parts[0].run.name if len(parts) == 1 else f"Results in {folder.resolve().name}"
     path = out or folder / "report.html"
     if path.is_dir():
@@ -38,7 +38,7 @@ def report(folder: Path, out: Path | None) -> None:
     click.echo(path)
 
 
-def _runs(folder: Path) -> list[Path]:
+def run_folders(folder: Path) -> list[Path]:
     """Find the runs: the folder itself, or those in it, by name."""
     from simsched.results.reader import RUN_FILE
 

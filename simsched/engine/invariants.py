@@ -69,8 +69,8 @@ class CheckingRecorder:
     def allocation(self, record: AllocationRecord) -> None:
         """Check an interval, and pass it on."""
         job_id = record.job_id
-        if record.start_s < self._last_end_s.get(job_id, 0) or record.end_s <= record.start_s:
-            _fail(4, f"job {job_id}: interval {record.start_s} to {record.end_s} is empty or overlaps")
+        if record.start_s < self._last_end_s.get(job_id, 0) or record.end_s < record.start_s:
+            _fail(4, f"job {job_id}: interval {record.start_s} to {record.end_s} runs back or overlaps")
         self._advance(record.end_s)
         self._last_end_s[job_id] = record.end_s
         seconds = record.end_s - record.start_s

@@ -48,7 +48,8 @@ class Ledger:
         self._on_threshold = on_threshold
         self._on_leases_over = on_leases_over
         self._on_failed_attempt = on_failed_attempt
-        self._leases = 0
+        #: Jobs whose lease is under way or about to begin.
+        self._leased: set[str] = set()
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
         #: Where GPUs are shared: what neighbours leave each other, and the jobs whose neighbours have changed.
@@ -80,14 +81,16 @@ class Ledger:
         job.recovery.fall_back(job)
         self.release(job)
 
-    def place(self, job: JobState, allocation: Allocation, beside: Collection[str] = ()) -> None:
+    def place(
+        self, job: JobState, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
+    ) -> None:
         """Give a job that holds nothing its GPUs; it begins to run after the restart delay."""
         now = self._clock.now
         gpu_type = gpu_type_of(self._cluster.cluster, allocation)
         if gpu_type is None:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
-        self._cluster.take(job.request.id, allocation, beside)
+        self._cluster.take(job.request.id, allocation, beside, onto)
         job.allocation, job.site = allocation, Site(shape_of(allocation), gpu_type)
         job.gpus = gpus_of(allocation)
         job.since = now
@@ -135,7 +138,10 @@ class Ledger:
         for job in cut_short:
             if job.lease is not None:
                 self._break(job)
-        for job in self.paused.values():
+        paused, self.paused = self.paused, {}
+        for job in paused.values():
+            if job.agent.stale:
+                self._tune(job)
             self._resume(job, self._clock.now)
 
     def slow_down(self, job: JobState, interference: float) -> None:
@@ -207,6 +213,8 @@ class Ledger:
 
     def _resume(self, job: JobState, time: float) -> None:
         """Have a job begin to run at a tick, after the decision of that instant."""
+        if job.leases is not None:
+            self._leased.add(job.request.id)
         job.appointment = self._clock.at(time, Phase.RESUME, lambda: self._begin(job))
 
     def _begin(self, job: JobState) -> None:
@@ -274,15 +282,16 @@ class Ledger:
 
     def _begin_lease(self, job: JobState, site: Site) -> None:
         assert job.leases is not None
-        self.paused.pop(job.request.id, None)
         job.lease = job.leases.lease(site, job.progress, self._clock.now_s)
-        self._leases += 1
+        job.lease_began = self._clock.now
         end = max(self._clock.ticks(job.lease.end_s), self._clock.now)
         job.appointment = self._clock.at(end, Phase.PROGRESS, lambda: self._end_lease(job))
 
     def _end_lease(self, job: JobState) -> None:
         assert job.lease is not None
         lease = job.lease
+        if job.lease_began == self._clock.now:  # it did nothing, and still was its job's turn
+            self._record_interval(job, job.progress)
         self.settle(job)
         job.progress = lease.progress(lease.end_s)
         job.running, job.appointment = None, None
@@ -291,13 +300,12 @@ class Ledger:
             self._complete(job)
         else:
             self.paused[job.request.id] = job
-        if not self._leases:
+        if not self._leased:
             self._on_leases_over()
 
     def _end_of_lease(self, job: JobState) -> None:
-        if job.lease is not None:
-            self._leases -= 1
-            job.lease = None
+        job.lease = None
+        self._leased.discard(job.request.id)
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)
@@ -373,8 +381,10 @@ class Ledger:
 
 def _speed(job: JobState, running: Running) -> Speed:
     """Return what a job measures of its speed, neighbours included."""
-    throughput = running.throughput * (1 - job.interference) * job.speed
-    return Speed(throughput, _total(job.batch, job.gpus) / throughput if throughput else 0.0)
+    undisturbed = (1 - job.interference) * job.speed
+    throughput = running.throughput * undisturbed
+    iteration_s = _total(job.batch, job.gpus) / throughput if throughput else 0.0
+    return Speed(throughput, iteration_s, running.rate * undisturbed)
 
 
 def _total(batch: BatchChoice, gpus: int) -> int:

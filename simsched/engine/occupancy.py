@@ -32,8 +32,10 @@ class Occupancy:
         twin._gpus = {job_id: dict(gpus) for job_id, gpus in self._gpus.items() if not touched.isdisjoint(gpus)}
         return twin
 
-    def take(self, job_id: str, allocation: Allocation, beside: Collection[str]) -> str | None:
-        """Give a job its GPUs, beside others where it may; returns what is short, None where nothing is."""
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str], onto: str | None = None) -> str | None:
+        """Give a job its GPUs, beside others where it may, or those of another job; returns what is short, if any."""
+        if onto is not None:
+            return self._take_those_of(onto, job_id, allocation)
         taken: dict[int, list[int]] = {}
         for node, count in allocation:
             usable = [gpu for gpu in range(len(self._holders[node])) if self._usable(node, gpu, beside)]
@@ -46,6 +48,18 @@ class Occupancy:
             for gpu in gpus:
                 self._holders[node][gpu].append(job_id)
         self._gpus[job_id] = taken
+        return None
+
+    def _take_those_of(self, other: str, job_id: str, allocation: Allocation) -> str | None:
+        shared = self._gpus.get(other, {})
+        if {node: len(gpus) for node, gpus in shared.items()} != dict(allocation):
+            return f"it is to get the GPUs of job '{other}', which are others"
+        for node, gpus in shared.items():
+            for gpu in gpus:
+                if len(self._holders[node][gpu]) >= self.most:
+                    return f"GPU {gpu} of node {node} has {self.most} jobs already, and no more may share it"
+                self._holders[node][gpu].append(job_id)
+        self._gpus[job_id] = dict(shared)
         return None
 
     def give_back(self, job_id: str) -> None:

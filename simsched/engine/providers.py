@@ -9,12 +9,14 @@ from typing import Any
 from simsched.agent.goodput_agent import Prior
 from simsched.agent.offline import offline_priors
 from simsched.agent.report import GoodputReport
-from simsched.engine.remaining import TrueRemainingWork
+from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.state import JobState
 from simsched.errors import input_error
 from simsched.model.application import StepTime
 from simsched.model.cluster import Cluster
 from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes
+from simsched.model.tabulated import TabulatedJob
 from simsched.policy import signals
 from simsched.policy.signals import FileSignal, JobSignal, Signal, Speed, ViewSignal
 
@@ -59,6 +61,45 @@ def remaining_work(job: JobState) -> TrueRemainingWork:
     return TrueRemainingWork(job, job.live_progress)
 
 
+class TrueSteps:
+    """The steps of a job of a tabulated application."""
+
+    def __init__(self, job: JobState, app: TabulatedJob) -> None:
+        """Look at a job."""
+        self._job = job
+        self._app = app
+        self.total = app.total_steps
+        self.regimes: BatchRegimes | None = app.regimes
+
+    @property
+    def done(self) -> float:
+        """Steps done by now."""
+        return self._job.live_progress
+
+    @property
+    def profile(self) -> tuple[int, ...]:
+        """The batch size of each epoch of the profile."""
+        return self._app.profile
+
+    def profile_s(self, gpu_type: str) -> tuple[float, ...]:
+        """Return the seconds of each epoch of the profile on a GPU type."""
+        return self._app.profile_s(gpu_type)
+
+    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
+        """Return steps per second on the GPUs asked for."""
+        return self._app.rate(gpu_type, batch_size)
+
+
+def steps(job: JobState) -> TrueSteps | None:
+    """Return the oracle of a job's steps, None where its application has no table of rates."""
+    return TrueSteps(job, job.app) if isinstance(job.app, TabulatedJob) else None
+
+
+def recorded_duration(job: JobState) -> float:
+    """Return the seconds that the trace recorded."""
+    return job.truth.duration_s
+
+
 #: Providers that need the job alone.
 JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
     {
@@ -66,6 +107,9 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
         signals.MEASURED_SPEEDS: measured_speeds,
         signals.STEP_TIMES: step_times,
         signals.REMAINING_WORK: remaining_work,
+        signals.TRUE_RATES: true_rates,
+        signals.STEPS: steps,
+        signals.RECORDED_DURATION: recorded_duration,
     }
 )
 

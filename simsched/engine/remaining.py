@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
-from simsched.model.application import NO_BATCH, Application
+from simsched.model.application import NO_BATCH, Application, BatchChoice
 from simsched.model.batch import batch_for_target
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
@@ -45,6 +47,11 @@ class TrueRemainingWork:
         self._job = job
         self._progress = progress
 
+    @property
+    def progress(self) -> float:
+        """Progress left, in the unit in which the application counts it."""
+        return self._job.app.epoch_end(self.epochs - 1) - self._progress
+
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Return the iterations done by the end of an epoch when trained at `batch_size` throughout."""
         return self._job.app.iterations(batch_size, epoch)
@@ -65,15 +72,34 @@ class TrueRemainingWork:
 
     def seconds_on(self, gpu_type: str) -> float:
         """Return the seconds left on as many GPUs of a type as asked for; `ValueError` where the speed is not known."""
-        app, request = self._job.app, self._job.request
-        batch = NO_BATCH
-        if app.limits is not None:
-            target = request.batch_size or app.fixed_batch_size or app.limits.init_batch_size
-            batch = batch_for_target(app.limits, target, request.num_gpus)
-        site = Site(consolidated_shape(request.num_gpus, self._job.cluster.gpus_per_node(gpu_type)), gpu_type)
+        app = self._job.app
+        site, batch = _as_asked(self._job, gpu_type)
         seconds, progress = 0.0, self._progress
         for epoch in range(self.epoch, self.epochs):
             end = app.epoch_end(epoch)
             seconds += (end - progress) / app.run(site, batch, epoch).rate
             progress = end
         return seconds
+
+
+def true_rates(job: JobAtWork) -> Mapping[str, float]:
+    """Return the progress per second in the epoch at hand on the GPUs asked for, consolidated, by type of the cluster.
+
+    The rate is 0 on a type on which the job cannot run.
+    """
+    app = job.app
+    rates = {}
+    for gpu_type in job.cluster.gpus_by_type:
+        known = app.gpu_types is None or gpu_type in app.gpu_types
+        fits = known and job.request.num_gpus <= job.cluster.gpus_by_type[gpu_type]
+        rates[gpu_type] = app.run(*_as_asked(job, gpu_type), job.epoch).rate if fits else 0.0
+    return MappingProxyType(rates)
+
+
+def _as_asked(job: JobAtWork, gpu_type: str) -> tuple[Site, BatchChoice]:
+    """Return as many GPUs of a type as asked for, consolidated, and the batch asked for."""
+    app, request, batch = job.app, job.request, NO_BATCH
+    if app.limits is not None:
+        target = request.batch_size or app.fixed_batch_size or app.limits.init_batch_size
+        batch = batch_for_target(app.limits, target, request.num_gpus)
+    return Site(consolidated_shape(request.num_gpus, job.cluster.gpus_per_node(gpu_type)), gpu_type), batch

@@ -30,7 +30,7 @@ from simsched.engine.sharing import Neighbourhood
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
-from simsched.model.application import ApplicationFacts, ApplicationSource, facts_of
+from simsched.model.application import ApplicationSource, facts_of
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation
@@ -149,7 +149,6 @@ class _Simulation:
         self._reached: dict[str, JobState] = {}
         self._lost: dict[str, JobState] = {}
         self._agents = agents or policy
-        self._facts: dict[str, ApplicationFacts] = {}
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         self._all_done = self._clock.env.event()
@@ -202,9 +201,7 @@ class _Simulation:
 
     def _submit(self, spec: JobSpec) -> None:
         app = self._applications.for_job(spec.request, spec.truth)
-        facts = self._facts.get(app.name)
-        if facts is None:
-            facts = self._facts[app.name] = facts_of(app)
+        facts = facts_of(app)
         job = JobState(spec, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(job.request, facts)
         if hasattr(job.agent, "lease"):
@@ -321,7 +318,7 @@ class _Simulation:
         name, now = self._policy.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
-        check_changes(changes, self._active, self._cluster, decision.beside, name, now)
+        check_changes(changes, self._active, self._cluster, decision, name, now)
         if decision.target_nodes is not None:
             check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes
@@ -335,7 +332,8 @@ class _Simulation:
         try:
             for job, allocation in jobs:
                 if allocation:
-                    self._ledger.place(job, allocation, decision.beside.get(job.request.id, ()))
+                    job_id = job.request.id
+                    self._ledger.place(job, allocation, decision.beside.get(job_id, ()), decision.onto.get(job_id))
             self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error

@@ -41,11 +41,11 @@ class ClusterState:
         self.allocated_gpus = 0
         self.running_jobs = 0
 
-    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = ()) -> None:
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
         self.running_jobs += 1
         if self.occupancy is not None:
-            short = self.occupancy.take(job_id, allocation, beside)
+            short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision has been checked
             self._recount(allocation)
             return
@@ -138,6 +138,7 @@ class JobState:
         "gpus",
         "interference",
         "lease",
+        "lease_began",
         "leases",
         "neighbours",
         "progress",
@@ -177,6 +178,7 @@ class JobState:
         #: The agent again where it grants leases, and the lease under way.
         self.leases: LeasingAgent | None = None
         self.lease: Lease | None = None
+        self.lease_began: float = 0
         self.submitted = clock.ticks(spec.submit_time_s)
         self.since: float = 0
         self.running: Running | None = None

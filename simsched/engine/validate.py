@@ -12,17 +12,26 @@ from simsched.policy.decision import Decision
 
 
 def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, Allocation]:
-    """Reduce a decision to the jobs whose allocation it changes, in workload order for a complete one."""
-    wanted = decision.allocations
+    """Reduce a decision to the jobs that it places or stops, in workload order for a complete one.
+
+    Jobs that get the GPUs of others come last.
+    """
+    wanted, anew = decision.allocations, decision.anew
     if decision.complete:
         nothing: Allocation = ()
-        return {
+        changes = {
             job_id: wanted.get(job_id, nothing)
             for job_id, job in active.items()
-            if job.allocation != wanted.get(job_id, nothing)
+            if job.allocation != wanted.get(job_id, nothing) or (job_id in anew and job.allocation)
         }
-    changes: dict[str, Allocation] = {job_id: () for job_id in decision.stop if active[job_id].allocation}
-    changes.update({job_id: new for job_id, new in wanted.items() if active[job_id].allocation != new})
+    else:
+        changes = {job_id: () for job_id in decision.stop if active[job_id].allocation}
+        changes.update(
+            {job_id: new for job_id, new in wanted.items() if active[job_id].allocation != new or job_id in anew}
+        )
+    for job_id in decision.onto:
+        if job_id in changes:
+            changes[job_id] = changes.pop(job_id)
     return changes
 
 
@@ -31,7 +40,7 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
 
     Raises `InfeasibleDecisionError`.
     """
-    named = [*decision.allocations, *decision.stop, *decision.watch]
+    named = [*decision.allocations, *decision.stop, *decision.watch, *decision.onto]
     unknown = sorted({str(job_id) for job_id in named if job_id not in active})
     if unknown:
         reasons = [f"job '{job_id}' is not active" for job_id in unknown]
@@ -55,7 +64,7 @@ def check_changes(
     changes: Mapping[str, Allocation],
     active: Mapping[str, JobState],
     cluster: ClusterState,
-    beside: Mapping[str, Collection[str]],
+    decision: Decision,
     policy: str,
     now_s: float,
 ) -> None:
@@ -71,9 +80,9 @@ def check_changes(
         reasons += [f"job '{job_id}': {reason}" for reason in _malformed(new, cluster)]
         for node, gpus in new:
             balance[node] = balance.get(node, 0) - gpus
-    reasons += _wrong_neighbours(beside, changes, active, sharing=cluster.occupancy is not None)
+    reasons += _wrong_neighbours(decision, changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
-        reasons += _short_of_shares(changes, cluster.occupancy, beside, balance)
+        reasons += _short_of_shares(changes, cluster.occupancy, decision, balance)
     elif not reasons:
         for node in sorted(balance):
             left = cluster.free[node] + balance[node]
@@ -86,14 +95,19 @@ def check_changes(
 
 
 def _wrong_neighbours(
-    beside: Mapping[str, Collection[str]],
+    decision: Decision,
     changes: Mapping[str, Allocation],
     active: Mapping[str, JobState],
     *,
     sharing: bool,
 ) -> Iterator[str]:
     """Find jobs placed beside others where nothing may be shared, or beside jobs that hold nothing."""
-    for job_id, others in beside.items():
+    named = {job_id: tuple(others) for job_id, others in decision.beside.items()}
+    for job_id, other in decision.onto.items():
+        named[job_id] = (*named.get(job_id, ()), other)
+        if other in decision.onto and other in changes:
+            yield f"job '{job_id}' is to get the GPUs of job '{other}', which is to get those of a third"
+    for job_id, others in named.items():
         if others and not sharing:
             yield f"job '{job_id}' is to share GPUs, which engine.sharing.max_jobs does not allow"
             continue
@@ -105,7 +119,7 @@ def _wrong_neighbours(
 def _short_of_shares(
     changes: Mapping[str, Allocation],
     occupancy: Occupancy,
-    beside: Mapping[str, Collection[str]],
+    decision: Decision,
     nodes: Collection[int],
 ) -> Iterator[str]:
     """Try the changes on a copy of who holds what."""
@@ -113,7 +127,8 @@ def _short_of_shares(
     for job_id in changes:
         trial.give_back(job_id)
     for job_id, new in changes.items():
-        short = trial.take(job_id, new, beside.get(job_id, ())) if new else None
+        beside, onto = decision.beside.get(job_id, ()), decision.onto.get(job_id)
+        short = trial.take(job_id, new, beside, onto) if new else None
         if short is not None:
             yield f"job '{job_id}': {short}"
 

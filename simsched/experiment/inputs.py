@@ -44,7 +44,8 @@ class CellInputs:
         """Hash all files from which the applications are read, and how measurements are read."""
         if options not in self._hashes:
             folder = data_folder("workloads") / "applications" if options.path is None else Path(options.path)
-            known = repr((options.gpu_type, sorted(bounds_named(options.bounds).items())))
+            known = repr((options.gpu_type, sorted(bounds_named(options.bounds).items()), options.extra_types))
+            known += _hash_of_folder(data_folder("workloads") / "sia.json") if options.extra_types else ""
             both = _hash_of_folder(folder) + _hash_of_folder(models_file().parent) + known
             self._hashes[options] = hashlib.sha256(both.encode()).hexdigest()
         return self._hashes[options]
@@ -96,17 +97,18 @@ class CellInputs:
         return self._jobs[what]
 
     def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
-        known = self.applications(spec.applications).applications
+        catalogued = self.applications(spec.applications)
+        known = catalogued.applications
         source = file or workload.path or workload.source
         options = WorkloadOptions(**{**workload.model_dump(exclude={"path", "gpu_speed"}), "source": source})
         if workload.path is not None and not Path(workload.path).exists():
             remedy = "name it with -o workload.path=..."
             raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)
         tuned: Configurations = {}
-        if options.recipe in (None, "pollux") and not _is_job_list(Path(source)):
+        if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        return make_workload(options, seed, tuned, initial_batch_sizes(known))
+        return make_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
         """Return the configurations of tuned jobs on nodes like the first of the cluster."""

@@ -200,9 +200,10 @@ class FairnessSpec(Section):
     rounding: Literal["floor", "ceil", "interpolate"] = Field(
         default="floor", description="how an equal share that is not a whole number of GPUs is made one"
     )
-    batch: Literal["best", "submitted"] = Field(
+    batch: Literal["best", "submitted", "profile"] = Field(
         default="best",
-        description="batch size of the solo run: the best, or as submitted where the policy does not adapt it",
+        description="batch size of the solo run: the best, as submitted where the policy does not adapt it, or as a "
+        "profile predicts it from the job's batch rule, which needs a table of rates",
     )
 
 
@@ -272,6 +273,9 @@ class ExperimentSpec(Section):
         default={}, description="label -> metric -> published value, shown beside"
     )
     published_source: str = Field(default="", description="where the published values stand")
+    published_by: Literal["testbed", "simulator"] = Field(
+        default="testbed", description="what gave the published values; only a simulator's can be matched"
+    )
     finish_time_fairness: FairnessSpec | None = Field(
         default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
     )

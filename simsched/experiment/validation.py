@@ -30,6 +30,7 @@ _NOT_SWEPT = (
     "diagnostics",
     "published",
     "published_source",
+    "published_by",
     "report",
     "finish_time_fairness",
 )

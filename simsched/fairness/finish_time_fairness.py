@@ -122,7 +122,9 @@ def _alone(
     specs = {job.id: job for job in task.jobs}
     policy = make_policy(registry.load(task.policy, folder=task.policy_folder), task.params, task.diagnostics)
     interval_s = policy.triggers.interval_s
-    batch = rule.batch if rule.batch == "best" else _batch_of(task, cell)
+    batch: Batch = "submitted"
+    if rule.batch != "profile":
+        batch = rule.batch if rule.batch == "best" else _batch_of(task, cell)
     total = task.cluster.total_gpus
     found = []
     for job_id, others in zip(jobs["job_id"], contention, strict=True):
@@ -135,7 +137,8 @@ def _alone(
             found.append(time_on_share(min(total / others, total), seconds, rule.rounding))
         else:
             many = len(task.jobs) if rule.definition == "shockwave-static" else others
-            found.append(seconds(job.num_gpus) * exclusive_slowdown(many, total))
+            solo_s = runs.profile_s(job) if rule.batch == "profile" else seconds(job.num_gpus)
+            found.append(solo_s * exclusive_slowdown(many, total))
     return np.array(found, dtype=np.float64)
 
 

@@ -24,6 +24,7 @@ from simsched.model.application import Application, ApplicationFacts, Applicatio
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest, JobSpec
 from simsched.model.placement import Allocation, consolidated_shape
+from simsched.model.tabulated import TabulatedJob
 from simsched.policy import Decision, Policy, Triggers, View
 
 #: `best`: the batch follows the goodput, which is known beforehand; `submitted`: it stays as submitted.
@@ -77,6 +78,17 @@ class SoloRuns:
         self._priors: dict[str, Mapping[str, Prior]] = {}
         self._shared = Shared()
 
+    def profile_s(self, job: JobSpec) -> float:
+        """Return the seconds that a profile predicts for a job alone on the GPUs asked for, nothing else counted.
+
+        Raises `InputError` for a job whose application has no table of rates.
+        """
+        app = self._applications.for_job(job.request, job.truth)
+        if not isinstance(app, TabulatedJob):
+            message = f"job '{job.id}' ({app.name}) has no profile"
+            raise input_error("finish_time_fairness.batch", message, "take 'best' or 'submitted'")
+        return sum(app.profile_s(self._node.gpu_type))
+
     def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: float | None) -> float:
         """Return a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
 
@@ -101,7 +113,7 @@ class SoloRuns:
     def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: float | None) -> float:
         """Simulate the job, submitted at the very second of a decision, so that all its kind are alike."""
         if app.limits is None:
-            kind: object = job.duration_s
+            kind: object = job.duration_s, job.total_steps, job.batch_size, job.batch_rule
         else:
             kind = batch if batch == "best" else job.batch_size
         what = job.application, kind, gpus, interval_s

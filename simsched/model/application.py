@@ -1,16 +1,18 @@
 """What a job physically is: how fast its steps are and how much each of them is worth.
 
-Three kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
-(`simsched.model.measured`) and a fixed duration (`simsched.model.fixed`).
+Four kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
+(`simsched.model.measured`), tabulated (`simsched.model.tabulated`) and a fixed duration (`simsched.model.fixed`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes
 
 
 class BatchChoice(NamedTuple):
@@ -174,6 +176,7 @@ class ApplicationFacts:
     """What a user or a profiler knows of an application, as opposed to its physics.
 
     The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
+    `regimes` are the published batch regimes of what it trains, which only applications have that know them.
     """
 
     name: str
@@ -188,12 +191,21 @@ class ApplicationFacts:
     tensor_skew: float | None = None
     memory: MemoryNeed | None = None
     stages_s: tuple[float, ...] = ()
+    regimes: BatchRegimes | None = None
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""
         return self.gpu_types is None or gpu_type in self.gpu_types
 
 
+#: What is known of a job that knows only its duration.
+_NO_FACTS = ApplicationFacts("fixed-duration")
+_FACTS = tuple(field.name for field in fields(ApplicationFacts))
+_DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in fields(ApplicationFacts)}
+
+
 def facts_of(application: Application) -> ApplicationFacts:
     """Return what may be told of an application to anybody."""
-    return ApplicationFacts(**{field.name: getattr(application, field.name) for field in fields(ApplicationFacts)})
+    if application.name == _NO_FACTS.name:  # of which a trace has hundreds of thousands
+        return _NO_FACTS
+    return ApplicationFacts(*[getattr(application, name, _DEFAULTS[name]) for name in _FACTS])

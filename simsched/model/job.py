@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 #: The application name of jobs that know only GPUs and seconds.
 FIXED_DURATION = "fixed-duration"
+
+
+class StageProfile(NamedTuple):
+    """Seconds of an iteration when alone, and the seconds of it that each resource is busy.
+
+    The resources are storage and processors (loading), the GPU, and the network. They overlap, and some time may be
+    spent on none of them.
+    """
+
+    iteration_s: float
+    stages_s: tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +27,9 @@ class JobRequest:
     `submit_time_s` counts seconds from the start of the workload. `num_gpus` and `batch_size` are what the user asked
     for (a policy may grant others; `batch_size` 0 means not given). `group` names jobs that belong together.
     A `guaranteed` job may not be slowed down by others. `deadline_s` is when the job should be done, in seconds since
-    its submission, and `time_limit_s` the run time after which it may be killed (None: not given).
+    its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `batch_rule` names
+    the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
+    `profile` is what a profile of the job on the GPUs asked for has measured, None where there is none.
     """
 
     id: str
@@ -29,6 +43,9 @@ class JobRequest:
     guaranteed: bool = False
     deadline_s: float | None = None
     time_limit_s: float | None = None
+    batch_rule: str = ""
+    weight: float = 1.0
+    profile: StageProfile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +54,14 @@ class JobTruth:
 
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
-    `Failed`, or empty), `attempts` how often it was tried, and `attempts_s`
-    the seconds in service of each attempt (empty: not recorded).
+    `Failed`, or empty), `attempts` how often it was tried, and `attempts_s` the seconds in service of each attempt
+    (empty: not recorded). `total_steps` are the optimizer steps that the job takes at the batch size asked for (0: unknown).
     """
 
     duration_s: float = 0
     status: str = ""
     attempts: int = 1
+    total_steps: float = 0
     attempts_s: tuple[float, ...] = ()
 
 
@@ -65,6 +83,10 @@ class JobSpec:
     guaranteed: bool = False
     deadline_s: float | None = None
     time_limit_s: float | None = None
+    batch_rule: str = ""
+    weight: float = 1.0
+    total_steps: float = 0
+    profile: StageProfile | None = None
     attempts_s: tuple[float, ...] = ()
 
     @property
@@ -82,9 +104,12 @@ class JobSpec:
             self.guaranteed,
             self.deadline_s,
             self.time_limit_s,
+            self.batch_rule,
+            self.weight,
+            self.profile,
         )
 
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts, self.attempts_s)
+        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps, self.attempts_s)

@@ -100,7 +100,7 @@ def rescaled(steps: Steps, batch: int, regimes: BatchRegimes) -> Steps:
     return Steps(total, math.ceil(steps.done / old) * new, batch)
 
 
-def profile(regimes: BatchRegimes, rule: str, initial: int, gpus: int, total_steps: int) -> tuple[int, ...]:
+def profile(regimes: BatchRegimes, rule: str, initial: int, gpus: int, total_steps: float) -> tuple[int, ...]:
     """Predict the batch of each epoch of a training of `total_steps` steps at the initial batch.
 
     `rule` is `accordion`, `gns` or `static`. Shockwave takes deadlines, fairness and plans from this prediction, which

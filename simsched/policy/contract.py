@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Protocol
 import numpy as np
 
 from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
+from simsched.agent.rule_agent import configured_agent
 from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
@@ -83,12 +83,12 @@ class Policy(Protocol):
         return
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent that runs beside a job; by default the batch size stays as submitted.
+        """Make the agent that runs beside a job; by default it keeps the batch or the batch rule asked for.
 
         `facts` is what a user or a profiler knows of the application. Raises `InputError` where the policy cannot
         schedule such a job.
         """
-        return fixed_agent(request, facts)
+        return configured_agent(request, facts)
 
     def artifacts(self) -> Mapping[str, str]:
         """Return texts to be kept with the results, by file name; asked once, after the last job has finished."""

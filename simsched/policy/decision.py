@@ -19,6 +19,8 @@ class Decision:
     down at once and must be empty by then, and those that are down come up after the start-up delay. With
     `renew_leases` the leases of jobs that run in such end at this decision, and new ones begin. `beside` names,
     for a job that is placed, the jobs whose GPUs it may share: it gets the GPUs of its nodes that are least shared.
+    `onto` names, for a job that is placed, the one whose very GPUs it gets; that one's allocation must be the same, and
+    it may not itself be placed onto a third. Jobs in `anew` are placed again even where their nodes stay the same.
     `diagnostics` are numbers about the decision that end in the table of decisions.
     """
 
@@ -31,6 +33,8 @@ class Decision:
     target_nodes: Collection[int] | None = None
     renew_leases: bool = False
     beside: Mapping[str, Collection[str]] = field(default_factory=dict)
+    onto: Mapping[str, str] = field(default_factory=dict)
+    anew: Collection[str] = ()
 
     @classmethod
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:

@@ -5,11 +5,12 @@ A placer looks at the free GPUs of the nodes of one type and says which of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Node
 from simsched.model.placement import Allocation
 
@@ -96,21 +97,40 @@ class FreeGpus:
     def __init__(self, nodes: Sequence[Node], up: Sequence[bool], free: Sequence[int]) -> None:
         """Take the state as a view shows it."""
         self.free = list(free)
-        types = list(dict.fromkeys(node.gpu_type for node in nodes))
+        #: GPU types in the order of the nodes; elsewhere a type is named by its place here.
+        self.types = types = list(dict.fromkeys(node.gpu_type for node in nodes))
         self._pools = [
             Pool({node.index: node.gpus for node in nodes if node.gpu_type == kind and up[node.index]}, self.free)
             for kind in types
         ]
-        self._pool_of = [self._pools[types.index(node.gpu_type)] for node in nodes]
+        self._type_of = [types.index(node.gpu_type) for node in nodes]
+        self._pool_of = [self._pools[kind] for kind in self._type_of]
         self.total = sum(pool.total for pool in self._pools)
 
-    def choose(self, placer: Placer, gpus: int) -> Allocation | None:
-        """Ask a placer for GPUs of one type, trying the types in the order of the nodes; changes nothing."""
-        for pool in self._pools:
+    def fitting(self, facts: ApplicationFacts) -> tuple[int, ...]:
+        """List the types on which an application runs, in the order of the nodes."""
+        return tuple(place for place, kind in enumerate(self.types) if facts.runs_on(kind))
+
+    def type_of(self, allocation: Allocation) -> int:
+        """Return the type of the GPUs of an allocation."""
+        return self._type_of[allocation[0][0]]
+
+    def total_of(self, kind: int) -> int:
+        """Count the free GPUs of a type."""
+        return self._pools[kind].total
+
+    def choose(self, placer: Placer, gpus: int, types: Iterable[int] | None = None) -> Allocation | None:
+        """Ask a placer for GPUs of one of some types (None: of any), in their order; changes nothing."""
+        for pool in self._pools if types is None else (self._pools[kind] for kind in types):
             found = placer.choose(pool, gpus) if pool.total >= gpus else None
             if found is not None:
                 return found
         return None
+
+    def choose_of(self, kind: int, placer: Placer, gpus: int) -> Allocation | None:
+        """Ask a placer for GPUs of a type; changes nothing."""
+        pool = self._pools[kind]
+        return placer.choose(pool, gpus) if pool.total >= gpus else None
 
     def holds(self, allocation: Allocation) -> bool:
         """Tell whether these very GPUs are free."""

@@ -4,41 +4,27 @@ A policy for rigid jobs gives every job a key; the scheduler admits jobs in the 
 not fit, takes GPUs from jobs with larger keys where it may, and lets a placer choose the GPUs. The outcome is that of
 walking all jobs in order (`simsched.policy.gang`), but few are looked at: of the waiting jobs of one size the first
 tells whether any fits, and those that lose their GPUs are the last of those that run.
+
+GPUs are counted by type, and a job gets GPUs of one type on which it can run: that of the GPUs it holds, else the first
+with enough free ones, else the one on which the jobs that have to yield are the least urgent (of their most urgent
+ones, the less urgent decides; ties by the order of the types).
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 from simsched.model.cluster import Node
 from simsched.model.placement import NOTHING, Allocation
 from simsched.policy.placers import FreeGpus, Placer
+from simsched.policy.running import Entry, Item, Key, Running, Waiting, first
 from simsched.policy.view import JobView, View
 
-#: Smaller is more urgent. Keys of one scheduler have the same length; ties go to the job added first.
-Key = tuple[float, ...]
-
-
-class _Entry:
-    __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "placer", "version")
-
-    def __init__(self, job: JobView, key: Key, placer: Placer, number: int) -> None:
-        self.id = job.id
-        self.gpus = job.num_gpus
-        self.key = key
-        self.placer = placer
-        self.kind = (job.num_gpus, placer.name)
-        self.number = number
-        self.version = 0
-        self.allocation: Allocation = NOTHING
-
-
-#: Key, number, version and entry; stale where the entry has got another version since.
-_Item = tuple[Key, int, int, _Entry]
+__all__ = ["Changes", "Key", "PriorityScheduler"]
 
 
 class Changes(NamedTuple):
@@ -60,10 +46,9 @@ class PriorityScheduler:
         self._preempts = preempts
         self._blocking = blocking
         self._fresh_key: Callable[[str], Key] | None = None
-        self._entries: dict[str, _Entry] = {}
-        self._waiting: dict[tuple[int, str], list[_Item]] = {}
-        self._running: list[_Item] = []
-        self._running_gpus = 0
+        self._entries: dict[str, Entry] = {}
+        self._waiting = Waiting()
+        self._running = [Running()]
         self._nodes: tuple[Node, ...] = ()
         self._up: list[bool] = []
         self._free = FreeGpus((), (), ())
@@ -72,20 +57,19 @@ class PriorityScheduler:
         self._at_once = False
         # The state of one walk.
         self._changes = Changes({}, [])
-        self._heads: list[_Item] = []
-        self._budget = 0
-        self._admitted: list[_Entry] = []
-        self._stopped: list[_Entry] = []
+        self._heads: list[Item] = []
+        self._admitted: dict[Entry, int] = {}
+        self._stopped: list[Entry] = []
 
     @property
     def waits(self) -> bool:
         """Tell whether any job waits."""
-        return len(self._entries) > len(self._running)
+        return len(self._entries) > sum(len(on.items) for on in self._running)
 
     @property
     def running(self) -> Iterator[str]:
         """List the jobs that run, most urgent first."""
-        return (item[3].id for item in self._running)
+        return (item[3].id for item in heapq.merge(*(on.items for on in self._running)))
 
     @property
     def ids(self) -> Iterator[str]:
@@ -108,12 +92,13 @@ class PriorityScheduler:
         for job_id in view.finished:
             entry = self._entries.pop(job_id, None)
             if entry is not None and entry.allocation:
-                self._leave(entry)
+                self._running[entry.on].leave(entry)
                 self._free.give_back(entry.allocation)
 
     def add(self, job: JobView, key: Key, placer: Placer) -> None:
         """Let a job wait for GPUs that `placer` will choose."""
-        entry = self._entries[job.id] = _Entry(job, key, placer, next(self._numbers))
+        types = self._free.fitting(job.facts)
+        entry = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
         self._at_once |= placer.waits
         self._wait(entry)
 
@@ -129,7 +114,7 @@ class PriorityScheduler:
         if entry.key == key:
             return
         if entry.allocation:
-            self._leave(entry)
+            self._running[entry.on].leave(entry)
             entry.key = key
             self._join(entry)
         else:
@@ -144,18 +129,22 @@ class PriorityScheduler:
         """
         self._fresh_key = fresh_key
         changes = self._changes = Changes({}, [])
-        self._budget = self._free.total
-        if self.waits and (self._budget or self._preempts):
+        if self.waits and (self._free.total or self._preempts):
             self._gather()
             self._walk()
             self._settle()
         return changes
 
     def _gather(self) -> None:
-        """Find the first waiting job of each kind that might fit."""
-        most = self._budget + (self._running_gpus if self._preempts else 0)
+        """Count what may be given away on each type, and find the first waiting job of each kind that might fit."""
+        most = []
+        for kind, on in enumerate(self._running):
+            on.budget = self._free.total_of(kind)
+            most.append(on.budget + (on.gpus if self._preempts else 0))
         self._heads = [
-            queue[0] for (gpus, _), queue in self._waiting.items() if (gpus <= most or self._blocking) and _first(queue)
+            queue[0]
+            for (gpus, _, types), queue in self._waiting.queues.items()
+            if (self._blocking or any(gpus <= most[kind] for kind in types)) and first(queue)
         ]
         heapq.heapify(self._heads)
 
@@ -165,10 +154,10 @@ class PriorityScheduler:
             entry = heapq.heappop(heads)[3]
             if entry.allocation:  # it ran until a more urgent job wanted its GPUs
                 self._reconsider(entry)
-            elif self._admit(entry):
-                queue = self._waiting[entry.kind]
+            elif self._admit(entry, entry.types):
+                queue = self._waiting.queues[entry.kind]
                 heapq.heappop(queue)
-                if _first(queue):
+                if first(queue):
                     heapq.heappush(heads, queue[0])
             elif self._blocking:
                 heads.clear()
@@ -182,52 +171,86 @@ class PriorityScheduler:
             self._wait(entry)
             self._changes.stop.append(entry.id)
         for entry in self._admitted:
-            allocation = self._free.choose(entry.placer, entry.gpus)
-            if allocation is None:  # the free GPUs are of several types
-                self._wait(entry)
-            else:
-                self._place(entry, allocation)
-        self._stopped, self._admitted = [], []
+            if entry.allocation:  # it moves to another type
+                self._free.give_back(entry.allocation)
+        for entry, kind in self._admitted.items():
+            allocation = self._free.choose_of(kind, entry.placer, entry.gpus)
+            assert allocation is not None, "placers that never wait place whatever fits"
+            self._place(entry, allocation)
+        self._stopped, self._admitted = [], {}
 
-    def _admit(self, entry: _Entry) -> bool:
-        missing = entry.gpus - self._budget
-        if missing > 0 and not (self._preempts and self._preempt_for(entry, missing)):
-            return False
-        if not self._at_once:
-            self._budget -= entry.gpus
-            self._admitted.append(entry)
-            return True
-        allocation = self._free.choose(entry.placer, entry.gpus)
-        if allocation is None and self._preempts:
-            allocation = self._clear_nodes(entry)
+    def _admit(self, entry: Entry, types: tuple[int, ...]) -> bool:
+        """Let a job run on the first of some types that has room, else on one where enough jobs yield."""
+        for kind in types:
+            if self._running[kind].budget >= entry.gpus and self._admit_on(entry, kind):
+                return True
+        return self._preempts and any(self._clear(entry, kind) for kind in self._by_urgency(entry, types))
+
+    def _admit_on(self, entry: Entry, kind: int) -> bool:
+        """Let a job run on a type that has the budget, unless it is placed at once and its placer refuses."""
+        if self._at_once:
+            return self._place_on(entry, kind, self._free.choose_of(kind, entry.placer, entry.gpus))
+        self._running[kind].budget -= entry.gpus
+        self._admitted[entry] = kind
+        return True
+
+    def _place_on(self, entry: Entry, kind: int, allocation: Allocation | None) -> bool:
         if allocation is None:
             return False
-        self._budget -= entry.gpus
+        self._running[kind].budget -= entry.gpus
         self._place(entry, allocation)
         return True
 
-    def _reconsider(self, entry: _Entry) -> None:
+    def _reconsider(self, entry: Entry) -> None:
         """Let a job run on that yielded more than was wanted of it, as far as there is room."""
-        if entry.gpus <= self._budget:
+        own = self._running[entry.on]
+        if entry.gpus <= own.budget:
             if not self._at_once or self._free.holds(entry.allocation):
-                self._budget -= entry.gpus
+                own.budget -= entry.gpus
                 if self._at_once:
                     self._free.take(entry.allocation)
                 self._join(entry)
                 return
-            moved = self._free.choose(entry.placer, entry.gpus)
-            if moved is not None:
-                self._budget -= entry.gpus
-                self._place(entry, moved)
+            if self._admit_on(entry, entry.on):
                 return
-        self._stopped.append(entry)
+        if not self._admit(entry, tuple(kind for kind in entry.types if kind != entry.on)):
+            self._stopped.append(entry)
 
-    def _preempt_for(self, entry: _Entry, missing: int) -> bool:
-        """Make the least urgent running jobs yield `missing` GPUs, if all of them are less urgent than `entry`."""
-        running = self._running
-        yielding: list[_Item] = []
+    def _clear(self, entry: Entry, kind: int) -> bool:
+        """Make less urgent jobs of a type yield to a job, if that makes room for it."""
+        missing = entry.gpus - self._running[kind].budget
+        if missing > 0:
+            yielding = self._pop_less_urgent(entry, kind, missing)
+            if not yielding:
+                return False
+            for item in yielding:
+                self._preempt(item[3])
+            if self._admit_on(entry, kind):
+                return True
+        return self._at_once and self._place_on(entry, kind, self._clear_nodes(entry, kind))
+
+    def _by_urgency(self, entry: Entry, types: tuple[int, ...]) -> list[int]:
+        """Order types by whom a job would make yield there, those with the least urgent jobs first."""
+        if len(types) < 2:
+            return list(types)
+        ranked: list[tuple[tuple[Key, int], int]] = []
+        unranked: list[int] = []
+        for kind in types:
+            missing = entry.gpus - self._running[kind].budget
+            yielding = self._pop_less_urgent(entry, kind, missing) if missing > 0 else []
+            self._running[kind].items.extend(reversed(yielding))
+            if yielding:
+                ranked.append((yielding[-1][:2], kind))
+            elif missing <= 0:  # there is room, but not where the placer wants it
+                unranked.append(kind)
+        return [kind for _, kind in sorted(ranked, key=itemgetter(0), reverse=True)] + unranked
+
+    def _pop_less_urgent(self, entry: Entry, kind: int, missing: int) -> list[Item]:
+        """Take the least urgent running jobs of a type out that hold `missing` GPUs; none, if they are too few."""
+        running = self._running[kind].items
+        yielding: list[Item] = []
         while missing > 0 and running:
-            self._refresh_last()
+            self._refresh_last(running)
             last = running[-1]
             if last[:2] <= (entry.key, entry.number):
                 break
@@ -235,22 +258,21 @@ class PriorityScheduler:
             yielding.append(running.pop())
         if missing > 0:
             running.extend(reversed(yielding))
-            return False
-        for item in yielding:
-            self._preempt(item[3])
-        return True
+            return []
+        return yielding
 
-    def _clear_nodes(self, entry: _Entry) -> Allocation | None:
+    def _clear_nodes(self, entry: Entry, kind: int) -> Allocation | None:
         """Make less urgent jobs yield on just the nodes that a placer chooses as if none of them ran."""
+        on = self._running[kind]
         if self._fresh_key is not None:
-            for job_id in list(self.running):
-                self.rekey(job_id, self._fresh_key(job_id))
-        less_urgent = self._running[bisect_left(self._running, (entry.key, entry.number)) :]
+            for item in list(on.items):
+                self.rekey(item[3].id, self._fresh_key(item[3].id))
+        less_urgent = on.items[on.place_of(entry) :]
         free = list(self._free.free)
         for item in less_urgent:
             for node, gpus in item[3].allocation:
                 free[node] += gpus
-        allocation = FreeGpus(self._nodes, self._up, free).choose(entry.placer, entry.gpus)
+        allocation = FreeGpus(self._nodes, self._up, free).choose_of(kind, entry.placer, entry.gpus)
         if allocation is None:
             return None
         for item in reversed(less_urgent):
@@ -259,51 +281,44 @@ class PriorityScheduler:
                 break
             other = item[3]
             if any(node in short for node, _ in other.allocation):
-                del self._running[self._index(other)]
+                del on.items[on.place_of(other)]
                 self._preempt(other)
         return allocation
 
-    def _refresh_last(self) -> None:
+    def _refresh_last(self, running: list[Item]) -> None:
         """Bring the key of the least urgent running job up to date; it may then not be the last any more."""
         if self._fresh_key is None:
             return
         while True:
-            last = self._running[-1][3]
+            last = running[-1][3]
             key = self._fresh_key(last.id)
             if key == last.key:
                 return
             self.rekey(last.id, key)
 
-    def _preempt(self, entry: _Entry) -> None:
+    def _preempt(self, entry: Entry) -> None:
         """Line up a job taken from those running, with its GPUs still noted, to be reconsidered in its turn."""
-        self._running_gpus -= entry.gpus
-        self._budget += entry.gpus
+        on = self._running[entry.on]
+        on.gpus -= entry.gpus
+        on.budget += entry.gpus
         if self._at_once:
             self._free.give_back(entry.allocation)
         heapq.heappush(self._heads, (entry.key, entry.number, entry.version, entry))
 
-    def _place(self, entry: _Entry, allocation: Allocation) -> None:
+    def _place(self, entry: Entry, allocation: Allocation) -> None:
         self._free.take(allocation)
         entry.allocation = allocation
+        entry.on = self._free.type_of(allocation)
         self._join(entry)
         self._changes.start[entry.id] = allocation
 
-    def _wait(self, entry: _Entry) -> None:
+    def _wait(self, entry: Entry) -> None:
         entry.version = next(self._versions)
-        queue = self._waiting.setdefault(entry.kind, [])
-        heapq.heappush(queue, (entry.key, entry.number, entry.version, entry))
+        self._waiting.push(entry)
 
-    def _join(self, entry: _Entry) -> None:
+    def _join(self, entry: Entry) -> None:
         entry.version = next(self._versions)
-        insort(self._running, (entry.key, entry.number, entry.version, entry))
-        self._running_gpus += entry.gpus
-
-    def _leave(self, entry: _Entry) -> None:
-        del self._running[self._index(entry)]
-        self._running_gpus -= entry.gpus
-
-    def _index(self, entry: _Entry) -> int:
-        return bisect_left(self._running, (entry.key, entry.number))
+        self._running[entry.on].join(entry)
 
     def _look_again(self, view: View) -> None:
         """Take over who holds what after the nodes changed, or at the first view."""
@@ -311,17 +326,11 @@ class PriorityScheduler:
         self._free = FreeGpus(self._nodes, self._up, view.free)
         entries = [entry for job_id, entry in self._entries.items() if job_id in view.jobs]
         self._entries = {entry.id: entry for entry in entries}
-        self._waiting, self._running, self._running_gpus = {}, [], 0
+        self._waiting, self._running = Waiting(), [Running() for _ in self._free.types]
         for entry in entries:
             entry.allocation = view.jobs[entry.id].allocation
             if entry.allocation:
+                entry.on = self._free.type_of(entry.allocation)
                 self._join(entry)
             else:
                 self._wait(entry)
-
-
-def _first(queue: list[_Item]) -> bool:
-    """Drop stale items from the front of a queue, and tell whether any is left."""
-    while queue and queue[0][2] != queue[0][3].version:
-        heapq.heappop(queue)
-    return bool(queue)

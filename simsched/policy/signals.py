@@ -14,6 +14,7 @@ from simsched.agent.goodput_agent import Prior
 from simsched.agent.report import GoodputReport
 from simsched.model.application import StepTime
 from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes
 
 T = TypeVar("T")
 
@@ -80,12 +81,46 @@ class RemainingWork(Protocol):
     def seconds(self) -> float:
         """Return the seconds left on the type of GPU that the job holds, or on the fastest that it could run on."""
 
+    @property
+    def progress(self) -> float:
+        """Return the progress left, in the unit of `TRUE_RATES`."""
+
+
+class StepCounts(Protocol):
+    """The steps of a job whose application is known by a table of rates, counted at the batch size asked for."""
+
+    @property
+    def total(self) -> float:
+        """Return the steps in all."""
+
+    @property
+    def done(self) -> float:
+        """Return the steps done."""
+
+    @property
+    def regimes(self) -> BatchRegimes | None:
+        """Return the published batch regimes of what the job trains, None where there are none."""
+
+    @property
+    def profile(self) -> tuple[int, ...]:
+        """Return the batch size of each epoch as a profile predicts it from the job's batch rule."""
+
+    def profile_s(self, gpu_type: str) -> tuple[float, ...]:
+        """Return the seconds of each epoch of the profile, alone on the GPUs asked for, of a type."""
+
+    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
+        """Return steps per second on the GPUs asked for, at a batch size (0: the one asked for); 0 where unknown."""
+
 
 class Speed(NamedTuple):
-    """How fast a job ran on a site: examples per second and seconds of an iteration."""
+    """How fast a job ran on a site: examples per second, seconds of an iteration, and progress per second.
+
+    Progress counts iterations at the application's initial batch size, or steps, or seconds of a fixed duration.
+    """
 
     throughput: float
     iteration_s: float
+    rate: float = 0.0
 
 
 #: The model of its goodput that the job's agent has fitted.
@@ -102,9 +137,21 @@ OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
 STEP_TIMES: JobSignal[Callable[[Site, int], StepTime]] = JobSignal(
     "step_times", "the true step time on any site", oracle=True
 )
+#: The true rate of progress by GPU type.
+TRUE_RATES: JobSignal[Mapping[str, float]] = JobSignal(
+    "true_rates", "the true progress per second on as many GPUs of each type as the job asks for", oracle=True
+)
 #: The true work left.
 REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
     "remaining_work", "the true work that the job has left", oracle=True
+)
+#: Steps in all and done, and steps per second; None where the application is not known by a table of rates.
+STEPS: JobSignal[StepCounts | None] = JobSignal(
+    "steps", "the steps of the job, done and in all, and its true steps per second", oracle=True
+)
+#: How long the trace says that the job ran on the GPUs asked for, in seconds (0: unknown).
+RECORDED_DURATION: JobSignal[float] = JobSignal(
+    "recorded_duration", "how long the job ran according to the trace", oracle=True
 )
 #: Attained service of finished jobs in GPU-seconds, in order of completion.
 SERVICE_HISTORY: ViewSignal[Sequence[float]] = ViewSignal(

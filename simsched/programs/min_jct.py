@@ -15,17 +15,18 @@ _GAP = 1e-9
 _MAX_CUTS = 200
 
 
-def min_jct(problem: ShareProblem, remaining_steps: Floats, method: Method = "auto") -> Floats:
+def min_jct(problem: ShareProblem, remaining_steps: Floats, method: Method = "auto", gap: float = _GAP) -> Floats:
     """Return the shares that minimise the sum of remaining / rate over jobs (`min_jct` of Sia's fork of Gavel).
 
     A job's age is a constant of the objective, so it is not asked for. The convex objective is approached from below by
-    tangents until the gap is 1e-9; rates are unique, the shares behind them follow the second criterion of `max_min`.
+    tangents until the relative `gap` is reached; the best rates are unique, the shares behind them follow the second
+    criterion of `max_min`.
     """
     classes = classify(problem, remaining_steps)
     steps = classes.of(remaining_steps) * can_run(classes)
     if not (steps > 0).any():
         return classes.spread(np.zeros(classes.num_variables))
-    rates = _best_rates(classes, steps, method)
+    rates = _best_rates(classes, steps, method, gap)
     return classes.spread(settle(classes, rates * (1.0 - _GAP), method))
 
 
@@ -36,7 +37,7 @@ def jct_value(problem: ShareProblem, remaining_steps: Floats, shares: Floats) ->
     return float((remaining_steps[live] / rates).sum()) if (rates > 0).all() else np.inf
 
 
-def _best_rates(classes: Classes, steps: Floats, method: Method) -> Floats:
+def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> Floats:
     """Return the rate of each class; costs are in units of the total at the start, rates in those of the start."""
     live = np.flatnonzero(steps > 0)
     start = largest_level(classes, steps, method).level * steps[live]
@@ -60,7 +61,7 @@ def _best_rates(classes: Classes, steps: Floats, method: Method) -> Floats:
         value = float((weight / point).sum())
         if value < best:
             best, best_at = value, point
-        if best + found.value <= _GAP * best:
+        if best + found.value <= gap * best:
             break
         at = [point, np.sqrt(point * best_at)]
     else:

@@ -25,6 +25,8 @@ PRICE_GAP = 1e-5
 #: The answer is proven to this share of the optimum; the artifact's solver stops there too.
 RELATIVE_GAP = 1e-4
 NODE_LIMIT = 5000
+#: So few offers go to the solver as they are.
+SMALL = 200
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ def solve(problem: Problem) -> Integers:
     chosen = np.full(len(problem.must), -1, dtype=np.int64)
     if not len(problem.job):
         return chosen
+    free = _if_room_is_plenty(problem)
+    if free is not None:
+        return free
+    if len(problem.job) <= SMALL:
+        best, _ = _milp(problem, np.arange(len(problem.job)))
+        chosen[problem.job[best]] = best
+        return chosen
     prices, bound = _prices(problem)
     dearer = _dearer(problem, prices)
     enough = max(abs(bound), 1.0) * RELATIVE_GAP
@@ -72,6 +81,19 @@ def _reduced(problem: Problem, prices: Floats) -> tuple[Floats, Integers, Floats
     least = np.minimum.reduceat(costs, starts)
     best = np.where(problem.must[problem.job[starts]], least, np.minimum(least, 0.0))
     return costs, starts, least, best
+
+
+def _if_room_is_plenty(problem: Problem) -> Integers | None:
+    """Give every job its cheapest offer where all of these fit at once, which nothing can better; else None."""
+    order = np.lexsort((np.arange(len(problem.job)), problem.cost, problem.job))
+    first = order[np.unique(problem.job[order], return_index=True)[1]]
+    first = first[(problem.cost[first] < 0) | problem.must[problem.job[first]]]
+    used = np.bincount(problem.gpu_type[first], weights=problem.gpus[first], minlength=len(problem.room))
+    if np.any(used > problem.room):
+        return None
+    chosen = np.full(len(problem.must), -1, dtype=np.int64)
+    chosen[problem.job[first]] = first
+    return chosen
 
 
 def _dearer(problem: Problem, prices: Floats) -> Floats:

@@ -106,7 +106,11 @@ def read_fairness(path: Path) -> pd.DataFrame:
 
 def describe(rule: Mapping[str, str]) -> str:
     """Return a sentence that says what a run's ratios compare with."""
-    batch = "its best batch size" if rule["batch"] == "best" else "the batch size that its policy uses"
+    batch = {
+        "best": "its best batch size",
+        "submitted": "the batch size that its policy uses",
+        "profile": "the batch sizes of its profile",
+    }[rule["batch"]]
     alone = {
         "pollux": f"alone on an equal share of the GPUs (those of the cluster / mean number of jobs in its life, "
         f"{rule['rounding']}) at {batch}",

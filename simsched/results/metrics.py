@@ -53,6 +53,14 @@ def _percentile(column: str, percent: float) -> Callable[[Tables], float | None]
     return compute
 
 
+def _ranked(column: str, share: float) -> Callable[[Tables], float | None]:
+    def compute(tables: Tables) -> float | None:
+        values = np.sort(tables.jobs[column].to_numpy())
+        return float(values[int(share * len(values))]) if len(values) else None
+
+    return compute
+
+
 def _total(tables: Tables, column: str) -> float:
     return float(tables.jobs[column].sum())
 
@@ -142,6 +150,14 @@ _ALL = (
     Metric("jct_median_s", "median JCT", "s", _LOWER, "median of `jct_s`", _percentile("jct_s", 50)),
     Metric("jct_p95_s", "95th percentile JCT", "s", _LOWER, "95th percentile of `jct_s`", _percentile("jct_s", 95)),
     Metric("jct_p99_s", "99th percentile JCT", "s", _LOWER, "99th percentile of `jct_s`", _percentile("jct_s", 99)),
+    Metric(
+        "jct_p99_ranked_s",
+        "99th percentile JCT by rank",
+        "s",
+        _LOWER,
+        "element int(0.99 n), counted from 0, of the n values of `jct_s` in ascending order: no interpolation",
+        _ranked("jct_s", 0.99),
+    ),
     Metric(
         "makespan_s",
         "makespan",

@@ -100,7 +100,12 @@ ALLOCATIONS = Table(
     (
         Column("job_id", _TEXT, "", "the job"),
         Column("start_s", _TIME, "s", "begin of the interval"),
-        Column("end_s", _TIME, "s", "end of the interval, later than its begin"),
+        Column(
+            "end_s",
+            _TIME,
+            "s",
+            "end of the interval, later than its begin (equal for a lease in which nothing was done)",
+        ),
         Column("gpus", _COUNT, "GPU", "GPUs held"),
         Column("nodes", _COUNT, "", "nodes over which they are spread"),
         Column(

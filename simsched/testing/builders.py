@@ -13,7 +13,7 @@ from simsched.agent.agent import Agent
 from simsched.agent.offline import offline_priors
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
-from simsched.engine.remaining import TrueRemainingWork
+from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.simulation import simulate
 from simsched.model.application import Application, ApplicationFacts, ApplicationSource, BatchLimits, facts_of
 from simsched.model.cluster import Cluster, Node
@@ -179,6 +179,8 @@ PROVIDERS: Mapping[JobSignal[Any], Callable[[Any], object]] = MappingProxyType(
         signals.OFFLINE_PROFILES: lambda job: offline_priors(job.app, job.cluster),
         signals.STEP_TIMES: lambda job: job.app.step_time,
         signals.REMAINING_WORK: lambda job: TrueRemainingWork(job, job.progress),
+        signals.STEPS: lambda job: None,  # none of the applications here has a table
+        signals.TRUE_RATES: true_rates,
     }
 )
 

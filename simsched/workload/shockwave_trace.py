@@ -1,20 +1,17 @@
-"""Reader of Shockwave's traces and of the table of rates that goes with them (NSDI'23, artifact).
+"""Reader of Shockwave's traces (NSDI'23, artifact): Gavel's format with two columns more.
 
-Both are Gavel's formats; the trace has two columns more, the rule by which a job changes its batch and its nominal
-duration.
+These are the rule by which a job changes its batch and its nominal duration.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.model.job import JobSpec
+from simsched.workload.readers.format import Head
 
 COLUMNS = (
     "job type", "command", "directory", "steps flag", "needs data", "total steps", "GPUs", "batch rule", "weight",
@@ -23,10 +20,6 @@ COLUMNS = (
 BATCH_RULES = ("static", "accordion", "gns")
 
 _TYPE = re.compile(r"(?P<model>\S+)(?: \(batch size (?P<batch>\d+)\))?")
-_ROW = re.compile(r"\('(?P<type>[^']+)', (?P<gpus>\d+)\)")
-
-#: Model, batch size (0 where the type names none) and GPUs.
-RateKey = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,32 @@ def read_shockwave_trace(path: Path) -> tuple[StepsJob, ...]:
     return tuple(jobs)
 
 
+def is_shockwave_trace(head: Head) -> bool:
+    """Return whether a file is such a trace, by its first line."""
+    cells = head.line.split("\t")
+    return len(cells) == len(COLUMNS) and cells[7] in BATCH_RULES
+
+
+def read_shockwave_jobs(path: Path) -> list[JobSpec]:
+    """Read a trace as a list of jobs in order of submission, named by their place in the file from 0."""
+    numbered = sorted(enumerate(read_shockwave_trace(path)), key=lambda row: row[1].submit_time_s)
+    return [
+        JobSpec(
+            str(number),
+            job.submit_time_s,
+            job.num_gpus,
+            job.model,
+            job.batch_size,
+            job.nominal_s,
+            deadline_s=job.deadline_s,
+            batch_rule=job.batch_rule,
+            weight=job.weight,
+            total_steps=job.total_steps,
+        )
+        for number, job in numbered
+    ]
+
+
 def _job(cells: list[str]) -> StepsJob:
     if len(cells) != len(COLUMNS):
         raise ValueError(f"the line has {len(cells)} columns, not {len(COLUMNS)}")
@@ -90,36 +109,6 @@ def _model(kind: str) -> tuple[str, int]:
     if match is None:
         raise ValueError(f"'{kind}' is no job type such as 'LM (batch size 10)'")
     return match["model"], int(match["batch"] or 0)
-
-
-def read_rates(path: Path, gpu_type: str = "v100") -> Mapping[RateKey, float]:
-    """Read the steps per second of jobs that run alone on GPUs of one type, by model, batch size and GPUs.
-
-    Rates of 0 (out of memory, or never measured) are left out. Raises `InputError` for a file that is no such table.
-    """
-    try:
-        table = json.loads(_text(path))
-    except json.JSONDecodeError as error:
-        raise input_error(
-            path, f"this is no JSON: {error.msg}", "give a table of throughputs", line=error.lineno
-        ) from error
-    if not isinstance(table, dict) or not isinstance(table.get(gpu_type), dict):
-        known = ", ".join(sorted(table)) if isinstance(table, dict) else "none"
-        raise input_error(path, f"the table has no GPU type '{gpu_type}'", f"it has: {known}")
-    return MappingProxyType(dict(_alone(path, row, entry) for row, entry in table[gpu_type].items() if _rate(entry)))
-
-
-def _rate(entry: Any) -> float:
-    rate = entry.get("null", 0.0) if isinstance(entry, dict) else 0.0
-    return float(rate) if isinstance(rate, int | float) and rate > 0 else 0.0
-
-
-def _alone(path: Path, row: str, entry: Any) -> tuple[RateKey, float]:
-    match = _ROW.fullmatch(row)
-    kind = _TYPE.fullmatch(match["type"]) if match else None
-    if match is None or kind is None:
-        raise input_error(path, f'"{row}" is no row', "a row reads \"('LM (batch size 10)', 1)\": job type and GPUs")
-    return (kind["model"], int(kind["batch"] or 0), int(match["gpus"])), _rate(entry)
 
 
 def _text(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -11,16 +11,22 @@ from typing import Literal
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import key, problems_with
 from simsched.model.job import JobSpec
+from simsched.model.tabulated import TabulatedModel
 from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
+from simsched.workload.readers.format import Head
+from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
+from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
+from simsched.workload.recipes.sia import SiaRecipe
 from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
 from simsched.workload.recipes.tiresias_testbed import TiresiasTestbedRecipe
+from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
 from simsched.workload.trace import Trace
 
 #: The source that names the ten weeks in `traces/`, and the one of which every seed has its own stretch.
@@ -34,6 +40,8 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "as-is": AsIsRecipe,
         "tiresias-testbed": TiresiasTestbedRecipe,
         "tiresias-example": TiresiasExampleRecipe,
+        "gavel": GavelRecipe,
+        "sia": SiaRecipe,
     }
 )
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -54,10 +62,10 @@ class GeneratedTrace:
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
+class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, SiaRecipe):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
-    The keys of the other recipes are among those of the two that it inherits from. `recipe` None means `as-is` for a
+    The keys of the other recipes are among those of the three that it inherits from. `recipe` None means `as-is` for a
     workload CSV and `pollux` for a trace; `seed` None means the seed of the run.
     """
 
@@ -69,10 +77,10 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe):
         min_length=1,
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
-    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example"] | None = key(
+    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia"] | None = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed or give those of its worked example",
+        "jobs of Tiresias's testbed, of Gavel's generator or of a mix of Sia, or give those of Tiresias's worked example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
 
@@ -86,22 +94,25 @@ def make_workload(
     seed: int,
     configurations: Configurations | None = None,
     initial_batch_sizes: Mapping[str, int] = _NONE,
+    tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
 ) -> list[JobSpec]:
     """Return the job list that the options describe, in order of submission.
 
     `configurations` (GPUs and batch sizes of tuned jobs) and `initial_batch_sizes` are by application, see
-    `simsched.applications.tuned_requests`; only the recipe `pollux` and `assign` need them. The same options and seed
-    give the same list. Raises `InputError` for wrong options, files that cannot be read and too few jobs.
+    `simsched.applications.tuned_requests`; only the recipe `pollux` and `assign` need them, and only `gavel` needs
+    `tabulated`, the applications known by a table of rates. The same options and seed give the same list.
+    Raises `InputError` for wrong options, files that cannot be read and too few jobs.
     """
     _check(options)
     chosen = seed if options.seed is None else options.seed
     recipe = recipe_of(options)
     trace: Trace | None = None
     if recipe.needs_trace:
-        if _is_list(options):
-            return _listed(Path(options.source), options)
+        kind = _list_named(options)
+        if kind is not None:
+            return _listed(Path(options.source), options, kind)
         trace = load_trace(options, chosen)
-    return recipe.make(Ingredients(chosen, trace, configurations or {}, initial_batch_sizes))
+    return recipe.make(Ingredients(chosen, trace, configurations or {}, initial_batch_sizes, tabulated))
 
 
 def recipe_of(options: WorkloadOptions) -> Recipe:
@@ -124,13 +135,34 @@ def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     return read_trace(options.source, options.format)
 
 
-def _holds_workloads(path: Path) -> bool:
-    """Return whether a path is a workload CSV or a folder of them, rather than a trace."""
+@dataclass(frozen=True)
+class JobList:
+    """A format of files that list jobs ready to run: its name, how to recognise one, and how to read it."""
+
+    name: str
+    matches: Callable[[Head], bool]
+    read: Callable[[Path], list[JobSpec]]
+
+
+#: The formats of lists of jobs, in the order in which a file is tried against them.
+JOB_LISTS = (
+    JobList("workload", is_workload, read_workload),
+    JobList("gavel", is_gavel_trace, read_gavel_jobs),
+    JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
+    JobList("muri", is_muri_trace, read_muri_jobs),
+)
+
+
+def _list_format(path: Path) -> JobList | None:
+    """Return the format of a list of jobs, or of a folder of them; None for a trace."""
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
-    return bool(files) and files[0].is_file() and is_workload(head_of(files[0]))
+    if not files or not files[0].is_file():
+        return None
+    head = head_of(files[0])
+    return next((one for one in JOB_LISTS if one.matches(head)), None)
 
 
-def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
+def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> list[JobSpec]:
     """Read a job list, which leaves nothing to choose but how many of its jobs to take."""
     if path.is_dir():
         message = f"'{path}' is a folder of {len(workload_files(path))} workloads, and a run takes one"
@@ -140,15 +172,17 @@ def _listed(path: Path, options: WorkloadOptions) -> list[JobSpec]:
         raise input_error("workload.recipe", message, "use recipe: as-is")
     if options.load != 1:
         raise input_error("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
-    jobs = read_workload(path)
+    jobs = kind.read(path)
     return jobs if options.jobs is None else jobs[: options.jobs]
 
 
-def _is_list(options: WorkloadOptions) -> bool:
-    """Return whether the source is a list of jobs rather than a trace."""
+def _list_named(options: WorkloadOptions) -> JobList | None:
+    """Return the format of the source where it is a list of jobs, None where it is a trace."""
     if options.source in NAMED_SOURCES:
-        return False
-    return options.format == "workload" or (options.format == "auto" and _holds_workloads(Path(options.source)))
+        return None
+    if options.format == "auto":
+        return _list_format(Path(options.source))
+    return next((one for one in JOB_LISTS if one.name == options.format), None)
 
 
 def _check(options: WorkloadOptions) -> None:

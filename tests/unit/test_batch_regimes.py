@@ -9,8 +9,8 @@ from simsched.agent.batch_rules.cabs import cabs
 from simsched.agent.batch_rules.noise import NoiseAverage, averaged, estimate, noise_rule
 from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
 from simsched.agent.batch_rules.rule import NOTHING_MEASURED, BatchMetrics, BatchState
+from simsched.applications.batch_regimes import shockwave_regimes
 from simsched.model.regimes import BatchRegimes, CriticalEpochs, Steps, epoch_of, epoch_seconds, profile, rescaled
-from simsched.workload.batch_regimes import shockwave_regimes
 
 TOY = BatchRegimes(100, 10, 80, {(10, 1): (2, 4, 5)}, CriticalEpochs(((0, 2),), in_profile=((6, 7),)))
 

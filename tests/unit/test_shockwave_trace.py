@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from simsched.applications.rate_table import read_rate_table
 from simsched.errors import InputError
-from simsched.workload.shockwave_trace import StepsJob, read_rates, read_shockwave_trace
+from simsched.model.tabulated import Setting
+from simsched.workload.shockwave_trace import StepsJob, read_shockwave_jobs, read_shockwave_trace
 
 LINE = "LM (batch size 10)\trun me\tdir\t--steps\t1\t1500\t2\tgns\t1\t-1.000000\t1418\t7.5"
 
@@ -45,17 +47,36 @@ def test_missing_and_empty_files_are_refused(tmp_path):
             read_shockwave_trace(tmp_path / name)
 
 
-def test_rates_alone_of_one_type(tmp_path):
+def test_jobs_are_named_by_their_place_and_sorted_by_submission(tmp_path):
+    trace = tmp_path / "two.trace"
+    trace.write_text(LINE + "\n" + LINE.replace("7.5", "2.25").replace("\t1\t-1", "\t3\t-1") + "\n")
+    first, second = read_shockwave_jobs(trace)
+    assert (first.id, first.submit_time_s, first.weight, first.batch_rule) == ("1", 2.25, 3.0, "gns")
+    assert (second.id, second.total_steps, second.num_gpus, second.batch_size) == ("0", 1500, 2, 10)
+
+
+def test_a_table_of_rates_becomes_applications_by_model(tmp_path):
     table = tmp_path / "rates.json"
     pair = {"null": 9.5, "('A3C', 1)": [3.0, 4.0]}
     rows = {"('LM (batch size 10)', 2)": pair, "('A3C', 1)": {"null": 2}, "('LM (batch size 80)', 4)": {"null": 0.0}}
     table.write_text(json.dumps({"v100": rows, "k80": {}}))
-    assert dict(read_rates(table)) == {("LM", 10, 2): 9.5, ("A3C", 0, 1): 2.0}
-    with pytest.raises(InputError, match="no GPU type 't4'; it has: k80, v100"):
-        read_rates(table, "t4")
-    table.write_text(json.dumps({"v100": {"LM": {"null": 1.0}}}))
-    with pytest.raises(InputError, match='"LM" is no row'):
-        read_rates(table)
-    table.write_text("{")
-    with pytest.raises(InputError, match="no JSON"):
-        read_rates(table)
+    models = read_rate_table(table)
+    assert dict(models["LM"].rates["v100"]) == {(10, 2): 9.5}
+    assert models["A3C"].rate("v100", Setting(0, 1)) == 2.0
+    assert models["LM"].types_for(Setting(80, 4)) == ()
+    assert models["LM"].regimes is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"v100": {"LM": {"null": 1.0}}}', '"LM" is no row'),
+        ("{", "no JSON"),
+        ("[]", "no table of rates"),
+        ("""{"v100": {"('LM', 1)": {"null": -1}}}""", "no rate alone"),
+    ],
+)
+def test_what_is_no_table_of_rates_is_refused(tmp_path, text, message):
+    (tmp_path / "rates.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_rate_table(tmp_path / "rates.json")

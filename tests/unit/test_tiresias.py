@@ -231,6 +231,21 @@ def test_yarn_blocks_only_the_queue_of_the_tenant() -> None:
     assert ends(YarnCs(capacities=shares), strict, FOUR_GPUS)["b"] == 11
 
 
+@pytest.mark.parametrize("shares", [{"x": 0.9}, {"x": 0.9, "y": 0.1}, {"x": 0.7, "z": 0.2}])
+def test_a_rigid_share_is_not_a_gpu_short_by_rounding(shares: dict[str, float]) -> None:
+    # 1 - 0.9 is less than 0.1, and less still of 160 GPUs than 16.
+    jobs = [JobSpec("a", 0, 144 if shares["x"] == 0.9 else 112, duration_s=20, tenant="x")]
+    jobs.append(JobSpec("b", 1, 16, duration_s=10, tenant="y"))
+    found = ends(YarnCs(capacities=shares, elastic=False), jobs, Cluster.uniform(40, 4))
+    assert found == {"b": 11, "a": 20}
+
+
+def test_a_job_larger_than_its_rigid_share_is_refused_rather_than_kept_waiting() -> None:
+    policy = YarnCs(capacities={"x": 0.25}, elastic=False)
+    with pytest.raises(InputError, match="asks for 2 GPUs, but the share of tenant 'x' is 1"):
+        ends(policy, [JobSpec("a", 0, 2, duration_s=5, tenant="x")], FOUR_GPUS)
+
+
 def test_yarn_starts_the_queue_that_is_furthest_below_its_share() -> None:
     # From 10 on two GPUs are free; x uses 1 of its quarter, y 1 of its three quarters.
     running = [fixed("a", 0, 1, 100, "x"), fixed("e", 0, 1, 100, "y"), fixed("f", 0, 2, 10, "x")]

@@ -10,9 +10,10 @@ import pytest
 
 from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
 from simsched.agent.batch_rules.rule import NOTHING_MEASURED, BatchState
+from simsched.applications.batch_regimes import shockwave_regimes
+from simsched.applications.rate_table import read_rate_table
 from simsched.model.regimes import Steps, epoch_of, epoch_seconds, profile, rescaled
-from simsched.workload.batch_regimes import shockwave_regimes
-from simsched.workload.shockwave_trace import read_rates, read_shockwave_trace
+from simsched.workload.shockwave_trace import read_shockwave_trace
 from tests.validation.oracles.shockwave_planner import Planner
 from tests.validation.oracles.shockwave_replay import Artifact, replay
 
@@ -55,13 +56,15 @@ def test_gandiva_fair_needs_no_solver_and_is_exact(shared):
 def test_the_shipped_regimes_say_what_the_replay_says(shared):
     """Profiles of all jobs to the last bit; triggers and rescaled steps along their epochs."""
     artifact, regimes = Artifact(shared / "shockwave"), shockwave_regimes()
-    rates = read_rates(shared / "shockwave" / "tacc_throughputs.json")
+    models = read_rate_table(shared / "shockwave" / "tacc_throughputs.json")
     trace = read_shockwave_trace(shared / "shockwave" / "120-jobs.trace")
     changes = 0
     for job, line in zip(artifact.jobs, trace, strict=True):
         model, gpus, initial = regimes[line.model], line.num_gpus, line.batch_size
         batches = profile(model, line.batch_rule, initial, gpus, line.total_steps)
-        assert epoch_seconds(model, batches, lambda b, j=line: rates[j.model, b, j.num_gpus]) == tuple(job.profile)
+        rates = models[line.model].rates["v100"]
+        predicted = epoch_seconds(model, batches, lambda b, rates=rates, gpus=gpus: rates[b, gpus])
+        assert predicted == tuple(job.profile)
         rule = {"accordion": Accordion(model), "gns": NoiseSchedule(model)}.get(line.batch_rule)
         for done in range(0, line.total_steps, line.total_steps // 50) if rule else ():
             steps = Steps(job.total, min(done, job.total), job.batch)

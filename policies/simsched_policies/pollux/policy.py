@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent.agent import Agent
+from simsched.agent.measurement_error import check_noise
 from simsched.model.application import ApplicationFacts
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
@@ -73,6 +74,7 @@ class Pollux(Policy):
     prior: Literal["none", "offline", "pool"] = "none"
     pool_path: Annotated[str | None, INPUT_FILE] = None
     skip_doubling: bool = True
+    noise: float = 0.0
     _priors: PriorSource = field(init=False, repr=False)
     _tables: GoodputTables = field(default_factory=GoodputTables, init=False, repr=False)
     #: The population of the last search and the jobs of its rows, by GPU type.
@@ -93,7 +95,8 @@ class Pollux(Policy):
         if self.pool_path is not None and self.prior != "pool":
             message = f"pool_path is of no use with 'prior: {self.prior}', only with 'prior: pool'"
             raise ValueError(message)
-        self._priors = PriorSource(self.prior, self.pool_path, skip_doubling=self.skip_doubling)
+        check_noise(self.noise)
+        self._priors = PriorSource(self.prior, self.pool_path, skip_doubling=self.skip_doubling, noise=self.noise)
 
     @property
     def signals(self) -> frozenset[Signal]:

@@ -26,10 +26,11 @@ POOL_FILE = "pool.json"
 class PriorSource:
     """Makes the agents of a run, tells them what is known and, with a pool, learns from those that have finished."""
 
-    def __init__(self, source: Source, pool_path: str | None, *, skip_doubling: bool) -> None:
+    def __init__(self, source: Source, pool_path: str | None, *, skip_doubling: bool, noise: float = 0) -> None:
         """Begin with an empty pool, or with that of a file; raises `InputError` where it cannot be read."""
         self._source = source
         self._skip_doubling = skip_doubling
+        self._noise = noise
         self._shared = Shared()
         self._pool = read_pool(Path(pool_path)) if pool_path is not None else HistoryPool()
         self._reads_file = pool_path is not None
@@ -54,7 +55,7 @@ class PriorSource:
         """Make the agent of a job; `inform` will tell it what there is to know."""
         limits = facts.limits
         lookup = partial(self._borrow, limits) if self._source == "pool" and limits is not None else None
-        agent = goodput_agent(request, facts, shared=self._shared, lookup=lookup)
+        agent = goodput_agent(request, facts, shared=self._shared, lookup=lookup, noise=self._noise)
         if self._source != "none":
             self._agents[request.id] = request.application, agent
         return agent

@@ -28,8 +28,8 @@ def pipeline_s(order: Sequence[Stages]) -> float:
     """Return the seconds of an iteration of up to four jobs that enter the pipeline in this order.
 
     The slots end at f(0) = 0 and f(i+1) = max over the jobs that exist of f(i) + network of the job in slot i+1,
-    f(i) + GPU of slot i+2, and f(i-1) + data of slot i+3 (data loads over two slots). The result is f(i) - f(i-4) once
-    it changes by less than one part in a thousand, or else f(8) - f(4).
+    f(i) + GPU of slot i+2, and f(i-1) + data of slot i+3 (data loads over two slots). The result is f(i+1) - f(i-3)
+    once that differs from f(i) - f(i-4) by less than one part in a thousand, or else f(8) - f(4).
     """
     jobs: list[Stages | None] = [*order, *[None] * (_SLOTS - len(order))]
     ends_s = [0.0]
@@ -44,8 +44,8 @@ def pipeline_s(order: Sequence[Stages]) -> float:
             end_s = max(end_s, ends_s[i - 1] + loading[0])
         ends_s.append(end_s)
         if i >= _SLOTS:
-            round_s = ends_s[i] - ends_s[i - _SLOTS]
-            if math.isclose(end_s - ends_s[i + 1 - _SLOTS], round_s, rel_tol=1e-3):
+            round_s = end_s - ends_s[i + 1 - _SLOTS]
+            if math.isclose(round_s, ends_s[i] - ends_s[i - _SLOTS], rel_tol=1e-3):
                 return round_s
     return ends_s[_STEPS] - ends_s[_STEPS - _SLOTS]
 

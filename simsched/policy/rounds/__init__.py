@@ -5,5 +5,19 @@ Computing the shares belongs to `simsched.programs`; carrying a round out belong
 
 from simsched.policy.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
 from simsched.policy.rounds.places import Places, keep_places
+from simsched.policy.rounds.policy import SharesPolicy, Snapshot
+from simsched.policy.rounds.rates import Speeds
+from simsched.policy.rounds.seats import Seats
 
-__all__ = ["Grant", "Places", "RoundOptions", "Rounds", "Unit", "keep_places"]
+__all__ = [
+    "Grant",
+    "Places",
+    "RoundOptions",
+    "Rounds",
+    "Seats",
+    "SharesPolicy",
+    "Snapshot",
+    "Speeds",
+    "Unit",
+    "keep_places",
+]

@@ -66,6 +66,7 @@ class _Account:
     num_gpus: int
     received_s: list[float]
     deficit_s: list[float]
+    able: frozenset[int]
     shares: Sequence[float] | None = None
 
 
@@ -90,9 +91,16 @@ class Rounds:
         """List the units in the order in which they came."""
         return tuple(self._accounts)
 
-    def add(self, unit: Unit, num_gpus: int) -> None:
-        """Admit a unit that needs `num_gpus` GPUs of one type; it has no share until the next reset."""
-        self._open(unit, num_gpus)
+    def __contains__(self, unit: Unit) -> bool:
+        """Tell whether a unit is known."""
+        return unit in self._accounts
+
+    def add(self, unit: Unit, num_gpus: int, gpu_types: Collection[str] | None = None) -> None:
+        """Admit a unit that needs `num_gpus` GPUs of one type; it has no share until the next reset.
+
+        It is considered on `gpu_types` only, on all by default.
+        """
+        self._open(unit, num_gpus, gpu_types)
         self._changed = True
 
     def remove(self, job: str) -> None:
@@ -158,7 +166,7 @@ class Rounds:
         self.last_reset_s = now_s
 
     def priority(self, unit: Unit, gpu_type: str) -> float:
-        """Return a unit's share divided by the fraction of the type's time that it received; 0 without a share."""
+        """Return a unit's share divided by the fraction of the type's time received; 0 without a share above 0."""
         return self._priority(self._accounts[unit], self._column[gpu_type])
 
     def choose(
@@ -184,6 +192,8 @@ class Rounds:
         options = self.options
         queue = []
         for account in self._accounts.values():
+            if column not in account.able:
+                continue
             priority = self._priority(account, column)
             share = account.shares[column] if account.shares is not None else 0.0
             queue.append((priority, account.deficit_s[column], share, account))
@@ -204,18 +214,20 @@ class Rounds:
                 break
 
     def _priority(self, account: _Account, column: int) -> float:
-        if account.shares is None or account.shares[column] == 0:
+        if account.shares is None or account.shares[column] <= 0:
             return 0.0
         total_s = self._total_s[column]
         fraction = account.received_s[column] / total_s if total_s > 0 else 0.0
         return account.shares[column] * _NEVER_RAN if fraction == 0 else account.shares[column] / fraction
 
-    def _open(self, unit: Unit, num_gpus: int) -> None:
+    def _open(self, unit: Unit, num_gpus: int, gpu_types: Collection[str] | None = None) -> None:
         if unit in self._accounts:
             message = f"unit {'+'.join(unit)} is known already"
             raise ValueError(message)
         count = len(self._column)
-        self._accounts[unit] = _Account(unit, num_gpus, [self.options.initial_s] * count, [0.0] * count)
+        able = self._column if gpu_types is None else gpu_types
+        columns = frozenset(self._column[gpu_type] for gpu_type in able)
+        self._accounts[unit] = _Account(unit, num_gpus, [self.options.initial_s] * count, [0.0] * count, columns)
 
 
 def _by_priority(entry: tuple[float, float, float, _Account]) -> tuple[float, float, float]:

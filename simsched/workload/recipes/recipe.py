@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from simsched.keys import key
 from simsched.model.job import JobSpec
+from simsched.model.tabulated import TabulatedModel
 from simsched.workload.trace import Trace
 
 Configurations = Mapping[str, Sequence[tuple[int, int]]]
@@ -20,13 +21,14 @@ class Ingredients:
     """What a recipe makes jobs of.
 
     `trace` is None for a recipe that needs none. `configurations` (GPUs and batch sizes of tuned jobs) and
-    `initial_batch_sizes` are by application.
+    `initial_batch_sizes` are by application, and so is `tabulated`, of those that are known by a table of rates.
     """
 
     seed: int
     trace: Trace | None
     configurations: Configurations
     initial_batch_sizes: Mapping[str, int]
+    tabulated: Mapping[str, TabulatedModel] = field(default_factory=dict)
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Return a generator of its own for each purpose, so that one cannot disturb the other."""

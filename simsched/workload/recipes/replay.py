@@ -35,7 +35,7 @@ class ReplayRecipe:
     load: float = load_key()
     from_s: int = key(0, "second of the trace at which a replay begins", ge=0)
     until_s: int | None = key(None, "second of the trace at which a replay ends", ge=1)
-    max_gpus: int | None = key(None, "leave out of a replay what asks for more GPUs", ge=1)
+    max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
     sample: int | None = key(None, "replay only so many jobs, drawn at random", ge=1)
     assign: bool = key(False, "replay as applications of the same GPU-time class")
     models: Literal["tiresias"] | None = key(

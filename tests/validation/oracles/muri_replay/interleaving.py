@@ -220,5 +220,5 @@ def _pipeline_s(order: Sequence[tuple[float, float, float]]) -> float:
             end_s = max(end_s, ends[i - 1] + data[0])
         ends.append(end_s)
         if i >= 4 and math.isclose(ends[i + 1] - ends[i - 3], ends[i] - ends[i - 4], rel_tol=1e-3):
-            return ends[i] - ends[i - 4]
+            return ends[i + 1] - ends[i - 3]
     return ends[8] - ends[4]

@@ -1,0 +1,216 @@
+"""The books of Muri's artifact: progress, events and the ends that are predicted.
+
+Time is continuous. Whenever
+jobs arrive or end, a running job is credited with the time since the last such event, less one restart overhead, while
+its end is predicted without the overhead; `charge_every_event: false` leaves the charge out. Jobs run in leases: the
+jobs that end next until then, the others until the next event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from simsched.agent.agent import Agent, Lease
+from simsched.agent.fixed_agent import NoBatchAgent
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest
+from simsched.model.placement import Allocation, Site
+from simsched.policy import Decision, Signal, View
+from simsched.policy.contract import Policy
+from simsched.policy.signals import RECORDED_DURATION, REMAINING_WORK
+
+#: Iterations are so much longer under the scheduler.
+ALONE = 1.015
+#: Seconds that a restart costs, on 1, 2, 4, 8, 16 and 32 GPUs; 10 for every other model.
+_COUNTS = (1, 2, 4, 8, 16, 32)
+_OVERHEAD_S = {
+    "vgg16": (7, 7, 8, 9, 9, 10),
+    "vgg19": (7, 7, 8, 9, 10, 10),
+    "resnet18": (4, 5, 5, 7, 7, 7),
+    "shufflenet_v2_x1_0": (4, 4, 5, 5, 7, 8),
+    "a2c": (38, 39, 39, 46, 46, 46),
+    "dqn": (5, 5, 6, 6, 8, 8),
+}
+_OTHER_OVERHEAD_S = 10
+#: Events so near each other are one, where the artifact has a tolerance.
+TOLERANCE_S = 1e-4
+
+
+@dataclass(eq=False)
+class Account:
+    """A job in the artifact's books; `ends_s` is when its lease ends."""
+
+    index: int
+    request: JobRequest
+    iteration_s: float
+    stages_s: tuple[float, float, float]
+    overhead_s: float
+    total: float = 0.0
+    duration_s: float = 0.0
+    remaining: float = 0.0
+    executed_s: float = 0.0
+    checked_s: float = 0.0
+    running: bool = False
+    now_iteration_s: float = 0.0
+    now_overhead_s: float = 0.0
+    ends_s: float = math.inf
+    queue: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the job asks for."""
+        return self.request.num_gpus
+
+    def done(self, now_s: float) -> float:
+        """Return the iterations done by a second since the last event."""
+        since = max(now_s - self.checked_s - self.now_overhead_s, 0) / self.now_iteration_s if self.running else 0.0
+        return max(0.0, min(self.total - self.remaining + since, self.total))
+
+    def advance(self, now_s: float) -> None:
+        """Credit a running job with the time since it was last looked at, less one overhead."""
+        elapsed_s = now_s - self.checked_s
+        self.checked_s = now_s
+        self.executed_s += elapsed_s
+        self.remaining -= max(elapsed_s - self.now_overhead_s, 0) / self.now_iteration_s
+
+    def run(self, now_s: float, iteration_s: float, overhead_s: float) -> None:
+        """Run from now on at so many seconds an iteration."""
+        self.checked_s, self.running = now_s, True
+        self.now_iteration_s, self.now_overhead_s = iteration_s, overhead_s
+
+
+class Bookkeeper(NoBatchAgent):
+    """Runs a job until the second that the books name."""
+
+    def __init__(self, account: Account) -> None:
+        """Look at an account."""
+        self._account = account
+
+    def lease(self, site: Site, progress: float, now_s: float) -> Lease:
+        """Return the time until the job ends, or until something else happens."""
+        account = self._account
+        return Lease(account.ends_s, account.done, completes=account.ends_s < math.inf)
+
+    def __repr__(self) -> str:
+        """Name the job."""
+        return f"Bookkeeper({self._account.request.id})"
+
+
+@dataclass
+class Artifact(Policy):
+    """What the policies of the artifact have in common: the events, and the credit for time."""
+
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, RECORDED_DURATION})
+
+    charge_every_event: bool = True
+
+    def begin(self, cluster: Cluster) -> None:
+        """Begin with empty books."""
+        self._nodes = tuple(node.gpus for node in cluster.nodes)
+        self._accounts: dict[str, Account] = {}
+        self._active: list[Account] = []
+        self._arrived: list[Account] = []
+        self._ending: list[Account] = []
+        self._wake_s: float | None = None
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Open an account; raises `InputError` for a job without a profile of its stages."""
+        if request.profile is None:
+            message = f"job '{request.id}' has no profile of its stages"
+            raise input_error("workload", message, "give a trace of Muri with -o workload.path=...")
+        costs = _OVERHEAD_S.get(request.application)
+        known = costs is not None and request.num_gpus in _COUNTS
+        overhead_s = costs[_COUNTS.index(request.num_gpus)] if costs and known else _OTHER_OVERHEAD_S
+        # The artifact multiplies milliseconds; the last bit decides ties.
+        iteration_ms = round(request.profile.iteration_s * 1000, 6)
+        account = Account(
+            len(self._accounts), request, iteration_ms * ALONE / 1000, request.profile.stages_s,
+            overhead_s if self.charge_every_event else 0,
+        )  # fmt: skip
+        self._accounts[request.id] = account
+        return Bookkeeper(account)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Bring the books up to now, schedule, and predict who ends next."""
+        now_s = view.now_s
+        for job in view.arrived:
+            account = self._accounts[job.id]
+            account.total = account.remaining = job[REMAINING_WORK].iterations(0, 0)
+            account.duration_s = job[RECORDED_DURATION]
+            self._arrived.append(account)
+        if not view.finished:
+            if not self._arrived and now_s != self._wake_s:
+                return Decision.change({})  # the job that was to be looked at now has been looked at since
+            if self._ends_with_arrival(now_s):
+                for account in self._ending:
+                    account.ends_s = now_s
+                return Decision.change({}, renew_leases=True)
+        for account in self._active:
+            if account.running:
+                account.advance(now_s)
+        ended = [self._accounts[job_id] for job_id in view.finished]
+        for account in ended:
+            self._active.remove(account)
+            account.running = False
+        arrived, self._arrived = self._arrived, []
+        self._active += arrived
+        decision = self.schedule(arrived, ended, now_s)
+        self._predict(now_s)
+        return Decision(**decision, renew_leases=True, wake_at_s=self._wake_s)
+
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+        """Choose who runs and how fast, and set when to be asked again; returns the arguments of the decision."""
+        raise NotImplementedError
+
+    def same_end(self, one: float, other: float) -> bool:
+        """Tell whether two ends are one event."""
+        return math.isclose(one, other, rel_tol=1e-9)
+
+    def _ends_with_arrival(self, now_s: float) -> bool:
+        """Tell whether an end is so near behind an arrival that both are one event."""
+        return False
+
+    def _predict(self, now_s: float) -> None:
+        """Find the jobs that end next, all of them at the time of the first found."""
+        ends = [(now_s + a.remaining * a.now_iteration_s, a) for a in self._active if a.running]
+        for _, account in ends:
+            account.ends_s = math.inf
+        first_s = min((end_s for end_s, _ in ends), default=math.inf)
+        found: list[tuple[float, list[Account]]] = []
+        for end_s, account in ends:
+            if end_s <= first_s + 1:  # later ones belong to later events
+                near = next((members for time_s, members in found if self.same_end(time_s, end_s)), None)
+                if near is None:
+                    found.append((end_s, [account]))
+                else:
+                    near.append(account)
+        end_s, self._ending = min(found, key=lambda group: group[0], default=(math.inf, []))
+        for account in self._ending:
+            account.ends_s = end_s
+
+
+def first_fit(free: list[int], whole: int, gpus: int) -> Allocation:
+    """Take GPUs from `free`: the first node with room, or the first empty nodes and one more for the rest.
+
+    `whole` is what a node has. Returns () and takes nothing where the job does not fit.
+    """
+    if gpus <= whole:
+        node = next((node for node, count in enumerate(free) if count >= gpus), -1)
+        taken = ((node, gpus),) if node >= 0 else ()
+    else:
+        full, rest = divmod(gpus, whole)
+        empty = [node for node, count in enumerate(free) if count == whole][:full]
+        last = next((n for n, count in enumerate(free) if n not in empty and count >= rest), -1) if rest else -1
+        if len(empty) < full or (rest and last < 0):
+            return ()
+        taken = tuple((node, whole) for node in empty) + (((last, rest),) if rest else ())
+    for node, count in taken:
+        free[node] -= count
+    return taken

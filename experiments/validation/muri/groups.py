@@ -1,0 +1,134 @@
+"""Muri-S and Muri-L as their artifact plays them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from simsched.errors import input_error
+from simsched.model.cluster import Cluster
+from simsched.model.colocation.stages import group_s
+from simsched.model.placement import Allocation
+from simsched.policy.contract import INPUT_FILE
+from simsched.policy.grouping import groups as grouping
+from simsched.policy.grouping.matching import max_weight_matching
+
+from .books import ALONE, TOLERANCE_S, Account, Artifact, first_fit
+
+#: An iteration of a group of so many jobs is so much longer than their pipeline.
+_TOGETHER = {2: 1.33, 3: 1.5, 4: 1.37}
+_UNMATCHED_FOUR = 1.3
+
+
+@dataclass
+class Muri(Artifact):
+    """Muri: jobs of one size in groups of up to four, grouped and placed anew at every event.
+
+    `order` is by the service left (Muri-S) or attained (Muri-L). `split_slow` undoes groups that are slower than their
+    members one after the other (the artifact's autopack), `worst_order` takes the worst order in a group. `matchings`
+    names a file of matchings in the order in which they were made, instead of making them.
+    """
+
+    name: ClassVar[str] = "muri-artifact"
+
+    order: Literal["left", "attained"] = "left"
+    matching: bool = True
+    split_slow: bool = False
+    worst_order: bool = False
+    most_jobs: int = 4
+    matchings: Annotated[str | None, INPUT_FILE] = None
+    _known: dict[tuple[tuple[float, float, float], ...], float] = field(default_factory=dict, init=False, repr=False)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Read the matchings, if such are named."""
+        super().begin(cluster)
+        self._match: grouping.Matcher = max_weight_matching if self.matchings is None else recorded(self.matchings)
+        self._placed: dict[tuple[str, ...], Allocation] = {}
+        self._rules = grouping.Rules(capacity=sum(self._nodes), most_jobs=self.most_jobs)
+
+    def _ends_with_arrival(self, now_s: float) -> bool:
+        return bool(self._ending) and abs(self._ending[0].ends_s - now_s) <= TOLERANCE_S
+
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+        """Take jobs, group them, and place the groups, the largest first."""
+        self._active.sort(key=self._key)
+        chosen = self._groups()
+        kept = grouping.placement_order(self._active, chosen, self._key, self._fits())
+        self._active.sort(key=lambda account: -account.gpus)
+        for account in self._active:
+            account.running = False
+        places: dict[tuple[str, ...], Allocation] = {}
+        fit = self._fits()
+        for group in kept:
+            taken = fit(group[0].gpus)
+            if taken:
+                places[tuple(account.request.id for account in group)] = taken
+                iteration_s, overhead_s = self._group_s(group), sum(account.overhead_s for account in group)
+                for account in group:
+                    account.run(now_s, iteration_s, overhead_s)
+        anew = [job_id for group, place in places.items() if self._placed.get(group) != place for job_id in group]
+        self._placed = places
+        return {
+            "allocations": {job_id: place for group, place in places.items() for job_id in group},
+            "onto": {job_id: group[0] for group in places for job_id in group[1:]},
+            "anew": anew,
+        }
+
+    def _key(self, account: Account) -> float:
+        if self.order == "attained":
+            return account.executed_s * account.gpus
+        if not account.executed_s:
+            return account.duration_s * account.gpus
+        return account.remaining * account.iteration_s * account.gpus
+
+    def _fits(self) -> Callable[[int], Allocation]:
+        return partial(first_fit, list(self._nodes), max(self._nodes))
+
+    def _groups(self) -> list[tuple[Account, ...]]:
+        fits = self._fits()
+        buckets = grouping.take(self._active, lambda gpus: bool(fits(gpus)))
+        if self.matching:
+            made = grouping.merge_by_matching(buckets, self._rules, self._weight, self._match)
+        else:
+            made = grouping.merge_in_order(buckets, self._rules)
+        return grouping.split_slow(made, self._group_s, lambda one: one.iteration_s) if self.split_slow else made
+
+    def _group_s(self, group: Sequence[Account]) -> float:
+        if len(group) == 1:
+            return group[0].iteration_s
+        stages = tuple(account.stages_s for account in group)
+        known = self._known.get(stages)
+        if known is None:
+            factor = _UNMATCHED_FOUR if len(group) == 4 and not self.matching else _TOGETHER[len(group)]
+            known = self._known[stages] = group_s(stages, worst=self.worst_order) * (factor / ALONE)
+        return known
+
+    def _weight(self, group: Sequence[Account]) -> float:
+        return grouping.efficiency([sum(account.stages_s) for account in group], self._group_s(group))
+
+
+def recorded(path: str) -> grouping.Matcher:
+    """Return a matcher that plays back the matchings of a JSON file, `{"matchings": [...]}`, plain or .gz.
+
+    Raises `InputError` where it cannot be read, and where it holds fewer matchings than are asked for.
+    """
+    try:
+        with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as stream:
+            made: Iterator[Sequence[Sequence[int]]] = iter(json.load(stream)["matchings"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise input_error(
+            path, f"these are no matchings: {error}", "give a JSON file with the key 'matchings'"
+        ) from error
+
+    def play(weights: object) -> Sequence[Sequence[int]]:
+        found = next(made, None)
+        if found is None:
+            raise input_error(path, "there are fewer matchings than are asked for", "give those of this trace")
+        return found
+
+    return play

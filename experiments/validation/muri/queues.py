@@ -1,0 +1,108 @@
+"""Shortest first and Tiresias-L as Muri's artifact plays them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from simsched.model.cluster import Cluster
+from simsched.model.placement import Allocation
+
+from .books import Account, Artifact, first_fit
+
+_LIMITS_GPU_S = (3250, 7200)
+
+
+class Shortest(Artifact):
+    """SRTF, or SRSF which counts GPUs: at every event the jobs with least left, as many as fit, placed anew."""
+
+    name: ClassVar[str] = "muri-artifact-shortest"
+
+    def __init__(self, by_service: bool = False, charge_every_event: bool = True) -> None:
+        """Order jobs by seconds left, or by GPU-seconds left."""
+        super().__init__(charge_every_event)
+        self.by_service = by_service
+
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+        """Place the jobs in their order."""
+        self._active.sort(key=self._left)
+        free, whole = list(self._nodes), max(self._nodes)
+        placed: dict[str, Allocation] = {}
+        for account in self._active:
+            taken = first_fit(free, whole, account.gpus)
+            account.running = bool(taken)
+            if taken:
+                placed[account.request.id] = taken
+                account.run(now_s, account.iteration_s, account.overhead_s)
+        return {"allocations": placed}
+
+    def _left(self, account: Account) -> float:
+        left = account.remaining * account.iteration_s
+        return left * account.gpus if self.by_service else left
+
+
+class Queues(Artifact):
+    """Tiresias-L: three queues by attained GPU time, GPUs without places, and a wake-up that is late for gangs."""
+
+    name: ClassVar[str] = "muri-artifact-queues"
+
+    def begin(self, cluster: Cluster) -> None:
+        """Begin with empty queues."""
+        super().begin(cluster)
+        self._queues: list[list[Account]] = [[], [], []]
+        self._held: dict[str, Allocation] = {}
+
+    def same_end(self, one: float, other: float) -> bool:
+        """Compare exactly."""
+        return one == other
+
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+        """Demote, then serve the queues in order as far as GPUs go."""
+        for account in ended:
+            self._queues[account.queue].remove(account)
+        self._queues[0] += arrived
+        for account in self._active:
+            self._demote(account)
+        left = sum(self._nodes)
+        for queue in self._queues:
+            for account in queue:
+                account.running = account.gpus <= left
+                if account.running:
+                    left -= account.gpus
+                    account.run(now_s, account.iteration_s, account.overhead_s)
+            queue.sort(key=lambda account: not account.running)
+        running = [account for account in self._active if account.running]
+        # The seconds of a gang are not multiplied by its GPUs here, as they are where it is demoted.
+        looks = [
+            now_s + math.ceil(_LIMITS_GPU_S[one.queue] / one.gpus) - one.executed_s for one in running if one.queue < 2
+        ]
+        self._wake_s = min(looks, default=None)
+        self._held = self._places(running)
+        return {"allocations": self._held}
+
+    def _demote(self, account: Account) -> None:
+        service = account.executed_s * account.gpus
+        if account.running and account.queue < len(_LIMITS_GPU_S) and service >= _LIMITS_GPU_S[account.queue]:
+            self._queues[account.queue].remove(account)
+            account.queue += 1
+            self._queues[account.queue].append(account)
+
+    def _places(self, running: Iterable[Account]) -> dict[str, Allocation]:
+        """Leave jobs where they are, and put the others on the GPUs that are left, node by node."""
+        ids = {account.request.id: account.gpus for account in running}
+        places = {job_id: held for job_id, held in self._held.items() if job_id in ids}
+        free = list(self._nodes)
+        for held in places.values():
+            for node, count in held:
+                free[node] -= count
+        for job_id, missing in ids.items():
+            taken = []
+            for node, count in enumerate(free):
+                take = 0 if job_id in places else min(count, missing)
+                if take:
+                    taken.append((node, take))
+                    free[node] -= take
+                    missing -= take
+            places.setdefault(job_id, tuple(taken))
+        return places

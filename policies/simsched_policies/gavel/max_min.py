@@ -1,0 +1,24 @@
+"""Max-min fairness over GPU types: the least of the jobs' rates, relative to a proportional share, is the largest.
+
+Narayanan et al., Gavel (OSDI'20), section 4.1, "LAS"; with `speeds: none` the agnostic form, which splits time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simsched.policy.rounds import SharesPolicy, Snapshot, Unit
+from simsched.programs.max_min import max_min
+
+
+@dataclass
+class MaxMin(SharesPolicy):
+    """Gives every job the same multiple of its weighted proportional share; jobs' weights count."""
+
+    name: ClassVar[str] = "gavel-max-min"
+
+    def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
+        """Solve the program."""
+        return snapshot.by_job(max_min(snapshot.problem))

@@ -1,0 +1,135 @@
+"""Recorded: plays shares of time that were computed elsewhere through the mechanism of rounds.
+
+Idea: a policy of Gavel's kind (Narayanan et al., OSDI'20) computes what share of time each job should have on each GPU
+type, and a mechanism turns shares into rounds (section 5). With the shares taken from a file, the mechanism is all that
+is left: what it costs, and whether it does what another implementation of it did, can be seen by itself.
+
+Deviations: none from section 5. Without a file every job has an equal share of time, as under Gandiva's fair sharing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from simsched.errors import input_error
+from simsched.model.cluster import Cluster, Node
+from simsched.policy import INPUT_FILE, Decision, Policy, Triggers, View
+from simsched.policy.gang import available_by_type
+from simsched.policy.rounds import RoundOptions, Rounds, Seats, Unit
+
+#: One solution: shares of time by job, on every GPU type of the cluster in the order of its nodes.
+Solution = Mapping[str, Sequence[float]]
+
+
+@dataclass
+class Recorded(Policy):
+    """Runs, in rounds of `round_s` seconds, the jobs that are furthest behind the shares in a file.
+
+    `shares_path` names a JSON file with a list `allocations`; the `x` of its n-th entry holds the shares that the n-th
+    computation of shares gives, by job: a number where the cluster has one GPU type, else a mapping from GPU types.
+    Shares are computed when jobs came or ended, `min_reset_s` seconds apart at least.
+    """
+
+    name: ClassVar[str] = "recorded"
+
+    shares_path: Annotated[str | None, INPUT_FILE] = None
+    round_s: float = 360
+    min_reset_s: float = 1920
+    _solutions: list[Mapping[str, Any]] = field(init=False, repr=False)
+    _types: tuple[str, ...] = field(default=(), init=False, repr=False)
+    _rounds: Rounds = field(init=False, repr=False)
+    _seats: Seats = field(init=False, repr=False)
+    _played: int = field(default=0, init=False, repr=False)
+    _ran: dict[Unit, str] = field(default_factory=dict, init=False, repr=False)
+    _held_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read the file; raises `InputError` where it is no recording."""
+        self._options = RoundOptions(round_s=self.round_s, min_reset_s=self.min_reset_s)
+        self._solutions = [] if self.shares_path is None else read_recording(Path(self.shares_path))
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide once a round."""
+        return Triggers(interval_s=self.round_s)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Learn the GPU types."""
+        self._learn(cluster.nodes)
+
+    def _learn(self, nodes: Sequence[Node]) -> None:
+        self._types = tuple(dict.fromkeys(node.gpu_type for node in nodes))
+        self._rounds = Rounds(self._types, self._options)
+        self._seats = Seats(nodes)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Account for the round that has ended, and choose the jobs of the next."""
+        if not self._types:
+            self._learn(view.nodes)
+        rounds, free = self._rounds, available_by_type(view)
+        self._account(view)
+        known = set(rounds.units)
+        for job in view.jobs.values():
+            if (job.id,) not in known:
+                rounds.add((job.id,), job.num_gpus)
+        if rounds.due(view.now_s):
+            rounds.reset(view.now_s, self._next_shares(list(view.jobs), sum(free.values())), {})
+        able = [kind for kind in self._types if free[kind]]
+        grants = rounds.choose(free, able, self._ran)
+        grants = [grant for grant in grants if view.jobs[grant.unit[0]].facts.runs_on(grant.gpu_type)]
+        placed = self._seats.place(grants, view.up)
+        self._ran = {grant.unit: grant.gpu_type for grant in grants if grant.runs}
+        self._held_s = {unit[0]: view.jobs[unit[0]].held_s for unit in placed}
+        return Decision({unit[0]: allocation for unit, allocation in placed.items()})
+
+    def _account(self, view: View) -> None:
+        """Count the time received; a job that has ended is counted with a whole round."""
+        for unit, gpu_type in self._ran.items():
+            job = view.jobs.get(unit[0])
+            seconds = self.round_s if job is None else job.held_s - self._held_s[job.id]
+            self._rounds.receive(unit, gpu_type, seconds)
+        for job_id in view.finished:
+            self._rounds.remove(job_id)
+
+    def _next_shares(self, jobs: Sequence[str], gpus: int) -> dict[Unit, Sequence[float]]:
+        """Return the next recorded solution for the jobs that it names and that are there; the last one stays."""
+        if not self._solutions:
+            return {(job,): (min(1.0, gpus / len(jobs)) / len(self._types),) * len(self._types) for job in jobs}
+        solution = self._solutions[min(self._played, len(self._solutions) - 1)]
+        self._played += 1
+        present = set(jobs)
+        return {(job,): self._row(share) for job, share in solution.items() if job in present}
+
+    def _row(self, share: Any) -> Sequence[float]:
+        if isinstance(share, Mapping):
+            return tuple(float(share.get(gpu_type, 0.0)) for gpu_type in self._types)
+        return (float(share),) * len(self._types)
+
+
+def read_recording(path: Path) -> list[Mapping[str, Any]]:
+    """Read the solutions of a recording: for each the shares by job; raises `InputError` for anything else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise input_error(path, f"this is no recording: {error}", "name a JSON file of recorded shares") from error
+    entries = content.get("allocations") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise input_error(path, "the recording has no list 'allocations'", "give one entry for each solution")
+    for number, entry in enumerate(entries):
+        shares = entry.get("x") if isinstance(entry, dict) else None
+        if not isinstance(shares, dict) or not all(_is_share(share) for share in shares.values()):
+            message = f"allocations[{number}] has no shares 'x' by job"
+            raise input_error(path, message, "give a number, or one for each GPU type, for each job")
+    return [entry["x"] for entry in entries]
+
+
+def _is_share(share: Any) -> bool:
+    if isinstance(share, Mapping):
+        return all(_is_share(part) and not isinstance(part, Mapping) for part in share.values())
+    return isinstance(share, int | float) and not isinstance(share, bool)

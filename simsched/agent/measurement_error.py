@@ -1,0 +1,54 @@
+"""Errors of what a job measures of itself, for those who doubt that measurements are exact."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Hashable
+
+import numpy as np
+
+from simsched.agent.agent import Measurement
+from simsched.model.application import GradientStats, StepTime
+from simsched.model.job import JobRequest
+
+
+class MeasurementError:
+    """Distorts measurements by log-normal factors of mean 1 and standard deviation `noise`.
+
+    A configuration has one error for its computation and one for its synchronisation, however often the job runs in
+    it: a job averages over its steps, and what is left is what the average has in common. Squared norm and variance of
+    the gradient have one each whenever they change. The errors of a job come from a random stream of its own, named by
+    its id and the time of its submission.
+    """
+
+    def __init__(self, noise: float, request: JobRequest) -> None:
+        """Make the errors of one job; raises `ValueError` for a noise that is not in [0, 1)."""
+        check_noise(noise)
+        name = f"{request.id} {request.submit_time_s}"
+        self._rng = np.random.default_rng(np.random.SeedSequence([zlib.crc32(name.encode())]))
+        self._sigma = float(np.sqrt(np.log1p(noise**2)))
+        self._known: dict[Hashable, tuple[float, float]] = {}
+
+    def distort(self, measurement: Measurement) -> Measurement:
+        """Return a measurement as the job sees it."""
+        site, step, gradient = measurement.site, measurement.step, measurement.gradient
+        compute, sync = self._factors((site.gpu_type, site.nodes, site.gpus, measurement.local_bsz))
+        norm, variance = self._factors(gradient)
+        sync_s = step.sync_s * sync
+        return measurement._replace(
+            step=StepTime((step.step_s - step.sync_s) * compute + sync_s, sync_s),
+            gradient=GradientStats(gradient[0] * norm, gradient[1] * variance),
+        )
+
+    def _factors(self, of: Hashable) -> tuple[float, float]:
+        if of not in self._known:
+            one, other = np.exp(self._sigma * self._rng.standard_normal(2) - self._sigma**2 / 2)
+            self._known[of] = float(one), float(other)
+        return self._known[of]
+
+
+def check_noise(noise: float) -> None:
+    """Raise `ValueError` for a relative error that is not in [0, 1)."""
+    if not 0 <= noise < 1:
+        message = f"noise must be from 0 to below 1, not {noise}"
+        raise ValueError(message)

@@ -1,0 +1,205 @@
+"""Agents that change the batch by a rule, whatever the scheduler does (rules: `simsched.agent.batch_rules`).
+
+A rule looks at a training once an epoch, and then again only at the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simsched.agent.agent import Agent, Measurement
+from simsched.agent.batch_rules.adabatch import AdaBatch
+from simsched.agent.batch_rules.cabs import cabs
+from simsched.agent.batch_rules.noise import NEWEST, NoiseAverage, averaged, noise_rule
+from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
+from simsched.agent.batch_rules.rule import BatchMetrics, BatchRule, BatchState
+from simsched.agent.fixed_agent import fixed_agent
+from simsched.errors import InputError, input_error
+from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits
+from simsched.model.batch import batch_for_target, clip_to_max
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest
+from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes
+
+
+@dataclass(frozen=True)
+class Known:
+    """What an agent assumes because no job measures it: the optimizer's step, the training loss (None: nothing)."""
+
+    learning_rate: float | None = None
+    loss: float | None = None
+
+
+_NOTHING = Known()
+
+
+class RuleAgent:
+    """Follows a batch rule; batches of a tabulated application are rows of its table, others are split over GPUs."""
+
+    goodput = None
+    #: The next epoch may bring another batch.
+    stale = True
+
+    def __init__(self, request: JobRequest, facts: ApplicationFacts, rule: BatchRule, known: Known = _NOTHING) -> None:
+        """Start with the batch asked for; raises `InputError` where the application has no batch sizes."""
+        if facts.limits is None and facts.regimes is None:
+            raise _no_batches(request, facts)
+        self._limits = facts.limits
+        self._table = frozenset(facts.batch_sizes)
+        self._rule = rule
+        self._known = known
+        self._fixed = facts.fixed_batch_size is not None
+        smallest, largest = _bounds(facts)
+        first = request.batch_size or facts.fixed_batch_size or smallest
+        self._state = BatchState(first, first, -1, request.num_gpus, smallest, largest)
+        self._noise: NoiseAverage | None = None
+
+    def choose(self, site: Site, epoch: int) -> BatchChoice:
+        """Return the batch of an epoch."""
+        if epoch != self._state.epoch and not self._fixed:
+            self._state = self._state._replace(epoch=epoch, gpus=site.gpus)
+            self._state = self._state._replace(batch=self._allowed(self._rule(self._state, self._metrics())))
+        if self._limits is None:
+            return BatchChoice(self._state.batch, 0)
+        return clip_to_max(self._limits, batch_for_target(self._limits, self._least(site), site.gpus), site.gpus)
+
+    def observe(self, measurement: Measurement) -> None:
+        """Average the gradient statistics, which are as of the initial batch size, per example."""
+        if self._limits is not None:
+            gradient, examples = measurement.gradient, self._limits.init_batch_size
+            newest = NoiseAverage(gradient.var * examples, gradient.sqr)
+            self._noise = averaged(self._noise, newest, NEWEST)
+
+    def _allowed(self, batch: int) -> int:
+        """Refuse a batch that the table does not have."""
+        return batch if self._limits is not None or batch in self._table else self._state.batch
+
+    def _least(self, site: Site) -> int:
+        assert self._limits is not None
+        return max(self._state.batch, self._limits.min_local_bsz * site.gpus)
+
+    def _metrics(self) -> BatchMetrics:
+        noise, known = self._noise, self._known
+        if noise is None:
+            return BatchMetrics(learning_rate=known.learning_rate, loss=known.loss)
+        return BatchMetrics(noise.noise_scale, noise.variance, known.loss, known.learning_rate)
+
+
+def configured_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
+    """Make the agent that the user configured: of the batch rule that the request names, or of a batch that stays.
+
+    Raises `InputError` for a rule of which no regimes are published for the application.
+    """
+    if request.batch_rule in ("", "static"):
+        return fixed_agent(request, facts)
+    return RuleAgent(request, facts, _published(request.batch_rule, request, facts))
+
+
+def _published(name: str, request: JobRequest, facts: ApplicationFacts) -> BatchRule:
+    if facts.regimes is None:
+        message = f"no batch regimes of '{facts.name}' are published, which the rule '{name}' of job {request.id} needs"
+        raise input_error("workload", message, "choose another batch rule or application")
+    if name == "gns":
+        return NoiseSchedule(facts.regimes)
+    if name != "accordion":
+        raise input_error("workload", f"job {request.id}: '{name}' is no batch rule", "known: accordion, gns, static")
+    return Accordion(facts.regimes) if facts.regimes.critical is not None else _stay
+
+
+def _stay(state: BatchState, metrics: BatchMetrics) -> int:
+    return state.batch
+
+
+def _bounds(facts: ApplicationFacts) -> tuple[int, int]:
+    limits: BatchLimits | None = facts.limits
+    if limits is not None:
+        return limits.init_batch_size, limits.max_batch_size
+    regimes: BatchRegimes | None = facts.regimes
+    assert regimes is not None
+    return regimes.smallest, regimes.largest
+
+
+def _no_batches(request: JobRequest, facts: ApplicationFacts) -> InputError:
+    message = f"job {request.id} runs '{facts.name}', which has no batch size to change"
+    return input_error("workload", message, "choose an application with batch sizes")
+
+
+@dataclass
+class AdaBatchAgents:
+    """Multiplies every job's batch by `factor` every `epochs` epochs (Devarakonda et al., 2017)."""
+
+    name: ClassVar[str] = "adabatch"
+
+    epochs: int = 20
+    factor: int = 2
+
+    def begin(self, cluster: Cluster) -> None:
+        """Need nothing of the cluster."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job."""
+        return RuleAgent(request, facts, AdaBatch(self.epochs, self.factor))
+
+
+@dataclass
+class CabsAgents:
+    """Couples every job's batch to learning rate, loss and gradient variance (Balles et al., UAI'17).
+
+    Applications model no loss and no learning rate: both are as given here, for all jobs.
+    """
+
+    name: ClassVar[str] = "cabs"
+
+    learning_rate: float = 0.1
+    loss: float = 1.0
+
+    def begin(self, cluster: Cluster) -> None:
+        """Need nothing of the cluster."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job."""
+        return RuleAgent(request, facts, cabs, Known(self.learning_rate, self.loss))
+
+
+@dataclass
+class NoiseAgents:
+    """Sets every job's batch to the gradient noise scale that it measures, averaged (KungFu, OSDI'20)."""
+
+    name: ClassVar[str] = "kungfu-noise"
+
+    def begin(self, cluster: Cluster) -> None:
+        """Need nothing of the cluster."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job."""
+        return RuleAgent(request, facts, noise_rule)
+
+
+@dataclass
+class AccordionAgents:
+    """Trains every job's critical epochs with the initial batch, the others with the largest (Accordion, MLSys'21)."""
+
+    name: ClassVar[str] = "accordion"
+
+    def begin(self, cluster: Cluster) -> None:
+        """Need nothing of the cluster."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job; raises `InputError` where no regimes are published."""
+        return RuleAgent(request, facts, _published("accordion", request, facts))
+
+
+@dataclass
+class ScheduleAgents:
+    """Doubles every job's batch at the epochs of its published gradient-noise schedule (Shockwave, NSDI'23)."""
+
+    name: ClassVar[str] = "gradient-noise"
+
+    def begin(self, cluster: Cluster) -> None:
+        """Need nothing of the cluster."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job; raises `InputError` where no regimes are published."""
+        return RuleAgent(request, facts, _published("gns", request, facts))

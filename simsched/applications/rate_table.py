@@ -1,0 +1,62 @@
+"""Reader of tables of steps per second in Gavel's layout: applications known by their rates.
+
+A table maps GPU types to rows named `('LM (batch size 10)', 1)`, job type and GPUs; the entry `null` of a row is the
+rate of a job that has its GPUs to itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from simsched.applications.batch_regimes import shockwave_regimes
+from simsched.errors import input_error
+from simsched.model.tabulated import Setting, TabulatedModel
+
+SUFFIX = ".json"
+_ROW = re.compile(r"\('(?P<model>\S+)(?: \(batch size (?P<batch>\d+)\))?', (?P<gpus>\d+)\)")
+
+
+def read_rate_table(path: Path) -> Mapping[str, TabulatedModel]:
+    """Read the applications of a table, by model; published batch regimes are added to models that have some.
+
+    Rates of 0 (out of memory, or never measured) are left out. Raises `InputError` for a file that is no such table.
+    """
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise input_error(path, f"the file cannot be read: {error}", "name a readable file") from error
+    except json.JSONDecodeError as error:
+        raise input_error(path, f"this is no JSON: {error.msg}", "give a table of rates", line=error.lineno) from error
+    if not isinstance(table, dict) or not all(isinstance(rows, dict) for rows in table.values()) or not table:
+        raise input_error(path, "this is no table of rates", "its keys are GPU types, below them job types")
+    rates: dict[str, dict[str, dict[Setting, float]]] = {}
+    for gpu_type, rows in sorted(table.items()):
+        for row, entry in rows.items():
+            model, setting = _row(path, row)
+            rate = _alone(path, row, entry)
+            if rate > 0:
+                rates.setdefault(model, {}).setdefault(gpu_type, {})[setting] = rate
+    regimes = shockwave_regimes()
+    return MappingProxyType(
+        {model: TabulatedModel(model, MappingProxyType(rows), regimes.get(model)) for model, rows in rates.items()}
+    )
+
+
+def _row(path: Path, row: str) -> tuple[str, Setting]:
+    match = _ROW.fullmatch(row)
+    if match is None:
+        remedy = "a row reads \"('LM (batch size 10)', 1)\": job type and GPUs"
+        raise input_error(path, f'"{row}" is no row of a table of rates', remedy)
+    return match["model"], Setting(int(match["batch"] or 0), int(match["gpus"]))
+
+
+def _alone(path: Path, row: str, entry: Any) -> float:
+    rate = entry.get("null", 0.0) if isinstance(entry, dict) else None
+    if not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
+        raise input_error(path, f'row "{row}" has no rate alone', "give steps per second under the key 'null'")
+    return float(rate)

@@ -1,0 +1,129 @@
+"""Applications known by a table: how many optimizer steps a second a job makes, by GPU type, batch size and GPUs.
+
+Gavel (Narayanan et al., OSDI'20) and Shockwave (Zheng et al., NSDI'23) measured their jobs so. A job takes a number of
+steps at the batch size asked for; where the data set is known, a change of the batch keeps the number of epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
+from simsched.model.placement import Site
+from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
+
+
+class Setting(NamedTuple):
+    """A batch size (0 where the application has none) and a number of GPUs."""
+
+    batch_size: int
+    num_gpus: int
+
+
+@dataclass(frozen=True)
+class TabulatedModel:
+    """What is known of an application, whatever the job.
+
+    `rates[gpu_type][setting]` are steps per second of a job that has its GPUs to itself; what is not there cannot run.
+    `regimes` tell the data set and the published batch regimes, None where they are not known.
+    """
+
+    name: str
+    rates: Mapping[str, Mapping[Setting, float]]
+    regimes: BatchRegimes | None = None
+
+    def rate(self, gpu_type: str, setting: Setting) -> float:
+        """Return the steps per second, 0 where the table has none."""
+        return self.rates.get(gpu_type, {}).get(setting, 0.0)
+
+    def types_for(self, setting: Setting) -> tuple[str, ...]:
+        """List the GPU types for which the table has a rate, sorted."""
+        return tuple(sorted(gpu_type for gpu_type in self.rates if self.rate(gpu_type, setting) > 0))
+
+
+class TabulatedJob:
+    """A job of a tabulated application: `total_steps` at its initial batch size, on the GPUs asked for and no others.
+
+    Progress counts steps at the initial batch size. Batches are those of the table: a choice of (b, 0) means the row of
+    batch size b, and no choice the initial one. A job whose batch follows no rule is one epoch.
+    """
+
+    limits: BatchLimits | None = None
+    tuned: tuple[tuple[int, int], ...] = ()
+    max_gpus: int | None = None
+    fixed_batch_size: int | None = None
+    restart_delay_s: float | None = None
+    start_delay_s: float | None = None
+    tensor_skew: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
+
+    def __init__(self, model: TabulatedModel, asked: Setting, total_steps: float, batch_rule: str = "") -> None:
+        """Take what the user asked for; raises `ValueError` where the table has no rate for it, or without steps."""
+        self.model = model
+        self.asked = asked
+        self.total_steps = total_steps
+        self.batch_rule = batch_rule or "static"
+        self.name = model.name
+        self.regimes = model.regimes if asked.batch_size else None
+        self.gpu_types: tuple[str, ...] | None = model.types_for(asked)
+        if not self.gpu_types:
+            known = sorted({f"{batch} on {gpus}" for rows in model.rates.values() for batch, gpus in rows})
+            message = f"no rate of {model.name} at batch size {asked.batch_size} on {asked.num_gpus} GPUs is known"
+            raise ValueError(f"{message} (batch size on GPUs: {', '.join(known)})")
+        tables = [model.rates[gpu_type] for gpu_type in self.gpu_types]
+        sizes = [{batch for batch, gpus in rows if gpus == asked.num_gpus} for rows in tables]
+        self.batch_sizes = tuple(sorted(set.intersection(*sizes) - {0}))
+        if total_steps < 1:
+            raise ValueError(f"a job of {model.name} needs its number of steps, at least 1")
+        self._epoch_steps = total_steps
+        if self.regimes is not None and self.batch_rule != "static":
+            self._epoch_steps = self.regimes.steps_per_epoch(asked.batch_size)
+        self.epochs = int(-(-total_steps // self._epoch_steps))
+
+    def epoch_end(self, epoch: int) -> float:
+        """Return the progress at the end of a 0-based epoch; the last may be cut short."""
+        return float(min((epoch + 1) * self._epoch_steps, self.total_steps))
+
+    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
+        """Return steps per second on the GPUs asked for, at a batch size (0: the initial one); 0 where unknown."""
+        return self.model.rate(gpu_type, Setting(batch_size or self.asked.batch_size, self.asked.num_gpus))
+
+    def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
+        """Return the speed in the table; raises `ValueError` where it has none."""
+        size = batch.local_bsz or self.asked.batch_size
+        rate = self.model.rate(site.gpu_type, Setting(size, site.gpus))
+        if rate <= 0:
+            message = f"no rate of {self.name} at batch size {size} on {site.gpus} GPUs of {site.gpu_type} is known"
+            raise ValueError(message)
+        scale = size / self.asked.batch_size if size != self.asked.batch_size else 1.0
+        return Running(rate * scale, 1.0, rate * size, None, None)
+
+    def step_time(self, site: Site, local_bsz: int) -> StepTime:
+        """Return the seconds of a step; how much of it is synchronising is not known, and counted as nothing."""
+        rate = self.model.rate(site.gpu_type, Setting(local_bsz or self.asked.batch_size, site.gpus))
+        if rate <= 0:
+            raise ValueError(f"no rate of {self.name} at batch size {local_bsz} on {site.gpus} GPUs is known")
+        return StepTime(1 / rate, 0.0)
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Return the steps done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+        own = self.asked.batch_size
+        return self.epoch_end(epoch) * (own / batch_size if own and batch_size else 1.0)
+
+    @cached_property
+    def profile(self) -> tuple[int, ...]:
+        """The batch size of each epoch as a profile of the training predicts it from the batch rule."""
+        own, gpus = self.asked
+        if self.regimes is None:
+            return (own,) * self.epochs
+        return profile(self.regimes, self.batch_rule, own, gpus, self.total_steps)
+
+    def profile_s(self, gpu_type: str) -> tuple[float, ...]:
+        """Return the seconds of each epoch of the profile, alone on the GPUs asked for, of a type."""
+        if self.regimes is None:
+            return (self.total_steps / self.rate(gpu_type),)
+        return epoch_seconds(self.regimes, self.profile, lambda batch: self.rate(gpu_type, batch))

@@ -1,0 +1,94 @@
+"""A Markdown page whose tables come from results, so that its figures cannot part from them.
+
+A table stands between two comments, and whatever stands there is replaced:
+
+    <!-- simsched: figures RUN METRIC... -->       means over seeds, published values in brackets
+    <!-- simsched: ratios RUN METRIC [over ROW] --> ratios of policies with their verdicts
+    <!-- simsched: end -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from simsched.errors import input_error
+from simsched.report.tables import TextTable, comparison_table
+from simsched.report.units import number
+from simsched.results.compare import comparison
+from simsched.results.reader import RUN_FILE, Run, read_run
+from simsched.results.verdicts import Judged, judge
+
+_TABLE = re.compile(
+    r"(?P<head><!-- simsched: (?P<kind>figures|ratios) (?P<run>\S+) (?P<rest>.*?) -->\n).*?(?=<!-- simsched: end -->)",
+    re.DOTALL,
+)
+
+
+def fill(page: str, results: Path) -> str:
+    """Return a page with all its tables made anew from a folder of runs; one that is missing says so."""
+    return _TABLE.sub(lambda found: found["head"] + _content(found, results) + "\n", page)
+
+
+def _content(found: re.Match[str], results: Path) -> str:
+    folder = results / found["run"]
+    if not (folder / RUN_FILE).is_file():
+        return f"Not run: there are no results of `{found['run']}`."
+    run = read_run(folder)
+    if found["kind"] == "figures":
+        return markdown(_figures(run, found["rest"].split()))
+    metric, _, over = found["rest"].partition(" over ")
+    return markdown(ratios_table(judge(run, metric.strip(), over.strip() or None)))
+
+
+def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
+    rows = comparison(run)
+    table = comparison_table(rows, metrics)
+    seeds = [str(len(row.cells)) for row in rows]
+    lines = tuple(
+        (*line[: table.text_columns], n, *line[table.text_columns :]) for line, n in zip(table.rows, seeds, strict=True)
+    )
+    headers = (*table.headers[: table.text_columns], "seeds", *table.headers[table.text_columns :])
+    return TextTable(table.title, headers, lines, (), table.text_columns)
+
+
+def ratios_table(found: Sequence[Judged]) -> TextTable:
+    """Set ratios beside the published ones, with the interval and the verdict."""
+    headers = ("row", "over", "verdict", "seeds", "ratio", "95 % interval", "published")
+    lines = tuple(
+        (
+            one.row,
+            one.over,
+            one.verdict,
+            str(one.ratio.n),
+            number(one.ratio.mean),
+            _interval(one),
+            number(one.published),
+        )
+        for one in found
+    )
+    return TextTable("Verdicts", headers, lines, (), 3)
+
+
+def _interval(one: Judged) -> str:
+    low, high = one.ratio.low, one.ratio.high
+    return "-" if low is None or high is None else f"{number(low)} to {number(high)}"
+
+
+def markdown(table: TextTable) -> str:
+    """Write a table in Markdown, text to the left and numbers to the right."""
+    rules = ["---" if place < table.text_columns else "---:" for place in range(len(table.headers))]
+    lines = [table.headers, tuple(rules), *table.rows]
+    return "\n".join("| " + " | ".join(" ".join(cell.split()) for cell in line) + " |" for line in lines)
+
+
+def filled(path: Path, results: Path) -> str:
+    """Read a page and fill it; raises `InputError` where it cannot be read or has no table to fill."""
+    try:
+        page = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise input_error(path, f"cannot be read ({error})", "name a Markdown page") from error
+    if not _TABLE.search(page):
+        raise input_error(path, "has no table to fill", "mark one with '<!-- simsched: ratios RUN METRIC -->'")
+    return fill(page, results)

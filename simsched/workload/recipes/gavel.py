@@ -1,0 +1,100 @@
+"""Gavel's generated workloads, which need no trace but a table of rates (Narayanan et al., OSDI'20, section 7.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar
+
+from simsched.errors import input_error
+from simsched.keys import key
+from simsched.model.job import JobSpec
+from simsched.model.tabulated import Setting, TabulatedModel
+from simsched.workload.gavel import GavelJob, GavelMix, generate_jobs, read_trace
+from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES
+from simsched.workload.gavel.rates import Kind
+from simsched.workload.readers.format import Head
+from simsched.workload.recipes.recipe import Ingredients, jobs_key
+
+#: Jobs of a static workload unless their number is given.
+_STATIC_JOBS = 100
+_SIZES = (1, 2, 4, 8)
+_TEMPLATE = re.compile(r"(?P<model>\S+?)(?: \(batch size (?P<batch>\d+)\))?")
+_FIELDS = 10
+
+
+@dataclass(frozen=True)
+class GavelRecipe:
+    """Draw jobs as Gavel's generator does, draw for draw; the run's seed is the generator's."""
+
+    needs_trace: ClassVar[bool] = False
+
+    jobs: int | None = jobs_key()
+    jobs_per_hour: float = key(0.0, "recipe 'gavel': mean rate of arrivals; 0 submits all jobs at once", ge=0, le=1e6)
+    multi_gpu: bool = key(True, "recipe 'gavel': 30 % of the jobs ask for 2, 4 or 8 GPUs; else all for one")
+    priorities: bool = key(False, "recipe 'gavel': a fifth of the jobs has weight 5")
+    slos: bool = key(False, "recipe 'gavel': deadlines of 1.2, 2 or 10 times the duration")
+    at_once: int = key(0, "recipe 'gavel': jobs submitted at the start, before the others", ge=0)
+    tenants: int = key(0, "recipe 'gavel': deal the jobs in turn to so many tenants, named from 0", ge=0, le=10_000)
+    reference_type: str = key("v100", "recipe 'gavel': GPU type on which the drawn durations hold", min_length=1)
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the jobs in order of submission; raises `InputError` without a table of rates."""
+        rates = self._rates(ingredients.tabulated)
+        mix = GavelMix(
+            self.jobs_per_hour, self.multi_gpu, priorities=self.priorities, slos=self.slos, at_once=self.at_once
+        )
+        jobs = islice(generate_jobs(mix, rates, ingredients.seed), self.jobs or _STATIC_JOBS)
+        return [job_spec(job, str(job.id % self.tenants) if self.tenants else "") for job in jobs]
+
+    def _rates(self, tabulated: Mapping[str, TabulatedModel]) -> dict[Kind, float]:
+        """Return the rates on the reference type by kind of job."""
+        rates: dict[Kind, float] = {}
+        for template in TEMPLATES:
+            model, batch = split_template(template)
+            known = tabulated.get(model)
+            for gpus in _SIZES if known is not None and template in DISTRIBUTED else _SIZES[: known is not None]:
+                rates[template, gpus] = known.rate(self.reference_type, Setting(batch, gpus)) if known else 0.0
+        if not any(rates.values()):
+            message = f"the recipe 'gavel' needs rates on {self.reference_type}, and the applications have none"
+            raise input_error("workload", message, "name a table of rates with 'applications.path'")
+        return rates
+
+
+def job_spec(job: GavelJob, tenant: str = "") -> JobSpec:
+    """Return a job of Gavel's generator or traces as one of a workload, named by its number."""
+    model, batch = split_template(job.template)
+    return JobSpec(
+        str(job.id),
+        job.arrival_s,
+        job.num_gpus,
+        model,
+        batch,
+        job.duration_s,
+        tenant=tenant,
+        deadline_s=None if job.slo is None or not job.duration_s else job.slo * job.duration_s,
+        weight=job.weight,
+        total_steps=job.total_steps,
+    )
+
+
+def split_template(template: str) -> tuple[str, int]:
+    """Return model and batch size of a job type such as `LM (batch size 10)`; batch size 0 where it names none."""
+    match = _TEMPLATE.fullmatch(template)
+    if match is None:
+        raise input_error("workload", f"'{template}' is no job type", "write it like 'LM (batch size 10)'")
+    return match["model"], int(match["batch"] or 0)
+
+
+def is_gavel_trace(head: Head) -> bool:
+    """Return whether a file is a trace in Gavel's format, by its first line."""
+    cells = head.line.split("\t")
+    return len(cells) == _FIELDS and _TEMPLATE.fullmatch(cells[0]) is not None
+
+
+def read_gavel_jobs(path: Path) -> list[JobSpec]:
+    """Read a trace in Gavel's format as a list of jobs in order of submission, named by their place in the file."""
+    return sorted((job_spec(job) for job in read_trace(path)), key=lambda job: job.submit_time_s)

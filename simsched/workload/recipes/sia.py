@@ -1,0 +1,45 @@
+"""The workloads of Sia's evaluation: a mix of applications that come at random within some hours (SOSP'23)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from simsched.errors import input_error
+from simsched.keys import key
+from simsched.model.job import JobSpec
+from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key
+from simsched.workload.sia_facts import draw, sia_facts
+
+
+@dataclass(frozen=True)
+class SiaRecipe:
+    """Draw the jobs of one of Sia's mixes; they ask for the GPUs and batch of a tuned job, or for one GPU.
+
+    A tuned request is drawn among the application's configurations of at most `max_gpus`, as in the recipe `pollux`.
+    """
+
+    needs_trace: ClassVar[bool] = False
+
+    mix: Literal["philly", "newtrace"] = key("philly", "mix of applications of the recipe sia")
+    jobs: int | None = jobs_key()
+    load: float = load_key()
+    max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the jobs in order of submission; `InputError` where an application of the mix is not there."""
+        mix, rng = sia_facts().mixes[self.mix], ingredients.rng("sia")
+        initial: Mapping[str, int] = ingredients.initial_batch_sizes
+        unknown = sorted(set(mix.counts) - set(initial))
+        if unknown:
+            raise input_error("workload.mix", f"'{self.mix}' needs the application '{unknown[0]}'", "load it")
+        arrivals = draw(mix, rng, self.load)
+        jobs = []
+        for number, one in enumerate(arrivals if self.jobs is None else arrivals[: self.jobs]):
+            tuned = ingredients.configurations.get(one.application, ())
+            fitting = [pair for pair in tuned if self.max_gpus is None or pair[0] <= self.max_gpus]
+            choices = fitting or [(1, initial[one.application])]
+            gpus, batch = choices[int(rng.integers(len(choices)))]
+            jobs.append(JobSpec(f"job-{number}", int(one.submit_time_s), gpus, one.application, batch))
+        return jobs
