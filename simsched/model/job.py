@@ -55,7 +55,8 @@ class JobTruth:
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed
     duration and is otherwise only remembered (0: unknown). `status` is the final state in the trace (`Pass`, `Killed`,
     `Failed`, or empty), `attempts` how often it was tried, and `attempts_s` the seconds in service of each attempt
-    (empty: not recorded). `total_steps` are the optimizer steps that the job takes at the batch size asked for (0: unknown).
+    (empty: not recorded). `total_steps` are the optimizer steps that the job takes at the batch size asked for (0:
+    unknown).
     """
 
     duration_s: float = 0
