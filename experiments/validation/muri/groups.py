@@ -16,7 +16,7 @@ from simsched.model.colocation.stages import group_s
 from simsched.model.placement import Allocation
 from simsched.policy.contract import INPUT_FILE
 from simsched.policy.grouping import groups as grouping
-from simsched.policy.grouping.matching import max_weight_matching
+from simsched.policy.grouping.matching import exact_matching
 
 from .books import ALONE, TOLERANCE_S, Account, Artifact, first_fit
 
@@ -47,9 +47,9 @@ class Muri(Artifact):
     def begin(self, cluster: Cluster) -> None:
         """Read the matchings, if such are named."""
         super().begin(cluster)
-        self._match: grouping.Matcher = max_weight_matching if self.matchings is None else recorded(self.matchings)
+        self._match: grouping.Matcher = exact_matching if self.matchings is None else recorded(self.matchings)
         self._placed: dict[tuple[str, ...], Allocation] = {}
-        self._rules = grouping.Rules(capacity=sum(self._nodes), most_jobs=self.most_jobs)
+        self._rules = grouping.Rules(sum(self._nodes), most_jobs=self.most_jobs, both_ways=True)
 
     def _ends_with_arrival(self, now_s: float) -> bool:
         return bool(self._ending) and abs(self._ending[0].ends_s - now_s) <= TOLERANCE_S

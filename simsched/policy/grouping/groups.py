@@ -32,11 +32,15 @@ _RESOURCES = 4
 
 @dataclass(frozen=True)
 class Rules:
-    """How far merging goes: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings."""
+    """How far merging goes: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings.
+
+    With `both_ways` the weight of two groups is computed once in either order, for matchers that look at either.
+    """
 
     capacity: int
     most_jobs: int = 4
     passes: int = 4
+    both_ways: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,8 @@ def _pairs(
         for j in range(i + 1, len(groups)):
             if len(one) + len(groups[j]) <= rules.most_jobs:
                 weights[i, j] = weights[j, i] = weight((*one, *groups[j]))
+                if rules.both_ways:
+                    weights[j, i] = weight((*groups[j], *one))
     if not weights.any():
         return {}
     return {max(pair): min(pair) for pair in match(weights)}

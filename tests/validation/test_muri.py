@@ -1,0 +1,84 @@
+"""Muri's artifact on the engine: against the independent replay on a small trace, and against its printed figures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simsched.cli.main import cli
+from simsched.policy.grouping.matching import exact_matching
+from simsched.results.reader import read_table
+from tests.validation.oracles.muri_replay import Muri, read_jobs, replay_antman, replay_muri, replay_shortest
+from tests.validation.oracles.muri_replay import replay_tiresias
+
+SMALL = Path(__file__).parents[1] / "data" / "muri-small.csv"
+
+
+def own(weights):
+    return exact_matching(np.array(weights))
+
+
+REPLAYS = {
+    "SRTF": lambda jobs: replay_shortest(jobs, lambda job: job.remaining * job.iteration_s),
+    "SRSF": lambda jobs: replay_shortest(jobs, lambda job: job.remaining * job.iteration_s * job.gpus),
+    "Tiresias-L": replay_tiresias,
+    "AntMan": replay_antman,
+    "Muri-L-no-matching": lambda jobs: replay_muri(jobs, Muri(least_attained=True, matcher=None)),
+    "Muri-S": lambda jobs: replay_muri(jobs, Muri(least_attained=False, matcher=own)),
+    "Muri-L": lambda jobs: replay_muri(jobs, Muri(least_attained=True, matcher=own, split_slow=True)),
+}
+
+
+def run(trace, out, *labels, overrides=()):
+    options = [part for label in labels for part in ("--policy", label)]
+    changes = [part for change in (f"workload.path={trace}", "report.reference=null", *overrides) for part in ("-o", change)]
+    arguments = ["run", "validation/muri", *changes, *options, "--out", out, "--no-plots", "--workers", 1]
+    done = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="simsched")
+    assert done.exit_code == 0, done.output
+    found = {}
+    for summary in sorted(Path(out).rglob("summary.json")):
+        jobs = read_table(summary.parent, "jobs")
+        manifest = json.loads((summary.parent / "manifest.json").read_text())
+        found[label_of(manifest)] = jobs, json.loads(summary.read_text())
+    return found
+
+
+def label_of(manifest):
+    return manifest["label"]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return run(SMALL, tmp_path_factory.mktemp("muri"), *REPLAYS)
+
+
+@pytest.mark.parametrize("label", REPLAYS)
+def test_every_job_ends_when_the_independent_replay_says(small, label):
+    jobs = read_jobs(SMALL)
+    REPLAYS[label](jobs)
+    table, _ = small[label]
+    ends = dict(zip(table["job_id"].astype(str), table["end_time_s"], strict=True))
+    assert ends == pytest.approx({str(job.index): job.end_s for job in jobs}, rel=1e-12)
+
+
+def test_groups_share_the_very_same_gpus(small, tmp_path):
+    table, _ = small["Muri-S"]
+    assert len(table) == 12
+    assert table["restarts"].max() > 0
+
+
+@pytest.fixture(scope="module")
+def published(shared):
+    return json.loads((shared / "muri" / "expected.json").read_text())["results"]
+
+
+def test_srtf_on_trace_3_equals_every_printed_digit(shared, published, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SIMSCHED_CHECK_INVARIANTS", raising=False)  # those are checked on the small trace
+        _, summary = run(shared / "muri" / "trace3.csv", tmp_path, "SRTF")["SRTF"]
+    expected = published["SRTF"]["trace3"]
+    names = {"avg_jct_s": "jct_mean_s", "makespan_s": "makespan_s", "p99_jct_s": "jct_p99_ranked_s"}
+    for theirs, ours in names.items():
+        assert float(f"{summary[ours]:.10g}") == float(f"{expected[theirs]:.10g}")
