@@ -32,9 +32,7 @@ class Occupancy:
         twin._gpus = {job_id: dict(gpus) for job_id, gpus in self._gpus.items() if not touched.isdisjoint(gpus)}
         return twin
 
-    def take(
-        self, job_id: str, allocation: Allocation, beside: Collection[str], onto: str | None = None
-    ) -> str | None:
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str], onto: str | None = None) -> str | None:
         """Give a job its GPUs, beside others where it may, or those of another job; returns what is short, if any."""
         if onto is not None:
             return self._take_those_of(onto, job_id, allocation)

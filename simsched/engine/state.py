@@ -35,9 +35,7 @@ class ClusterState:
         self.allocated_gpus = 0
         self.running_jobs = 0
 
-    def take(
-        self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
-    ) -> None:
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
         self.running_jobs += 1
         if self.occupancy is not None:

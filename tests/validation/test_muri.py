@@ -10,8 +10,14 @@ from click.testing import CliRunner
 from simsched.cli.main import cli
 from simsched.policy.grouping.matching import exact_matching
 from simsched.results.reader import read_table
-from tests.validation.oracles.muri_replay import Muri, read_jobs, replay_antman, replay_muri, replay_shortest
-from tests.validation.oracles.muri_replay import replay_tiresias
+from tests.validation.oracles.muri_replay import (
+    Muri,
+    read_jobs,
+    replay_antman,
+    replay_muri,
+    replay_shortest,
+    replay_tiresias,
+)
 
 SMALL = Path(__file__).parents[1] / "data" / "muri-small.csv"
 
@@ -33,20 +39,19 @@ REPLAYS = {
 
 def run(trace, out, *labels, overrides=()):
     options = [part for label in labels for part in ("--policy", label)]
-    changes = [part for change in (f"workload.path={trace}", "report.reference=null", *overrides) for part in ("-o", change)]
+    changes = [
+        part for change in (f"workload.path={trace}", "report.reference=SRTF", *overrides) for part in ("-o", change)
+    ]
     arguments = ["run", "validation/muri", *changes, *options, "--out", out, "--no-plots", "--workers", 1]
     done = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="simsched")
     assert done.exit_code == 0, done.output
-    found = {}
-    for summary in sorted(Path(out).rglob("summary.json")):
-        jobs = read_table(summary.parent, "jobs")
-        manifest = json.loads((summary.parent / "manifest.json").read_text())
-        found[label_of(manifest)] = jobs, json.loads(summary.read_text())
-    return found
-
-
-def label_of(manifest):
-    return manifest["label"]
+    home = Path(out) / "muri"
+    cells = json.loads((home / "run.json").read_text())["cells"]
+    folders = {cell["policy"]: home / cell["folder"] for cell in cells}
+    return {
+        label: (read_table(folder, "jobs"), json.loads((folder / "summary.json").read_text()))
+        for label, folder in folders.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +68,11 @@ def test_every_job_ends_when_the_independent_replay_says(small, label):
     assert ends == pytest.approx({str(job.index): job.end_s for job in jobs}, rel=1e-12)
 
 
-def test_groups_share_the_very_same_gpus(small, tmp_path):
-    table, _ = small["Muri-S"]
-    assert len(table) == 12
-    assert table["restarts"].max() > 0
+def test_the_charge_at_every_event_is_a_switch(small, tmp_path):
+    change = "policies.SRTF.params.charge_every_event=false"
+    table, _ = run(SMALL, tmp_path, "SRTF", overrides=[change])["SRTF"]
+    charged, _ = small["SRTF"]
+    assert table["jct_s"].mean() < charged["jct_s"].mean()
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,8 @@ class Muri(Artifact):
         return partial(first_fit, list(self._nodes), max(self._nodes))
 
     def _groups(self) -> list[tuple[Account, ...]]:
-        buckets = grouping.take(self._active, lambda gpus, fit=self._fits(): bool(fit(gpus)))  # type: ignore[misc]
+        fits = self._fits()
+        buckets = grouping.take(self._active, lambda gpus: bool(fits(gpus)))
         if self.matching:
             made = grouping.merge_by_matching(buckets, self._rules, self._weight, self._match)
         else:
@@ -120,7 +121,8 @@ def recorded(path: str) -> grouping.Matcher:
         with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as stream:
             made: Iterator[Sequence[Sequence[int]]] = iter(json.load(stream)["matchings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise input_error(path, f"these are no matchings: {error}", "give a JSON file with the key 'matchings'") from error
+        remedy = "give a JSON file with the key 'matchings'"
+        raise input_error(path, f"these are no matchings: {error}", remedy) from error
 
     def play(weights: object) -> Sequence[Sequence[int]]:
         found = next(made, None)
