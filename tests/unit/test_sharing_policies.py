@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from simsched_policies.antman import AntMan
+from simsched_policies.gandiva import Gandiva
 from simsched_policies.muri import MuriL, MuriS
+from simsched_policies.qssf import Qssf
+from simsched_policies.themis import Themis, ThemisRho
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
@@ -67,7 +71,8 @@ def test_muri_pairs_jobs_that_keep_different_resources_busy() -> None:
     jobs = [job(name, 0, 4, stages) for name, stages in COMPLEMENTS.items()]
     recorder = run(MuriL(interval_s=10, most_jobs=2), jobs, Cluster.uniform(2, 4), StageInterleaving())
     pairs = {frozenset((row.job_id, row.neighbours)) for row in recorder.allocations if row.neighbours}
-    assert pairs <= {frozenset(pair) for pair in ("ab", "cd", "ad", "cb")} and pairs
+    assert pairs <= {frozenset(pair) for pair in ("ab", "cd", "ad", "cb")}
+    assert pairs
     assert len({row.placement for row in recorder.allocations}) == 2
 
 
@@ -76,3 +81,47 @@ def test_muri_does_not_merge_while_everybody_fits() -> None:
     recorder = run(MuriS(interval_s=10), jobs, Cluster.uniform(2, 4), StageInterleaving())
     assert set(ends(recorder).values()) == {110}
     assert not any(row.neighbours for row in recorder.allocations)
+
+
+def gandiva(share: float, **params) -> dict[str, float]:
+    jobs = [job(name, 0, 1, steps=600) for name in "ab"]
+    return ends(run(Gandiva(**params), jobs, Cluster.uniform(1, 1), ConstantSharing(share)))
+
+
+def test_gandiva_keeps_a_pair_whose_trial_pays() -> None:
+    # Each has run for a slice alone when they are put together at 120; 540 s are left, at 0.8.
+    assert gandiva(0.8) == {"a": 795, "b": 795}
+
+
+def test_gandiva_parts_a_pair_whose_trial_does_not_pay() -> None:
+    # Of 1200 s of work 120 are done at 120 and 96 more by 240, when the trial ends; then one job runs at a time.
+    assert max(gandiva(0.4).values()) == 1224
+    assert max(gandiva(0.4, packing=False).values()) == 1200
+
+
+def test_gandiva_moves_jobs_together_when_others_have_left() -> None:
+    # b and c hold a GPU on either node when a and d, which held three each, are done.
+    jobs = [job("a", 0, 3), job("d", 0, 3), job("b", 0, 1, steps=500), job("c", 0, 1, steps=500)]
+    recorder = run(Gandiva(), jobs, Cluster.uniform(2, 4), ConstantSharing(0.5))
+    last = {row.job_id: row.placement for row in recorder.allocations}
+    assert last["b"] == last["c"]
+
+
+@pytest.mark.parametrize("kind", [Themis, ThemisRho])
+def test_themis_gives_the_lease_to_the_less_fairly_treated(kind) -> None:
+    # At 100 rho is (100 + 50) / 300 for a, which has run, and more than 1 for b; at 200 it is the other way round.
+    params = {"lease_s": 100} if kind is Themis else {"interval_s": 100}
+    jobs = [job("a", 0, 1, steps=150), job("b", 0, 1, steps=150)]
+    assert ends(run(kind(**params), jobs, Cluster.uniform(1, 1), ConstantSharing(0.5))) == {"a": 250, "b": 300}
+
+
+def test_qssf_expects_what_jobs_of_a_user_have_taken() -> None:
+    jobs = [
+        job("a", 0, 1, steps=100, user="slow"),
+        job("b", 0, 1, steps=10, user="quick"),
+        job("c", 50, 1, steps=100, user="new"),
+        job("d", 120, 1, steps=100, user="slow"),
+        job("e", 130, 1, steps=10, user="quick"),
+    ]
+    found = ends(run(Qssf(), jobs, Cluster.uniform(1, 1), ConstantSharing(0.5)))
+    assert found == {"a": 100, "b": 110, "c": 210, "e": 220, "d": 320}
