@@ -7,7 +7,8 @@ admitted, use what is left, in order of submission.
 
 Published defaults: slots of 60 s, sizes that are powers of two. Deviations: a job that is not admitted is not dropped
 but runs as best effort, so that every job finishes and late ones are counted; rates are true step times of consolidated
-placements at the batch size submitted and remaining work is an oracle (the paper profiles both beforehand); overheads
+placements at the batch size submitted and remaining work is an oracle, in
+which the epoch in progress counts whole (the paper profiles both beforehand); overheads
 of scaling are the engine's; plans look at most `horizon_slots` slots ahead. On several GPU types it runs in each by
 itself.
 """
@@ -111,8 +112,7 @@ class ElasticFlow(Policy):
         usable = max(batch // limits.min_local_bsz, 1)
         most = min(gpus, usable, job.max_gpus or gpus)
         rate: Callable[[int], float] = partial(self._rate, job, pool, batch)
-        work = job[REMAINING_WORK].seconds * rate(min(job.num_gpus, usable)) / self.slot_s
-        return DeadlineJob(job.id, work, slots, most, rate)
+        return DeadlineJob(job.id, _iterations_left(job, batch), slots, most, rate)
 
     def _rate(self, job: JobView, pool: TypePool, batch: int, gpus: int) -> float:
         """Return the iterations of a slot."""
@@ -127,6 +127,12 @@ class ElasticFlow(Policy):
             step_s, sync_s = job[STEP_TIMES](site, split.local_bsz)
             self._steps_s[key] = step_s + (step_s - sync_s) * split.accum_steps
         return self.slot_s / self._steps_s[key]
+
+
+def _iterations_left(job: JobView, batch: int) -> float:
+    remaining = job[REMAINING_WORK]
+    done = remaining.iterations(batch, remaining.epoch - 1) if remaining.epoch else 0.0
+    return remaining.iterations(batch, remaining.epochs - 1) - done
 
 
 def _held(planned: list[DeadlineJob], plans: dict[str, tuple[int, ...]]) -> int:

@@ -100,7 +100,7 @@ class Gandiva(Policy):
         for job in view.jobs.values():
             speed = _speed(job, view)
             if speed and not job.neighbours:
-                self._alone[job.id, _site(job, view)] = speed
+                self._alone[job.id, _site(job.allocation, view)] = speed
 
     def _judge(self, view: View) -> None:
         """Part the pairs whose trial is over and does not pay; a trial stops while its pair does not run."""
@@ -114,26 +114,21 @@ class Gandiva(Policy):
                 self._refused.add(frozenset((host, self._guests.pop(host))))
 
     def _relative(self, job: JobView, view: View) -> float:
-        alone = self._alone.get((job.id, _site(job, view)), 0.0)
+        alone = self._alone.get((job.id, _site(job.allocation, view)), 0.0)
         return _speed(job, view) / alone if alone else 0.0
 
     def _pack(self, waiting: list[JobView], allocations: Mapping[str, Allocation], view: View) -> None:
         """Put waiting jobs onto the GPUs of others, on trial."""
-        free = [
-            view.jobs[host]
-            for host, held in allocations.items()
-            if host not in self._guests and held == view.jobs[host].allocation
-        ]
+        free = [view.jobs[host] for host in allocations if host not in self._guests]
         for guest in sorted(waiting, key=_busy):
             for host in sorted(free, key=_busy):
-                if self._may_share(host, guest, view):
+                if self._may_share(host, guest, _site(allocations[host.id], view)):
                     self._guests[host.id] = guest.id
                     self._trials[host.id] = view.now_s + _TRIAL_SLICES * self.quantum_s
                     free.remove(host)
                     break
 
-    def _may_share(self, host: JobView, guest: JobView, view: View) -> bool:
-        site = _site(host, view)
+    def _may_share(self, host: JobView, guest: JobView, site: Site) -> bool:
         known = (host.id, site) in self._alone and (guest.id, site) in self._alone
         room_mb = self._memory_mb.get(site.gpu_type, float("inf"))
         fits = _need_mb(host) + _need_mb(guest) <= room_mb
@@ -154,7 +149,7 @@ class Gandiva(Policy):
             targets = [
                 node
                 for node, size in enumerate(sizes)
-                if node != source and used[node] > used[source] and used[node] + gpus <= size
+                if (used[node], -node) > (used[source], -source) and used[node] + gpus <= size
                 and view.nodes[node].gpu_type == kind
             ]  # fmt: skip
             if targets:
@@ -164,14 +159,13 @@ class Gandiva(Policy):
                 allocations[job_id] = ((best, gpus),)
 
 
-def _site(job: JobView, view: View) -> Site:
-    held = job.allocation
+def _site(held: Allocation, view: View) -> Site:
     return Site(shape_of(held), view.nodes[held[0][0]].gpu_type if held else "")
 
 
 def _speed(job: JobView, view: View) -> float:
     """Return what a running job has measured where it is, 0 where it has measured nothing."""
-    measured = job[MEASURED_SPEEDS].get(_site(job, view)) if job.running else None
+    measured = job[MEASURED_SPEEDS].get(_site(job.allocation, view)) if job.running else None
     return 0.0 if measured is None else measured.throughput
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from simsched.model.application import BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
 
@@ -59,6 +59,8 @@ class TabulatedJob:
     restart_delay_s: float | None = None
     start_delay_s: float | None = None
     tensor_skew: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
 
     def __init__(self, model: TabulatedModel, asked: Setting, total_steps: int, batch_rule: str = "") -> None:
         """Take what the user asked for; raises `ValueError` where the table has no rate for it, or without steps."""

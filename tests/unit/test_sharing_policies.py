@@ -26,11 +26,9 @@ class Staged:
         return StagedJob(request.application, request.profile, truth.total_steps)
 
 
-def job(
-    name: str, at_s: int, gpus: int, stages=(0.2, 0.5, 0.3), *, steps: int = 100, guaranteed: bool = False
-) -> JobSpec:
+def job(name: str, at_s: int, gpus: int, stages=(0.2, 0.5, 0.3), *, steps: int = 100, **rest) -> JobSpec:
     profile = StageProfile(sum(stages), stages)
-    return JobSpec(name, at_s, gpus, f"model-{name}", guaranteed=guaranteed, total_steps=steps, profile=profile)
+    return JobSpec(name, at_s, gpus, rest.pop("model", "model"), total_steps=steps, profile=profile, **rest)
 
 
 def run(policy, jobs, cluster: Cluster, model: Colocation, most: int = 4) -> MemoryRecorder:
