@@ -9,6 +9,7 @@ from simsched_policies.muri import MuriL, MuriS
 from simsched_policies.qssf import Qssf
 from simsched_policies.themis import Themis, ThemisRho
 
+from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
@@ -18,6 +19,7 @@ from simsched.model.colocation.contract import Colocation, GuaranteedFirst
 from simsched.model.colocation.stages import StageInterleaving
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
 from simsched.model.staged import StagedJob
+from simsched.policy import Decision, Policy, View
 
 
 class Staged:
@@ -123,3 +125,48 @@ def test_qssf_expects_what_jobs_of_a_user_have_taken() -> None:
     ]
     found = ends(run(Qssf(), jobs, Cluster.uniform(1, 1), ConstantSharing(0.5)))
     assert found == {"a": 100, "b": 110, "c": 210, "e": 220, "d": 320}
+
+
+class Scripted(Policy):
+    """Decides as it is told, in turn."""
+
+    name = "scripted"
+
+    def __init__(self, *decisions: Decision) -> None:
+        self._decisions = iter(decisions)
+
+    def decide(self, view: View, rng) -> Decision:
+        return next(self._decisions, Decision.change({}))
+
+
+ON_NODE_0 = {"a": ((0, 1),), "b": ((0, 1),)}
+
+
+def test_onto_puts_a_job_on_the_very_gpus_of_another_where_others_are_free() -> None:
+    jobs = [job("a", 0, 1), job("b", 0, 1)]
+    beside = run(Scripted(Decision(ON_NODE_0, beside={"b": ["a"]})), jobs, Cluster.uniform(1, 4), HALF)
+    onto = run(Scripted(Decision(ON_NODE_0, onto={"b": "a"})), jobs, Cluster.uniform(1, 4), HALF)
+    assert ends(beside) == {"a": 100, "b": 100}
+    assert ends(onto) == {"a": 200, "b": 200}
+
+
+def test_anew_places_a_job_again_whose_nodes_stay_the_same() -> None:
+    jobs = [job("a", 0, 1), job("b", 0, 1), job("c", 50, 1)]
+    apart = Decision({**ON_NODE_0, "c": ((0, 1),)}, anew=["b"])
+    recorder = run(Scripted(Decision(ON_NODE_0, onto={"b": "a"}), apart), jobs, Cluster.uniform(1, 4), HALF)
+    assert ends(recorder) == {"a": 125, "b": 125, "c": 150}
+    assert {record.job_id: record.restarts for record in recorder.jobs} == {"a": 0, "b": 1, "c": 0}
+
+
+@pytest.mark.parametrize(
+    ("decision", "message"),
+    [
+        (Decision({"a": ((0, 1),), "b": ((0, 2),)}, onto={"b": "a"}), "which are others"),
+        (Decision({"b": ((0, 1),)}, onto={"b": "a"}), "which does not run"),
+        (Decision({**ON_NODE_0, "c": ((0, 1),)}, onto={"b": "a", "c": "b"}), "those of a third"),
+    ],
+)
+def test_gpus_of_others_that_cannot_be_had(decision: Decision, message: str) -> None:
+    jobs = [job(name, 0, 1) for name in "abc"]
+    with pytest.raises(InfeasibleDecisionError, match=message):
+        run(Scripted(decision), jobs, Cluster.uniform(1, 4), HALF)
