@@ -89,7 +89,7 @@ class _Muri(Policy):
         capacity = sum(free)
         order = sorted((_Candidate(job, self.key(job)) for job in pool.jobs.values()), key=lambda one: one.key)
         buckets = take(order, _counter(capacity), most)
-        groups = merge_by_matching(buckets, Rules(capacity, most), self._weight)
+        groups = merge_by_matching(buckets, Rules(capacity, most), self._weight, kind=_kind)
         kept = placement_order(order, groups, lambda one: one.key, _counter(capacity))
         staying = [group for group in kept if _together(group)]
         for group in staying:
@@ -129,6 +129,10 @@ class MuriL(_Muri):
     def key(self, job: JobView) -> float:
         """Return the GPU-seconds attained."""
         return job.attained_gpu_s
+
+
+def _kind(group: Sequence[_Candidate]) -> tuple[tuple[float, ...], ...]:
+    return tuple(one.stages_s for one in group)
 
 
 def _counter(gpus: int) -> Callable[[int], bool]:

@@ -93,7 +93,7 @@ class Muri(Artifact):
         fits = self._fits()
         buckets = grouping.take(self._active, lambda gpus: bool(fits(gpus)))
         if self.matching:
-            made = grouping.merge_by_matching(buckets, self._rules, self._weight, self._match)
+            made = grouping.merge_by_matching(buckets, self._rules, self._weight, self._match, _stages)
         else:
             made = grouping.merge_in_order(buckets, self._rules)
         return grouping.split_slow(made, self._group_s, lambda one: one.iteration_s) if self.split_slow else made
@@ -110,6 +110,10 @@ class Muri(Artifact):
 
     def _weight(self, group: Sequence[Account]) -> float:
         return grouping.efficiency([sum(account.stages_s) for account in group], self._group_s(group))
+
+
+def _stages(group: Sequence[Account]) -> tuple[tuple[float, float, float], ...]:
+    return tuple(account.stages_s for account in group)
 
 
 def recorded(path: str) -> grouping.Matcher:
