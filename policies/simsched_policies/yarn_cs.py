@@ -1,9 +1,11 @@
-"""YARN's capacity scheduler, as clusters of deep-learning jobs have used it: queues with shares, no preemption.
+"""YARN's capacity scheduler, as clusters of deep-learning jobs have used it: queues with shares.
 
 Idea: every tenant has a queue with a share of the cluster; within a queue jobs start first in, first out, on as few
 machines as possible, and the one at the head blocks those behind it (Jeon et al., ATC'19, section 2; Gu et al.,
-Tiresias, NSDI'19, section 5.1, where there is one queue). Left out, for lack of any figure in the sources: the
-preemption of queues above their share when the cluster is almost full, and giving up locality after some retries.
+Tiresias, NSDI'19, section 5.1, where there is one queue). With `preemption`, a queue
+below its share takes GPUs back from those above theirs, from the jobs started last, as YARN's monitor does (Hadoop
+documentation, "Capacity Scheduler", preemption); its waiting times and limits per round are left out, and so is giving
+up locality after some retries, for lack of any figure in the sources.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
+from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, JobView, Policy, View
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 
@@ -57,7 +59,8 @@ class YarnCs(Policy):
     `capacities` gives tenants their shares of the cluster, above 0 and at most 1 in all; tenants that it does not name
     have one queue together with the rest, and without it there is one queue for all. A queue may use more than its
     share while GPUs are free, unless not `elastic`: then a job that asks for more GPUs than its queue's share of the
-    whole cluster is refused.
+    whole cluster is refused. With `preemption` a job that leaves its queue within its share stops jobs of queues above
+    theirs.
     """
 
     name: ClassVar[str] = "yarn-cs"
@@ -65,6 +68,7 @@ class YarnCs(Policy):
     capacities: Mapping[str, float] = field(default_factory=dict)
     elastic: bool = True
     placement: PlacerName = "consolidated"
+    preemption: bool = False
     _queues: dict[str, _Queue] = field(init=False, repr=False)
     _held: dict[str, tuple[_Queue, Allocation]] = field(default_factory=dict, init=False, repr=False)
     _cluster_gpus: int = field(default=0, init=False, repr=False)
@@ -100,21 +104,54 @@ class YarnCs(Policy):
         """Start what can be started from the heads of the queues."""
         self._update(view)
         start: dict[str, Allocation] = {}
+        stop: dict[str, None] = {}
         open_queues = [queue for queue in self._queues.values() if queue.waiting]
-        while open_queues and self._free.total:
+        while open_queues and (self._free.total or self.preemption):
             queue = min(open_queues, key=lambda one: one.used / one.share)
             job_id, gpus, types = queue.waiting[0]
             within = self.elastic or queue.used + gpus <= queue.gpus_of(self._capacity)
             allocation = self._free.choose(PLACERS[self.placement], gpus, types) if within else None
+            if allocation is None and self.preemption:
+                allocation = self._take_back(queue, view, start, stop)
             if allocation is None:
                 open_queues.remove(queue)
                 continue
             queue.waiting.popleft()
             self._hold(job_id, queue, allocation)
             start[job_id] = allocation
+            stop.pop(job_id, None)
             if not queue.waiting:
                 open_queues.remove(queue)
-        return Decision.change(start)
+        return Decision.change(start, list(stop))
+
+    def _take_back(
+        self, queue: _Queue, view: View, start: Mapping[str, Allocation], stop: dict[str, None]
+    ) -> Allocation | None:
+        """Stop the youngest jobs of queues above their share until the head of a queue within its own fits.
+
+        Nobody is stopped where that does not help.
+        """
+        _, gpus, types = queue.waiting[0]
+        if queue.used + gpus > queue.gpus_of(self._capacity):
+            return None
+        victims: list[tuple[str, _Queue, Allocation]] = []
+        allocation: Allocation | None = None
+        for job_id in [one for one in reversed(self._held) if one not in start]:
+            other, held = self._held[job_id]
+            if allocation is None and other is not queue and other.used > other.gpus_of(self._capacity):
+                self._free.give_back(held)
+                other.used -= gpus_of(held)
+                victims.append((job_id, other, held))
+                allocation = self._free.choose(PLACERS[self.placement], gpus, types)
+        for job_id, other, held in victims:
+            if allocation is None:
+                self._free.take(held)
+                other.used += gpus_of(held)
+            else:
+                del self._held[job_id]
+                other.waiting.appendleft(self._waiting(view.jobs[job_id]))
+                stop[job_id] = None
+        return allocation
 
     def _hold(self, job_id: str, queue: _Queue, allocation: Allocation) -> None:
         self._free.take(allocation)

@@ -12,6 +12,8 @@ import click
 
 from simsched import __version__
 from simsched.cli.application import application
+from simsched.cli.calibrate import calibrate
+from simsched.cli.capacity import capacity
 from simsched.cli.check import check
 from simsched.cli.clean import clean
 from simsched.cli.compare_runs import compare_runs
@@ -24,6 +26,7 @@ from simsched.cli.run import run
 from simsched.cli.trace import trace
 from simsched.cli.verdicts import verdicts
 from simsched.cli.verify import verify
+from simsched.cli.what_if import what_if
 from simsched.cli.workload import workload
 from simsched.errors import InputError
 from simsched.threads import one_thread_each
@@ -91,7 +94,7 @@ def cli(debug: bool) -> None:
 
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, trace, workload,
-    application, check, new, clean, verify,
+    application, check, new, clean, verify, calibrate, capacity, what_if,
 ):  # fmt: skip
     cli.add_command(command)
 

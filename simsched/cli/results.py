@@ -36,12 +36,18 @@ def replicated_over(run: Run) -> tuple[str, ...]:
 @click.command()
 @click.argument("folder", metavar="RUN_OR_CELL", type=click.Path(path_type=Path))
 @metrics_option
+@click.option("--by", type=click.Choice(["tenant", "user", "size"]), help="Show who waited and who used what instead.")
 @click.option("--csv", "layout", flag_value="csv", help="Print the table as CSV, one row a policy and metric.")
 @click.option("--markdown", "layout", flag_value="markdown", help="Print the table as Markdown.")
 @click.option("--latex", "layout", flag_value="latex", help="Print the table as LaTeX (booktabs).")
 @json_option
-def show(folder: Path, metrics: tuple[str, ...], layout: str | None, as_json: bool) -> None:
+def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | None, as_json: bool) -> None:
     """Show the results of a run, or of one of its cells."""
+    if by is not None:
+        from simsched.cli.groups import show_groups
+
+        show_groups(folder, by, as_json=as_json)
+        return
     from simsched.results.reader import RUN_FILE, read_cell, read_run
 
     if (folder / RUN_FILE).is_file() or not (folder / "manifest.json").is_file():

@@ -5,6 +5,9 @@ from __future__ import annotations
 from simsched.engine.records import JobRecord
 from simsched.engine.state import JobState
 
+#: The final state of a job that was killed at its time limit.
+TIME_LIMIT = "TimeLimit"
+
 
 def job_record(job: JobState, status: str) -> JobRecord:
     """Return the record of a job that ends now, in a final state."""

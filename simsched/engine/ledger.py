@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
-from simsched.engine.job_record import job_record
+from simsched.engine.job_record import TIME_LIMIT, job_record
 from simsched.engine.records import AllocationRecord, JobRecord, Recorder
 from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, memory_mb
@@ -48,6 +48,8 @@ class Ledger:
         self._on_threshold = on_threshold
         self._on_leases_over = on_leases_over
         self._on_failed_attempt = on_failed_attempt
+        #: Whether jobs end at their time limits.
+        self.kill_at_time_limit = False
         #: Jobs whose lease is under way or about to begin.
         self._leased: set[str] = set()
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
@@ -73,6 +75,9 @@ class Ledger:
         if job.watch is not None:
             job.watch.cancel()
             job.watch = None
+        if job.limit is not None:
+            job.limit.cancel()
+            job.limit = None
 
     def evict(self, job: JobState) -> None:
         """Take a job's GPUs away without notice; its progress falls back to its last checkpoint."""
@@ -104,6 +109,10 @@ class Ledger:
         self._resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
         if job.watch_gpu:
             self._watch(job)
+        limit_s = job.request.time_limit_s
+        if self.kill_at_time_limit and limit_s is not None:
+            end = now + max(self._clock.ticks(limit_s) - job.settled_held, 0)
+            job.limit = self._clock.at(end, Phase.FAILURE, lambda: self._complete(job, TIME_LIMIT))
 
     def settle(self, job: JobState) -> None:
         """Bring service and progress of a job up to this instant, and record the interval that ends here."""

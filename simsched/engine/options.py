@@ -22,6 +22,9 @@ class EngineOptions:
 
     Up to `max_jobs_per_gpu` jobs may hold one GPU, where a policy places them beside each other.
 
+    With `kill_at_time_limit` a job that has held GPUs for as long as its time limit ends then, with the final state
+    `TimeLimit`.
+
     Time passes in ticks of `tick_s` seconds, from a microsecond to a second; 0 makes it continuous, in double
     precision.
     """
@@ -33,6 +36,7 @@ class EngineOptions:
     node_start_s: float = 0
     tick_s: float = 1
     max_jobs_per_gpu: int = 1
+    kill_at_time_limit: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be like."""

@@ -163,13 +163,13 @@ class _Simulation:
             self._on_leases_over,
             self._on_failed_attempt,
         )
+        self._ledger.kill_at_time_limit = options.kill_at_time_limit
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
         most = options.max_jobs_per_gpu
         self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
         if self._cluster.occupancy is not None:
             model = colocation or ConstantSharing()
             self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
-
         self._failures: Failures | None = None
         if failures is not None:
             state = (self._clock, self._cluster, self._ledger, self._active)

@@ -140,6 +140,7 @@ class JobState:
         "lease",
         "lease_began",
         "leases",
+        "limit",
         "neighbours",
         "progress",
         "rate",
@@ -177,6 +178,8 @@ class JobState:
         self.batch = NO_BATCH
         #: The agent again where it grants leases, and the lease under way.
         self.leases: LeasingAgent | None = None
+        #: The end of its time limit, where it is killed there.
+        self.limit: Appointment | None = None
         self.lease: Lease | None = None
         self.lease_began: float = 0
         self.submitted = clock.ticks(spec.submit_time_s)

@@ -31,6 +31,7 @@ from simsched.experiment.validation import Experiment, Point
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
+from simsched.plugins import parameters
 from simsched.policy import Policy
 from simsched.results.schema import SCHEMA_VERSION
 
@@ -214,7 +215,8 @@ class _Maker:
         cluster = spec.cluster.build()
         workload = spec.workload_of(policy)
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
-        made = make_policy(kind, policy.params, diagnostics)
+        params = spec.params_of(policy, {one.name for one in parameters(kind)})
+        made = make_policy(kind, params, diagnostics)
         agents = None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params)
         folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
         speeds = dict(workload.gpu_speed)
@@ -234,7 +236,7 @@ class _Maker:
             "policy": {
                 "name": policy.name,
                 "class": _class_name(kind),
-                "params": full_params(kind, policy.params, diagnostics),
+                "params": full_params(kind, params, diagnostics),
             },
             "policy_source": self._sources[policy.name],
             "libraries": library_versions(),
@@ -270,9 +272,9 @@ class _Maker:
                 about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
         if policy.agent is not None:
             named = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
-            params = full_params(named, policy.agent.params)
-            about["agent"] = {"name": policy.agent.name, "params": params, "source": plugin_sources(named)}
-        files = input_files(kind, policy.params)
+            given = full_params(named, policy.agent.params)
+            about["agent"] = {"name": policy.agent.name, "params": given, "source": plugin_sources(named)}
+        files = input_files(kind, params)
         if files:
             about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
         key = _key(about)
@@ -283,7 +285,7 @@ class _Maker:
             key,
             policy.name,
             folder,
-            policy.params,
+            params,
             diagnostics,
             cluster,
             jobs,

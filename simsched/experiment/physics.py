@@ -23,6 +23,7 @@ def engine_options(spec: EngineSpec) -> EngineOptions:
         node_start_s=_whole(spec.node_start_s),
         tick_s=_whole(spec.tick_s),
         max_jobs_per_gpu=spec.sharing.max_jobs,
+        kill_at_time_limit=spec.kill_at_time_limit,
     )
 
 

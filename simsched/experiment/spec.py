@@ -6,7 +6,7 @@ such as whether a policy exists and takes the parameters given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -27,6 +27,7 @@ from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
 from simsched.experiment.failures import FailuresSpec
 from simsched.model.cluster import Cluster, NodeGroup
+from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
 #: The longest time that a key may name: three hundred years.
@@ -139,6 +140,15 @@ class WorkloadSpec(Section):
         seed: int | None = None
 
 
+@_with_keys_of(Tenant)
+class TenantSpec(Section):
+    """A tenant: see `simsched.policy.tenants.Tenant`."""
+
+    def build(self) -> Tenant:
+        """Make the tenant."""
+        return Tenant(**self.model_dump())
+
+
 class SharingSpec(Section):
     """Whether several jobs may hold one GPU, and how fast they are then."""
 
@@ -177,6 +187,9 @@ class EngineSpec(Section):
     )
     node_start_s: float = Field(
         default=0, ge=0, le=MOST_SECONDS, description="seconds until a node that a policy asks for is up"
+    )
+    kill_at_time_limit: bool = Field(
+        default=False, description="whether a job ends when it has held GPUs for as long as its time limit"
     )
 
     @model_validator(mode="after")
@@ -287,6 +300,9 @@ class ExperimentSpec(Section):
     applications: ApplicationsOptions = ApplicationsOptions()
     engine: EngineSpec = EngineSpec()
     failures: FailuresSpec = Field(default=FailuresSpec(), description="nodes and jobs that fail; by default none do")
+    tenants: dict[str, TenantSpec] = Field(
+        default={}, description="who shares the cluster and on what terms, for policies that know tenants"
+    )
     policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
     seeds: Seeds = Field(default=(1,), description="seeds, or how many to use (1, 2, ...)")
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
@@ -317,6 +333,20 @@ class ExperimentSpec(Section):
                 message = "a policy cannot have a 'workload' of its own where there is a 'tuning'"
                 raise ValueError(message)
         return self
+
+    @model_validator(mode="after")
+    def _shares(self) -> ExperimentSpec:
+        wrong = excess({name: tenant.build() for name, tenant in self.tenants.items()})
+        if wrong:
+            raise ValueError(f"tenants: {wrong}")
+        return self
+
+    def params_of(self, policy: PolicySpec, known: Collection[str]) -> dict[str, Any]:
+        """Return the parameters of a policy that has those `known`, the experiment's tenants among them."""
+        if TENANTS_PARAMETER not in known or TENANTS_PARAMETER in policy.params or not self.tenants:
+            return policy.params
+        plain = {name: tenant.model_dump(exclude_unset=True) for name, tenant in sorted(self.tenants.items())}
+        return {**policy.params, TENANTS_PARAMETER: plain}
 
     def workload_of(self, policy: PolicySpec) -> WorkloadSpec:
         """Return the workload that a policy faces."""

@@ -32,6 +32,7 @@ class JobRequest:
     its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `batch_rule` names
     the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
     `profile` is what a profile of the job on the GPUs asked for has measured, None where there is none.
+    `queue` is the queue or partition to which it was submitted, and a job of higher `priority` is more urgent.
     """
 
     id: str
@@ -48,6 +49,8 @@ class JobRequest:
     batch_rule: str = ""
     weight: float = 1.0
     profile: StageProfile | None = None
+    queue: str = ""
+    priority: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class JobSpec:
     profile: StageProfile | None = None
     attempts_s: tuple[float, ...] = ()
     speedup: Speedup | None = None
+    queue: str = ""
+    priority: float = 0
 
     @property
     def request(self) -> JobRequest:
@@ -113,6 +118,8 @@ class JobSpec:
             self.batch_rule,
             self.weight,
             self.profile,
+            self.queue,
+            self.priority,
         )
 
     @property

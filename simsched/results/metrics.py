@@ -188,6 +188,14 @@ _ALL = (
         "queueing_median_s", "median queueing", "s", _LOWER, "median of `queueing_s`", _percentile("queueing_s", 50)
     ),
     Metric(
+        "queueing_p90_s",
+        "90th percentile queueing",
+        "s",
+        _LOWER,
+        "90th percentile of `queueing_s`",
+        _percentile("queueing_s", 90),
+    ),
+    Metric(
         "queueing_p95_s",
         "95th percentile queueing",
         "s",

@@ -74,7 +74,12 @@ JOBS = Table(
         Column("application", _TEXT, "", "what the job trains, or `fixed-duration`"),
         Column("tenant", _TEXT, "", "tenant or virtual cluster; empty where unknown"),
         Column("user", _TEXT, "", "submitting user; empty where unknown"),
-        Column("status", _TEXT, "", "final state in the trace; empty where unknown"),
+        Column(
+            "status",
+            _TEXT,
+            "",
+            "final state in the trace, `TimeLimit` if killed there; empty where unknown",
+        ),
         Column("num_gpus", _COUNT, "GPU", "GPUs that the user asked for"),
         Column("batch_size", _COUNT, "examples", "total batch size that the user asked for; 0 where not given"),
         Column("submit_time_s", _TIME, "s", "time of submission"),

@@ -28,6 +28,9 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "attempts_s": "seconds in service of each attempt, separated by spaces; empty where not recorded",
         "application": f"application of the job; `{FIXED_DURATION}` where the trace knows only GPUs and seconds",
         "batch_size": "total batch size asked for, in examples; 0 where the trace names none",
+        "time_limit_s": "run time in seconds that the user asked for; 0 where the trace names none",
+        "queue": "queue or partition; empty where the trace names none",
+        "priority": "priority, higher being more urgent; 0 where the trace names none",
         "row": "0-based place of the job in the source, before sorting by submission",
     }
 )
@@ -45,6 +48,9 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "attempts_s": "",
         "application": FIXED_DURATION,
         "batch_size": 0,
+        "time_limit_s": 0.0,
+        "queue": "",
+        "priority": 0.0,
     }
 )
 _NOTHING: Mapping[str, int] = MappingProxyType({})

@@ -18,7 +18,7 @@ from simsched.workload.trace import Trace
 #: Optional columns of a trace CSV, and the value with which a column throughout is left out.
 _TRACE_EXTRAS = (
     ("tenant", ""), ("user", ""), ("status", ""), ("attempts", 1), ("attempts_s", ""),
-    ("application", FIXED_DURATION), ("batch_size", 0),
+    ("application", FIXED_DURATION), ("batch_size", 0), ("time_limit_s", 0), ("queue", ""), ("priority", 0),
 )  # fmt: skip
 _JOB_EXTRAS = (
     ("duration", "duration_s", 0), ("tenant", "tenant", ""), ("user", "user", ""), ("status", "status", ""),

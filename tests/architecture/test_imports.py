@@ -32,14 +32,15 @@ MAY_IMPORT = {
         "experiment", "closed_loop", "engine", "policy", "agent", "model", "applications", "documents", "results",
     },
     "fairness": {"execution", "experiment", "engine", "policy", "agent", "model", "applications", "results"},
+    "operators": {"execution", "experiment", "workload", "documents", "results"},
     "testing": {"engine", "policy", "agent", "model"},
     "api": {
         "fairness", "execution", "experiment", "engine", "policy", "agent", "model", "workload", "applications",
         "documents", "results", "report",
     },
     "cli": {
-        "api", "fairness", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model", "workload",
-        "applications", "calibration", "documents", "results", "report", "testing",
+        "api", "fairness", "operators", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model",
+        "workload", "applications", "calibration", "documents", "results", "report", "testing",
     },
     "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from simsched.errors import InputError
+from simsched.workload.readers import read_trace
 from simsched.workload.readers.log import Limits
 from simsched.workload.readers.tables import ACME, HELIOS, KUBERNETES, LAYOUTS, OPENB_2023, PAI_2020, read_table
+from simsched.workload.recipes.as_is import specs_of
+from simsched.workload.write import write_trace_csv
 
 
 def write(folder: Path, *lines: str) -> Path:
@@ -105,3 +108,21 @@ def test_a_missing_column_and_a_name_used_twice(tmp_path: Path) -> None:
         "1 job: have the name of an earlier job (line 3: a)",
         "1 job: GPUs are no number (line 4: b)",
     ]
+
+
+def test_a_table_of_pods_is_a_trace_too(tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text(
+        "name,namespace,gpus,created,started,finished,queue,priority,time_limit_s\n"
+        "a,vision,2,2024-03-01T00:00:00Z,2024-03-01T00:01:00Z,2024-03-01T00:03:00Z,gold,7,600\n"
+        "b,speech,1,2024-03-01T00:00:30Z,2024-03-01T00:00:30Z,2024-03-01T00:00:40Z,,0,\n"
+    )
+    trace = read_trace(path)
+    assert trace.source == "kubernetes"
+    assert trace.table["tenant"].tolist() == ["vision", "speech"]
+    first, second = specs_of(trace.table)
+    assert (first.queue, first.priority, first.time_limit_s, first.duration_s) == ("gold", 7, 600, 120)
+    assert (second.queue, second.priority, second.time_limit_s) == ("", 0, None)
+    written = tmp_path / "plain.csv"
+    write_trace_csv(trace, written)
+    assert specs_of(read_trace(written).table) == [first, second]

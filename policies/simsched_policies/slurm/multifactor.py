@@ -114,6 +114,10 @@ class AccountTree:
         if sum(1 for _ in self._below("")) != len(self.accounts):
             raise input_error("accounts", "some are their own ancestors", "break the circle of parents")
 
+    def joined(self, *accounts: Account) -> AccountTree:
+        """Return the tree with further accounts or users, and the usage of this one."""
+        return AccountTree((*self.accounts, *accounts), self.half_life_s, self._usage, self._as_of_s)
+
     def _below(self, name: str) -> Iterator[Account]:
         for child in self._children.get(name, []):
             yield child

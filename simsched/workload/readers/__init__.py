@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
-from simsched.workload.readers import alibaba, helios, itp, philly_csv, philly_json, plain, slurm
+from simsched.workload.readers import alibaba, helios, itp, philly_csv, philly_json, plain, slurm, tables
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.sheet import first_lines
 from simsched.workload.readers.workload_csv import is_workload
@@ -24,6 +24,7 @@ FORMATS: tuple[Format, ...] = (
     alibaba.PODS,
     alibaba.TASKS,
     slurm.FORMAT,
+    tables.FORMAT,
     plain.FORMAT,
 )
 

@@ -109,6 +109,9 @@ class ClusterLog:
             "user": table["user"],
             "status": table["state"],
             "attempts": table["attempts"],
+            "time_limit_s": table["time_limit_s"],
+            "queue": table["queue"],
+            "priority": table["priority"],
             "row": np.arange(len(table)),
         }
         shared = int((whole != table["gpus"].to_numpy()).sum())

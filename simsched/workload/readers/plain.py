@@ -15,7 +15,10 @@ from simsched.workload.trace import EPOCH, STATUSES
 
 KIND = "simsched-trace"
 REQUIRED = ("submit_time", "num_gpus", "duration")
-OPTIONAL = ("job_id", "tenant", "user", "status", "attempts", "attempts_s", "application", "batch_size")
+OPTIONAL = (
+    "job_id", "tenant", "user", "status", "attempts", "attempts_s", "application", "batch_size", "time_limit_s",
+    "queue", "priority",
+)  # fmt: skip
 
 
 def _matches(head: Head) -> bool:
@@ -55,6 +58,12 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
         columns["attempts_s"] = texts
     if "batch_size" in sheet:
         columns["batch_size"] = sheet.number("batch_size", least=0, whole=True)
+    if "time_limit_s" in sheet:
+        columns["time_limit_s"] = sheet.number("time_limit_s", least=0)
+    if "priority" in sheet:
+        columns["priority"] = sheet.number("priority", least=float("-inf"))
+    if "queue" in sheet:
+        columns["queue"] = sheet.text("queue")
     if "application" in sheet:
         sheet.blame("application", sheet.missing("application"), "is missing")
         columns["application"] = sheet.text("application")
@@ -87,7 +96,8 @@ def _submission(sheet: Sheet) -> tuple[Any, pd.Timestamp | None]:
 FORMAT = Format(
     "plain",
     "simsched trace CSV, version 1",
-    "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,attempts_s,application,batch_size]",
+    "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,attempts_s,application,batch_size,"
+    "time_limit_s,queue,priority]",
     _matches,
     _read,
 )

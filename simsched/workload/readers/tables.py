@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error, nearest
+from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
 from simsched.workload.readers.slurm import moments
 
@@ -160,6 +161,25 @@ def read_table(
     grouped = 0 if named is None else _group(sieve, named)
     sieve.drop(sieve.table["job_id"].duplicated(), "have the name of an earlier job")
     return finish(sieve, layout.name, limits=limits, strict=strict, adjusted={_GROUPED: grouped})
+
+
+def is_kubernetes(head: Head) -> bool:
+    """Return whether a table names GPUs, creation, start and end of pods or jobs."""
+    required = [KUBERNETES.columns[column] for column in KUBERNETES.required]
+    return all(any(name in head.columns for name in names) for names in required)
+
+
+def _read_kubernetes(path: Path) -> Jobs:
+    return read_table(path, KUBERNETES).jobs()
+
+
+FORMAT = Format(
+    "kubernetes",
+    "Kubernetes pods or jobs as a table",
+    "CSV: name,namespace,gpus,created,started,finished[,queue,priority_class,priority,pod_group,phase,node]",
+    is_kubernetes,
+    _read_kubernetes,
+)
 
 
 def _rows(path: Path, layout: Layout) -> tuple[list[str], list[tuple[int, Sequence[str]]]]:

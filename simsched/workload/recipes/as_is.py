@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -15,6 +17,15 @@ _FIELDS = (
     "job_id", "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status",
     "attempts",
 )  # fmt: skip
+#: Columns that few traces have, and how a cell that holds anything becomes the field of that name.
+_RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {
+        "attempts_s": lambda text: tuple(map(float, text.split())),
+        "time_limit_s": float,
+        "queue": str,
+        "priority": float,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -35,9 +46,11 @@ def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""
     columns = [table[column].tolist() for column in _FIELDS]
     jobs = [JobSpec(*values) for values in zip(*columns, strict=True)]
-    if "attempts_s" not in table or not table["attempts_s"].any():
+    rare = [column for column in _RARE if column in table and table[column].any()]
+    if not rare:
         return jobs
+    rows = zip(*(table[column].tolist() for column in rare), strict=True)
     return [
-        replace(job, attempts_s=tuple(map(float, text.split()))) if text else job
-        for job, text in zip(jobs, table["attempts_s"], strict=True)
+        replace(job, **{column: _RARE[column](value) for column, value in zip(rare, values, strict=True) if value})
+        for job, values in zip(jobs, rows, strict=True)
     ]

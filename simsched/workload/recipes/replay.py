@@ -12,6 +12,7 @@ import pandas as pd
 from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.workload.estimates import with_estimates
 from simsched.workload.recipes.as_is import specs_of
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
 from simsched.workload.recipes.tiresias_testbed import with_models
@@ -27,6 +28,7 @@ class ReplayRecipe:
     ask for at most `max_gpus` GPUs, of those a random `sample`, of those the first `jobs`; their submissions then count
     from `from_s`, divided by `load`. `assign` turns them into applications by class of GPU-time; `models` gives each
     one of the models of Tiresias instead, which keeps its duration and adds what spreading and preemption cost.
+    `estimates` gives jobs without a time limit one, see `simsched.workload.estimates`.
     """
 
     needs_trace: ClassVar[bool] = True
@@ -42,9 +44,18 @@ class ReplayRecipe:
         None, "replay as models of Tiresias's Table 6, with what spreading and preemption cost"
     )
 
+    estimates: Literal["exact", "uniform", "rounded"] | None = key(
+        None, "time limits for jobs of a replay that have none: their duration, or as users estimate"
+    )
+    estimate_factor: float = key(3.0, "by how much estimates may exceed the duration, as a multiple of it", ge=0)
+
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs of the trace; raises `InputError` where none is left."""
-        return replay_trace(trace_of(ingredients), self, ingredients.rng("replay"), ingredients.initial_batch_sizes)
+        rng = ingredients.rng("replay")
+        jobs = replay_trace(trace_of(ingredients), self, rng, ingredients.initial_batch_sizes)
+        if self.estimates is None:
+            return jobs
+        return with_estimates(jobs, self.estimates, self.estimate_factor, ingredients.rng("estimates"))
 
 
 def replay_trace(

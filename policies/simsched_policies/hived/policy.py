@@ -1,0 +1,208 @@
+"""HiveD: every tenant has a private cluster of cells, and others may use its cells while they are idle.
+
+Idea: tenants own cells (here whole nodes) instead of numbers of GPUs, so that a guaranteed job finds GPUs as close as
+in a cluster of its own; opportunistic jobs run on what is idle and are preempted (Zhao et al., OSDI'20, sections 3 and
+4). Deviations: cells of a node are halves of it down to single GPUs; nothing is known of racks; the engine counts the
+GPUs of a node, so that which of them a job gets shows only in where later jobs find room; preempted jobs leave at once
+and keep their progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from simsched.model.placement import Allocation
+from simsched.policy import Decision, Policy, View
+from simsched.policy.tenants import Tenant
+from simsched.policy.view import JobView
+from simsched_policies.hived.scheduler import CellScheduler
+from simsched_policies.hived.spec import (
+    MOST_URGENT,
+    OPPORTUNISTIC,
+    CellCluster,
+    CellSpec,
+    CellType,
+    Gang,
+    Placed,
+    PodPlace,
+    Preempts,
+    VirtualCluster,
+)
+
+#: The tenant of all that nobody named; without any named tenants it owns the cluster, else nothing.
+OTHERS = "(others)"
+
+
+class _Job(NamedTuple):
+    """A job under the number by which the cells know it; `kinds` are the GPU types that it can run on."""
+
+    id: str
+    number: str
+    tenant: str
+    priority: float
+    submit_time_s: float
+    gpus: int
+    kinds: frozenset[str]
+
+
+@dataclass
+class HiveD(Policy):
+    """Places guaranteed jobs in their tenants' cells and opportunistic ones wherever GPUs are idle.
+
+    A tenant owns so many whole nodes of each make as its share covers. Its jobs are guaranteed by their priority (0 to
+    1000); those of negative priority, of tenants without cells, and those too large for their tenant's cells are
+    opportunistic.
+    """
+
+    name: ClassVar[str] = "hived"
+
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    _cells: CellScheduler | None = field(default=None, init=False, repr=False)
+    _owned: dict[tuple[str, str, int], int] = field(default_factory=dict, init=False, repr=False)
+    _makes: list[tuple[str, int]] = field(default_factory=list, init=False, repr=False)
+    _jobs: dict[str, _Job] = field(default_factory=dict, init=False, repr=False)
+    _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _waiting: dict[str, _Job] = field(default_factory=dict, init=False, repr=False)
+    _up: list[bool] = field(default_factory=list, init=False, repr=False)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Place waiting jobs, guaranteed ones first, by priority and age."""
+        cells = self._look(view)
+        start: dict[str, Allocation] = {}
+        stop: dict[str, None] = {}
+        failed: set[tuple[str, int, int, frozenset[str]]] = set()
+        for job in sorted(self._waiting.values(), key=self._urgency):
+            kind = (job.tenant, self._priority(job), job.gpus, job.kinds)
+            if kind in failed or job.id in stop:
+                continue
+            places = self._place(cells, job, start, stop)
+            if places is None:
+                failed.add(kind)
+            else:
+                start[job.id] = _allocation(places)
+                del self._waiting[job.number]
+        return Decision.change(start, list(stop))
+
+    def _place(
+        self, cells: CellScheduler, job: _Job, start: dict[str, Allocation], stop: dict[str, None]
+    ) -> tuple[PodPlace, ...] | None:
+        tenant, priority = job.tenant, self._priority(job)
+        for kind, per_node in self._makes:
+            nodes = -(-job.gpus // per_node)
+            if kind not in job.kinds or (priority >= 0 and self._owned.get((tenant, kind, per_node), 0) < nodes):
+                continue
+            rest = job.gpus - per_node * (nodes - 1)
+            gang = Gang(
+                job.number, tenant, priority, (*(per_node,) * (nodes - 1), rest), gpu_type=_leaf(kind, per_node)
+            )
+            outcome = cells.schedule(gang)
+            if isinstance(outcome, Preempts):
+                for victim in outcome.victims:
+                    cells.release(victim)
+                    self._waiting[victim] = self._jobs[victim]
+                    if start.pop(self._jobs[victim].id, None) is None:
+                        stop[self._jobs[victim].id] = None
+                outcome = cells.schedule(gang)
+            if isinstance(outcome, Placed):
+                return outcome.places
+            if job.number in cells.groups:  # it has reserved cells that it cannot use now
+                cells.release(job.number)
+        return None
+
+    def _urgency(self, job: _Job) -> tuple[int, float, str]:
+        return (-self._priority(job), job.submit_time_s, job.number)
+
+    def _priority(self, job: _Job) -> int:
+        """Return a job's priority, that of opportunistic jobs where its tenant's cells can never hold it."""
+        fits = any(
+            kind in job.kinds and self._owned.get((job.tenant, kind, size), 0) * size >= job.gpus
+            for kind, size in self._makes
+        )
+        return min(int(job.priority), MOST_URGENT) if fits and job.priority >= 0 else OPPORTUNISTIC
+
+    def _look(self, view: View) -> CellScheduler:
+        if self._cells is None:
+            self._cells = CellScheduler(self._cluster(view))
+        cells = self._cells
+        for job_id in [*view.finished, *(job.id for job in view.lost)]:
+            number = self._numbers.get(job_id, "")
+            self._waiting.pop(number, None)
+            if number in cells.groups:
+                cells.release(number)
+        up = list(view.up)
+        for node, (was, is_now) in enumerate(zip(self._up or [True] * len(up), up, strict=True)):
+            if was != is_now:
+                cells.set_health(str(node), healthy=is_now)
+        self._up = up
+        for job in [*view.lost, *view.arrived]:
+            known = self._known(job)
+            self._waiting[known.number] = known
+        return cells
+
+    def _known(self, job: JobView) -> _Job:
+        request = job.request
+        number = self._numbers.setdefault(job.id, f"{len(self._numbers):012d}")
+        tenant = request.tenant if request.tenant in self.tenants else OTHERS
+        kinds = frozenset(kind for kind, _ in self._makes if job.facts.runs_on(kind))
+        known = _Job(job.id, number, tenant, request.priority, request.submit_time_s, job.num_gpus, kinds)
+        return self._jobs.setdefault(number, known)
+
+    def _cluster(self, view: View) -> CellCluster:
+        counts: dict[tuple[str, int], int] = {}
+        for node in view.nodes:
+            counts[node.gpu_type, node.gpus] = counts.get((node.gpu_type, node.gpus), 0) + 1
+        self._makes = list(counts)
+        types = {name: kind for make in self._makes for name, kind in _cell_types(*make).items()}
+        left = dict(counts)
+        virtual: dict[str, VirtualCluster] = {}
+        for name, tenant in sorted(self.tenants.items()):
+            own: list[tuple[str, int]] = []
+            wanted = tenant.gpus
+            for (kind, size), nodes in counts.items():
+                asked = tenant.own_gpus(nodes * size) if wanted is None else wanted
+                mine = min(asked // size, left[kind, size])
+                left[kind, size] -= mine
+                wanted = None if wanted is None else wanted - mine * size
+                if mine:
+                    own.append((_top(kind, size), mine))
+                    self._owned[name, kind, size] = mine
+            virtual[name] = VirtualCluster(tuple(own))
+        if not self.tenants:
+            self._owned = {(OTHERS, kind, size): nodes for (kind, size), nodes in counts.items()}
+            virtual[OTHERS] = VirtualCluster(tuple((_top(*make), nodes) for make, nodes in counts.items()))
+        else:
+            virtual.setdefault(OTHERS, VirtualCluster())
+        cells = tuple(CellSpec(_top(node.gpu_type, node.gpus), str(node.index)) for node in view.nodes)
+        return CellCluster(types, cells, virtual)
+
+
+def _leaf(kind: str, size: int) -> str:
+    return f"{kind} of {size}"
+
+
+def _top(kind: str, size: int) -> str:
+    return f"node of {size} {kind}"
+
+
+def _cell_types(kind: str, size: int) -> dict[str, CellType]:
+    """Return the cells of a node: halves of halves as long as they are even, then single GPUs."""
+    types: dict[str, CellType] = {}
+    name, parts = _top(kind, size), size
+    while parts > 1 and parts % 2 == 0:
+        half = f"{parts // 2} of {name}" if parts > 2 else _leaf(kind, size)
+        types[name] = CellType(half, 2, is_node=parts == size)
+        name, parts = half, parts // 2
+    if name != _leaf(kind, size):
+        types[name] = CellType(_leaf(kind, size), parts, is_node=parts == size)
+    return types
+
+
+def _allocation(places: tuple[PodPlace, ...]) -> Allocation:
+    gpus: dict[int, int] = {}
+    for node, indices in places:
+        gpus[int(node)] = gpus.get(int(node), 0) + len(indices)
+    return tuple(gpus.items())

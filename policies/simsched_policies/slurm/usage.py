@@ -1,0 +1,84 @@
+"""What users and accounts have used, and the fair-share factors that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.policy.tenants import Tenant
+from simsched_policies.slurm.multifactor import Account, AccountTree
+
+
+class Usage:
+    """The usage of all users so far, users being numbered as they come; factors by Slurm's fair tree.
+
+    Accounts are tenants with their weights as shares (1 unless named); users of one account have equal shares.
+    """
+
+    def __init__(self, tenants: Mapping[str, Tenant], half_life_s: float) -> None:
+        """Begin with nothing used."""
+        self._weights = {name: tenant.weight for name, tenant in tenants.items()}
+        self._tree = AccountTree((), half_life_s)
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._names: list[str] = []
+        self._running: list[int] = []
+        self._since_s: float = 0.0
+        self._gpu_s: list[float] = []
+        self._factors: npt.NDArray[np.float64] | None = None
+        self._updated_s: float | None = None
+
+    def number(self, tenant: str, user: str) -> int:
+        """Return the number of a user of a tenant, a new one for a new user."""
+        known = self._numbers.get((tenant, user))
+        if known is not None:
+            return known
+        account, name = f"account {tenant}", f"user {user} of {tenant}"
+        new = [Account(name, account, user=True)]
+        if all(tenant != other for other, _ in self._numbers):
+            new.insert(0, Account(account, shares=self._weights.get(tenant, 1.0)))
+        self._tree = self._tree.joined(*new)
+        self._factors = None
+        self._names.append(name)
+        self._running.append(0)
+        self._gpu_s.append(0.0)
+        return self._numbers.setdefault((tenant, user), len(self._numbers))
+
+    def begin(self, user: int, gpus: int, now_s: float) -> None:
+        """Note that a user holds more GPUs from now on."""
+        self._settle(now_s)
+        self._running[user] += gpus
+
+    def end(self, user: int, gpus: int, now_s: float) -> None:
+        """Note that a user holds fewer GPUs from now on."""
+        self._settle(now_s)
+        self._running[user] -= gpus
+
+    def _settle(self, now_s: float) -> None:
+        elapsed = now_s - self._since_s
+        if elapsed > 0:
+            for user, gpus in enumerate(self._running):
+                if gpus:
+                    self._gpu_s[user] += gpus * elapsed
+            self._since_s = now_s
+
+    def update(self, now_s: float, every_s: float) -> None:
+        """Charge what was used and let it decay, if the last time is `every_s` ago."""
+        if self._updated_s is not None and now_s - self._updated_s < every_s:
+            return
+        self._updated_s = now_s
+        self._settle(now_s)
+        self._tree.advance(now_s)
+        for user, gpu_s in enumerate(self._gpu_s):
+            if gpu_s:
+                self._tree.charge(self._names[user], gpu_s)
+                self._gpu_s[user] = 0.0
+        self._factors = None
+
+    def factors(self) -> npt.NDArray[np.float64]:
+        """Return the fair-share factor of every user, by number."""
+        if self._factors is None:
+            found = self._tree.fair_tree()
+            self._factors = np.array([found[name] for name in self._names])
+        return self._factors

@@ -1,0 +1,61 @@
+"""`simsched show --by`: who waited and who used what."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from simsched.cli.output import print_json
+
+if TYPE_CHECKING:
+    from simsched.report.tables import TextTable
+    from simsched.results.by_group import By, Groups
+
+
+def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
+    """Print one table for each policy of a run (its first seed), or for a cell."""
+    from simsched.cli.tables import print_table
+    from simsched.results.by_group import by_group
+    from simsched.results.compare import row_name
+    from simsched.results.reader import RUN_FILE, read_cell, read_run
+
+    cells = read_run(folder).cells if (folder / RUN_FILE).is_file() else (read_cell(folder),)
+    found: dict[str, Groups] = {}
+    for cell in cells:
+        name = row_name(cell.policy, cell.point)
+        if name not in found:
+            found[name] = by_group(cell.jobs, cast("By", by))
+    if as_json:
+        print_json({name: asdict(groups) for name, groups in found.items()})
+        return
+    for number, (name, groups) in enumerate(found.items()):
+        if number:
+            click.echo()
+        print_table(groups_table(groups, title=name))
+
+
+def groups_table(groups: Groups, *, title: str) -> TextTable:
+    """Put groups into a table, times in hours."""
+    from simsched.report.tables import TextTable
+
+    headers = (
+        groups.by, "jobs", "users", "mean wait (h)", "median wait (h)", "p90 wait (h)", "slow-down", "GPU hours",
+        "share of GPU time (%)",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            row.group, f"{row.jobs}", f"{row.users}", hours(row.mean_wait_s), hours(row.median_wait_s),
+            hours(row.p90_wait_s), f"{row.slowdown:.2f}", f"{row.gpu_hours:.1f}", f"{100 * row.share:.1f}",
+        )
+        for row in groups.rows
+    )  # fmt: skip
+    note = f"Fairness of mean slow-downs (Jain's index, 1 is even): {groups.fairness:.3f}."
+    return TextTable(title, headers, rows, (note,))
+
+
+def hours(seconds: float) -> str:
+    """Write seconds as hours."""
+    return f"{seconds / 3600:.2f}"

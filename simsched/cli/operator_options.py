@@ -1,0 +1,67 @@
+"""Options and preparation that the commands for operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from simsched.operators.replays import ReplayPlan
+
+_OPTIONS = (
+    click.argument("log", metavar="LOG", type=click.Path(path_type=Path)),
+    click.option("--policy", default="slurm-backfill", show_default=True, metavar="NAME", help="Policy in force."),
+    click.option(
+        "--cluster", metavar="FILE", type=click.Path(path_type=Path),
+        help="`scontrol show node`, `sinfo -N`, or YAML. [default: nodes of 8 GPUs for the log's busiest moment]",
+    ),
+    click.option(
+        "-o", "--set", "settings", multiple=True, metavar="KEY=VALUE",
+        help="Change the experiment, e.g. policy.backfill=conservative or tenants.vision.max_gpus=64. Repeatable.",
+    ),
+    click.option("--format", "layout", default="auto", show_default=True, metavar="NAME", help="Layout of the log."),
+    click.option("--time-zone", default="UTC", show_default=True, help="Of timestamps without an offset."),
+    click.option("--strict", is_flag=True, help="Refuse a log with jobs that make no sense."),
+    click.option("--out", default="results", show_default=True, metavar="DIR", type=click.Path(path_type=Path)),
+    click.option("--workers", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."),
+)  # fmt: skip
+
+
+def operator_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def make_plan(
+    log: Path,
+    policy: str,
+    cluster: Path | None,
+    settings: tuple[str, ...],
+    layout: str,
+    time_zone: str,
+    strict: bool,
+    out: Path,
+    workers: int,
+    **more: Any,
+) -> ReplayPlan:
+    """Read log and cluster, say on stderr what was read and left out, and make the plan."""
+    from simsched.errors import input_error
+    from simsched.operators.log_input import cluster_groups, inferred_groups, largest_type, read_operator_log
+    from simsched.operators.replays import ReplayPlan
+
+    groups = None if cluster is None else cluster_groups(cluster)
+    gpus = 0 if groups is None else largest_type(groups)
+    found = read_operator_log(log, layout=layout, time_zone=time_zone, gpus=gpus, strict=strict)
+    click.echo(found.said, err=True)
+    if groups is None:
+        if found.log is None:
+            raise input_error("--cluster", "this log does not say how large the cluster was", "name its description")
+        groups = inferred_groups(found.log)
+        click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's busiest moment", err=True)
+    folder = out / Path(log).name.split(".")[0]
+    return ReplayPlan(found, groups, policy, folder, changes=settings, workers=workers, **more)

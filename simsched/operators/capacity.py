@@ -1,0 +1,185 @@
+"""How many nodes of a type a log needs to meet a target: a search over runs, that checks what it assumes."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from simsched.errors import input_error
+from simsched.execution.runner import Listener
+from simsched.operators.log_input import largest_type, total_gpus
+from simsched.operators.replays import ReplayPlan, run_replay
+from simsched.results.compare import comparison
+from simsched.results.metrics import find_metric
+from simsched.results.statistics import Estimate
+
+_TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
+#: The search gives up beyond this many times the nodes that it began with.
+MOST_TIMES = 64
+
+
+@dataclass(frozen=True)
+class Target:
+    """A metric, named as in `simsched list metrics`, and the bound that it is to keep."""
+
+    metric: str
+    sign: str
+    bound: float
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read a target such as `queueing_p90_h<=1`; raises `InputError`."""
+        match = _TARGET.fullmatch(text)
+        if match is None:
+            raise input_error("--target", f"'{text}' is no target", "write METRIC<=NUMBER, as in queueing_p90_h<=1")
+        try:
+            bound = float(match[3])
+        except ValueError:
+            raise input_error("--target", f"'{match[3]}' is no number", "write METRIC<=NUMBER") from None
+        find_metric(match[1])
+        return cls(match[1], match[2], bound)
+
+    def met(self, value: float) -> bool:
+        """Say whether a value keeps the bound."""
+        return _COMPARE[self.sign](value, self.bound)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What so many nodes of the type give: the metric in the target's unit, over all seeds, and whether it is met."""
+
+    nodes: int
+    gpus: int
+    estimate: Estimate
+    met: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The nodes needed, None where no number tried is enough, and all that was tried, in the order of nodes.
+
+    `monotone` tells whether more nodes never made the metric worse among the numbers tried; where they did, `nodes` is
+    the least number from which on all that were tried meet the target.
+    """
+
+    gpu_type: str
+    nodes: int | None
+    points: tuple[Point, ...]
+    monotone: bool
+    cost_per_month: float | None = None
+
+
+@dataclass
+class Search:
+    """Finds the least number that meets a target, asking for a few numbers at a time."""
+
+    measure: Callable[[Sequence[int]], Mapping[int, bool]]
+    at_once: int = 1
+    known: dict[int, bool] = field(default_factory=dict)
+
+    def find(self, least: int, first: int, most: int) -> int | None:
+        """Return the least number from `least` to `most` that meets the target, beginning with `first`.
+
+        Beyond the bisection the neighbours of the answer are measured too, so that an answer is not taken from a
+        curve that goes up and down.
+        """
+        low, high = least - 1, max(first, least)
+        while not self._met(high):
+            low, high = high, min(2 * high, most)
+            if low == high:
+                return None
+        while high - low > 1:
+            inside = self._between(low, high)
+            self._ask(inside)
+            met = [number for number in inside if self.known[number]]
+            high = min(met, default=high)
+            low = max((number for number in inside if number < high), default=low)
+        self._ask([number for number in (high + 1, high + 2) if number <= most])
+        self._ask([number for number in (high - 2,) if number >= least])
+        answer = self._safe()
+        while answer is not None and self._failing is not None and answer - self._failing > 1:
+            self._ask(self._between(self._failing, answer))
+            answer = self._safe()
+        return answer
+
+    @property
+    def _failing(self) -> int | None:
+        return max((number for number, met in self.known.items() if not met), default=None)
+
+    def _safe(self) -> int | None:
+        """Return the least number measured from which on all that were measured meet the target."""
+        above = [number for number in self.known if self._failing is None or number > self._failing]
+        return min(above, default=None)
+
+    def _between(self, low: int, high: int) -> list[int]:
+        count = min(self.at_once, high - low - 1)
+        return sorted({low + (high - low) * (i + 1) // (count + 1) for i in range(count)} - {low, high})
+
+    def _met(self, number: int) -> bool:
+        self._ask([number])
+        return self.known[number]
+
+    def _ask(self, numbers: Sequence[int]) -> None:
+        new = [number for number in numbers if number not in self.known]
+        if new:
+            self.known |= self.measure(new)
+
+
+def find_capacity(plan: ReplayPlan, target: Target, *, group: int = 0, listener: Listener | None = None) -> Answer:
+    """Search for the least nodes of one group of the cluster, the others staying, that meet a target.
+
+    Several numbers are run at once where the plan has several workers. Raises `InputError` as a run does.
+    """
+    groups = [dict(one) for one in plan.groups]
+    per_node = int(groups[group].get("gpus_per_node", 4))
+    points: dict[int, Point] = {}
+
+    def measure(numbers: Sequence[int]) -> Mapping[int, bool]:
+        for number, estimate in _values(plan, target, group, numbers, listener).items():
+            gpus = total_gpus(groups) + (number - int(groups[group]["nodes"])) * per_node
+            points[number] = Point(number, gpus, estimate, target.met(estimate.mean))
+        return {number: points[number].met for number in numbers}
+
+    largest = int(plan.log.trace.table["num_gpus"].max())
+    others = [one for place, one in enumerate(groups) if place != group]
+    least = 1 if others and largest_type(others) >= largest else max(1, -(-largest // per_node))
+    first = max(int(groups[group]["nodes"]), least)
+    nodes = Search(measure, plan.workers).find(least, first, first * MOST_TIMES)
+    tried = tuple(points[number] for number in sorted(points))
+    values = [point.estimate.mean for point in tried]
+    order = operator.ge if target.sign == "<=" else operator.le
+    monotone = all(order(one, other) for one, other in pairwise(values))
+    price = plan.node_price_per_h
+    cost = (
+        None if price is None or nodes is None else price * 730 * (_nodes(groups) - int(groups[group]["nodes"]) + nodes)
+    )
+    return Answer(str(groups[group].get("gpu_type", "gpu")), nodes, tried, monotone, cost)
+
+
+def _nodes(groups: Sequence[Mapping[str, object]]) -> int:
+    return sum(int(str(one["nodes"])) for one in groups)
+
+
+def _values(
+    plan: ReplayPlan, target: Target, group: int, numbers: Sequence[int], listener: Listener | None
+) -> dict[int, Estimate]:
+    key = f"cluster.groups.{group}.nodes"
+    largest = int(plan.log.trace.table["num_gpus"].max())
+    smallest = [dict(one) for one in plan.groups]
+    smallest[group]["nodes"] = min(numbers)
+    replay = replace(plan, groups=smallest, max_gpus=largest)
+    run = run_replay(replay, "capacity", sweep={key: list(numbers)}, listener=listener)
+    reading = find_metric(target.metric)
+    found: dict[int, Estimate] = {}
+    for row in comparison(run):
+        estimate = row.estimate(reading.key)
+        if estimate is None:
+            raise input_error("--target", f"the runs give no '{target.metric}'", "choose another metric")
+        scaled = (None if value is None else value * reading.factor for value in (estimate.low, estimate.high))
+        low, high = scaled
+        found[int(row.point[key])] = replace(estimate, mean=estimate.mean * reading.factor, low=low, high=high)
+    return found

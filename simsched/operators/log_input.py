@@ -1,0 +1,106 @@
+"""What an operator brings: a log and a description of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simsched.documents import yaml_lines
+from simsched.errors import input_error
+from simsched.workload.readers import head_of, read_trace
+from simsched.workload.readers.log import ClusterLog, Limits
+from simsched.workload.readers.logs import is_log, read_log
+from simsched.workload.readers.slurm_nodes import read_nodes
+from simsched.workload.trace import Trace, make_trace
+
+#: Groups of equal nodes as an experiment's `cluster.groups` has them.
+Groups = Sequence[Mapping[str, Any]]
+#: GPUs of a node where nobody says how many there are.
+USUAL_NODE = 8
+_UNNAMED_TYPE = "gpu"
+
+
+@dataclass(frozen=True)
+class OperatorLog:
+    """A log as a trace to replay and, where it records waits, the log itself; `said` is what to tell about reading."""
+
+    trace: Trace
+    log: ClusterLog | None
+    said: str
+
+
+def read_operator_log(
+    path: Path, *, layout: str = "auto", time_zone: str = "UTC", gpus: int = 0, strict: bool = False
+) -> OperatorLog:
+    """Read a scheduler's log, or any trace where waits do not matter.
+
+    Jobs of more than `gpus` GPUs (0: any) are left out with those that make no sense; `strict` makes both an error.
+    """
+    if not path.exists():
+        raise input_error(path, "there is no such file", "name the log of your cluster")
+    if path.is_dir() or not (layout != "auto" or is_log(head_of(path))):
+        trace = read_trace(path)
+        return OperatorLog(trace, None, f"{path}: {len(trace)} jobs read, without recorded waits")
+    log = read_log(path, head_of(path), layout=layout, time_zone=time_zone, limits=Limits(gpus), strict=strict)
+    jobs = log.jobs()
+    trace = make_trace(log.name, log.source, jobs.columns, origin=jobs.origin)
+    return OperatorLog(trace, log, log.summary())
+
+
+def cluster_groups(path: Path) -> Groups:
+    """Read a cluster: `scontrol show node`, `sinfo -N`, or YAML with `nodes` and `gpus_per_node`, or `groups`.
+
+    Raises `InputError` for a file that describes no GPU.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise input_error(path, f"the file cannot be read: {error}", "name a description of the cluster") from None
+    if "NodeName=" in text or "NODELIST" in text:
+        groups = [
+            {"nodes": nodes, "gpus_per_node": gpus, "gpu_type": kind or _UNNAMED_TYPE}
+            for nodes, gpus, kind in read_nodes(path).groups()
+        ]
+        if not groups:
+            raise input_error(path, "none of its nodes has GPUs", "give nodes with Gres=gpu:...")
+        return groups
+    data = yaml_lines.load(path).data
+    cluster = data.get("cluster", data)
+    if isinstance(cluster, dict) and isinstance(cluster.get("groups"), list):
+        return list(cluster["groups"])
+    if isinstance(cluster, dict) and "nodes" in cluster:
+        return [{key: cluster[key] for key in ("nodes", "gpus_per_node", "gpu_type") if key in cluster}]
+    raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
+
+
+def total_gpus(groups: Groups) -> int:
+    """Count the GPUs of groups of nodes."""
+    return sum(int(one["nodes"]) * int(one.get("gpus_per_node", 4)) for one in groups)
+
+
+def largest_type(groups: Groups) -> int:
+    """Count the GPUs of the type that has most of them."""
+    counts: dict[str, int] = {}
+    for one in groups:
+        kind = str(one.get("gpu_type", ""))
+        counts[kind] = counts.get(kind, 0) + total_gpus([one])
+    return max(counts.values())
+
+
+def peak_gpus(log: ClusterLog) -> int:
+    """Return the most GPUs that the jobs of a log held at one time."""
+    table = log.table
+    gpus = np.ceil(table["gpus"].to_numpy("float64"))
+    times = np.concatenate([table["end_s"].to_numpy("int64"), table["start_s"].to_numpy("int64")])
+    changes = np.concatenate([-gpus, gpus])
+    order = np.lexsort((changes, times))  # what ends at an instant makes room for what starts
+    return int(np.cumsum(changes[order]).max())
+
+
+def inferred_groups(log: ClusterLog) -> Groups:
+    """Return nodes of 8 GPUs, as many as the log's busiest moment needs."""
+    return [{"nodes": -(-peak_gpus(log) // USUAL_NODE), "gpus_per_node": USUAL_NODE, "gpu_type": _UNNAMED_TYPE}]

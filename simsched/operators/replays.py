@@ -1,0 +1,86 @@
+"""Experiments that replay a log: written as a file that can be run again, run through the store, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simsched.documents.yaml_lines import yaml_text
+from simsched.errors import input_error
+from simsched.execution.runner import Listener, run_grid
+from simsched.experiment.grid import make_grid
+from simsched.experiment.validation import read_experiment
+from simsched.operators.log_input import Groups, OperatorLog, largest_type
+from simsched.results.reader import Run, read_run
+from simsched.workload.write import write_trace_csv
+
+LOG_FILE = "log.csv.gz"
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """A log, a cluster and a policy, and where to put what comes of them.
+
+    `changes` are `key=value` overrides as the command's users write them: `policy.KEY` is a parameter of the policy
+    and `policy` its name. Jobs are killed at their time limits unless a change says otherwise, and a start costs
+    nothing, because durations in a log have it in them. Jobs of more than `max_gpus` are left out (None: than the
+    largest type of GPU has).
+    """
+
+    log: OperatorLog
+    groups: Groups
+    policy: str
+    folder: Path
+    params: Mapping[str, Any] = field(default_factory=dict)
+    changes: Sequence[str] = ()
+    seeds: int = 1
+    node_price_per_h: float | None = None
+    workers: int = 1
+    max_gpus: int | None = None
+
+
+def run_replay(
+    plan: ReplayPlan, name: str, *, sweep: Mapping[str, Sequence[Any]] | None = None, listener: Listener | None = None
+) -> Run:
+    """Replay the log and return the results; what was run before is not run again.
+
+    Raises `InputError` for bad input and where the policy fails.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    trace = plan.folder / LOG_FILE
+    write_trace_csv(plan.log.trace, trace)
+    cluster: dict[str, Any] = {"groups": [dict(one) for one in plan.groups]}
+    if plan.node_price_per_h is not None:
+        cluster["node_price_per_h"] = plan.node_price_per_h
+    experiment = {
+        "name": name,
+        "description": f"{plan.log.trace.name} under {plan.policy}",
+        "cluster": cluster,
+        "workload": {"path": LOG_FILE, "recipe": "replay", "max_gpus": plan.max_gpus or largest_type(plan.groups)},
+        "engine": {"restart_delay_s": 0, "kill_at_time_limit": True},
+        "policies": [{"name": plan.policy, "params": dict(plan.params)}],
+        "seeds": plan.seeds,
+        **({"sweep": {key: list(values) for key, values in sweep.items()}} if sweep else {}),
+        "report": {"plots": False},
+    }
+    file = plan.folder / f"{name}.yaml"
+    file.write_text(yaml_text(experiment), encoding="utf-8")
+    grid = make_grid(read_experiment(file, [as_override(change) for change in plan.changes]))
+    result = run_grid(grid, plan.folder, plan.workers, listener)
+    if result.failures:
+        raise input_error(result.failures[0].name, result.failures[0].message)
+    return read_run(result.folder)
+
+
+def as_override(change: str) -> str:
+    """Turn an operator's change into an override of the experiment: `policy.KEY` and `policy` mean the only policy."""
+    key, equals, value = change.partition("=")
+    if not equals:
+        raise input_error(f"--change {change}", "a change is written key=value, such as tenants.vision.share=0.3")
+    if key == "policy":
+        return f"policies.0.name={value}"
+    if key.startswith("policy."):
+        return f"policies.0.params.{key.removeprefix('policy.')}={value}"
+    return change

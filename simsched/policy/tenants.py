@@ -1,0 +1,50 @@
+"""Tenants: who shares a cluster, and on what terms, as an experiment's section `tenants` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simsched.keys import key
+
+#: The parameter of a policy that is filled from the experiment's section `tenants`.
+TENANTS_PARAMETER = "tenants"
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """What one tenant may use.
+
+    `share` is a part of the cluster's GPUs that is the tenant's own, `gpus` the same as a number, which goes first;
+    without either its own part is nothing. Beyond that it may borrow what others leave idle, unless not `borrows`, up
+    to `max_gpus` in all. `lends` is how many of its own GPUs others may use while idle (None: all). With `reclaims` it
+    takes its own GPUs back from borrowers at once. `weight` counts where policies divide in proportion.
+    """
+
+    share: float | None = key(None, "part of the cluster's GPUs that is the tenant's own", ge=0, le=1)
+    gpus: int | None = key(None, "GPUs that are the tenant's own, instead of 'share'", ge=0)
+    max_gpus: int | None = key(None, "GPUs that the tenant may use at once, its own and borrowed ones", ge=0)
+    borrows: bool = key(True, "whether it may use GPUs that others leave idle")
+    lends: int | None = key(None, "how many of its own GPUs others may use; by default all", ge=0)
+    reclaims: bool = key(True, "whether it takes its own GPUs back from borrowers by preemption")
+    weight: float = key(1.0, "its weight where a policy divides in proportion", ge=0)
+
+    def own_gpus(self, total: int) -> int:
+        """Return the tenant's own GPUs of a cluster of `total`; a share is rounded down."""
+        if self.gpus is not None:
+            return min(self.gpus, total)
+        return int((self.share or 0.0) * total + 1e-9)
+
+    def most_gpus(self, total: int) -> int:
+        """Return the GPUs of a cluster of `total` that the tenant may use at once."""
+        most = total if self.borrows else self.own_gpus(total)
+        return most if self.max_gpus is None else min(most, self.max_gpus)
+
+
+Tenants = Mapping[str, Tenant]
+
+
+def excess(tenants: Tenants) -> str:
+    """Say what is wrong with the shares of tenants taken together; empty if nothing is."""
+    total = sum(tenant.share or 0.0 for tenant in tenants.values() if tenant.gpus is None)
+    return f"the shares add up to {total:g}, more than the whole cluster" if total > 1 + 1e-9 else ""

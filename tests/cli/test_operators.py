@@ -1,0 +1,134 @@
+"""Logs in, answers out: calibrate, capacity and what-if on a small log whose answers are known."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from simsched_policies.slurm.policy import SlurmBackfill
+
+from simsched.engine.options import EngineOptions
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.operators.capacity import Search, Target
+from simsched.testing.builders import run
+
+HEADER = "JobID|Submit|Start|End|State|AllocTRES|Timelimit|Partition|Account|User"
+NODES = "".join(
+    f"NodeName=n{i} CPUTot=64 RealMemory=1000 Gres=gpu:a100:4 Partitions=batch State=IDLE\n" for i in range(2)
+)
+
+
+def clock(seconds: float) -> str:
+    whole = int(seconds)
+    return f"2024-03-{1 + whole // 86400:02d}T{whole // 3600 % 24:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def jobs_of(seed: int) -> list[JobSpec]:
+    dice, now, jobs = random.Random(seed), 0, []
+    for i in range(60):
+        now += dice.randint(30, 900)
+        limit = 60 * dice.randint(5, 120)
+        tenant = "vision" if i % 3 else "speech"
+        jobs.append(
+            JobSpec(
+                f"{100 + i}", now, dice.choice([1, 1, 2, 4, 8]), duration_s=max(60, int(limit * dice.random())),
+                time_limit_s=limit, tenant=tenant, user=f"{tenant}{i % 2}", status="Pass",
+            )
+        )  # fmt: skip
+    return jobs
+
+
+@pytest.fixture
+def log(folder: Path) -> Path:
+    """Write the log that a Slurm with conservative backfill would leave behind, and two lines that make no sense."""
+    jobs = {job.id: job for job in jobs_of(3)}
+    options = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
+    policy = SlurmBackfill(backfill="conservative")
+    records = run(policy, jobs.values(), cluster=Cluster.uniform(2, 4, "a100"), options=options)
+    lines = [HEADER]
+    for one in sorted(records.jobs, key=lambda record: record.submit_time_s):
+        limit = int(jobs[one.job_id].time_limit_s or 0) // 60
+        times = "|".join(clock(second) for second in (one.submit_time_s, one.start_time_s, one.end_time_s))
+        spell = f"{limit // 60:02d}:{limit % 60:02d}:00"
+        tail = f"COMPLETED|gres/gpu={one.num_gpus}|{spell}|batch|{one.tenant}|{one.user}"
+        lines.append(f"{one.job_id}|{times}|{tail}")
+    lines.append(f"900|{clock(500)}|{clock(900)}|{clock(800)}|COMPLETED|gres/gpu=1|01:00:00|batch|speech|x")
+    lines.append(f"901|{clock(500)}|{clock(900)}")
+    (folder / "cluster.txt").write_text(NODES)
+    (folder / "log.txt").write_text("\n".join(lines) + "\n")
+    return folder / "log.txt"
+
+
+OPTIONS = ("--cluster", "cluster.txt", "--json")
+
+
+def test_calibration_finds_the_policy_that_was_in_force(simsched: Callable, log: Path) -> None:
+    right = simsched("calibrate", "log.txt", *OPTIONS, "--no-plots", "-o", "policy.backfill=conservative")
+    row = json.loads(right.stdout)["rows"][0]
+    assert (row["jobs"], row["close"]) == (60, 1.0)
+    assert row["recorded_p90_s"] == row["simulated_p90_s"] > 0
+    said = right.stderr
+    assert "1 job: end before their start (line 62: 900)" in said
+    assert "1 job: line is cut short (line 63: 901)" in said
+    wrong = simsched("calibrate", "log.txt", *OPTIONS, "-o", "policy.backfill=none")
+    found = json.loads(wrong.stdout)
+    assert found["rows"][0]["simulated_mean_s"] > row["recorded_mean_s"]
+    assert all(Path(path).is_file() for path in found["figures"])
+
+
+def test_strict_refuses_a_log_with_jobs_that_make_no_sense(simsched: Callable, log: Path) -> None:
+    done = simsched("calibrate", "log.txt", *OPTIONS, "--strict")
+    assert done.exit_code == 2
+    assert "end before their start" in done.stderr
+
+
+def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> None:
+    done = simsched(
+        "what-if", "log.txt", *OPTIONS, "--change", "tenants.vision.max_gpus=2", "-o", "workload.max_gpus=2"
+    )
+    verdicts = {(one["by"], one["before"]["group"]): one["verdict"] for one in json.loads(done.stdout)}
+    assert verdicts["tenant", "vision"] == "loses"
+    assert verdicts["tenant", "speech"] != "loses"
+    same = simsched("what-if", "log.txt", *OPTIONS, "--change", "policy.backfill=easy")
+    assert {one["verdict"] for one in json.loads(same.stdout)} == {"as before"}
+
+
+def test_capacity_is_the_least_that_meets_the_target(simsched: Callable, log: Path) -> None:
+    done = simsched("capacity", "log.txt", *OPTIONS, "--target", "queueing_p90_h<=0.1", "--node-price", "2")
+    (answer,) = json.loads(done.stdout)["answers"]
+    values = {point["nodes"]: point["estimate"]["mean"] for point in answer["points"]}
+    nodes = answer["nodes"]
+    assert values[nodes] <= 0.1 < values[nodes - 1]
+    assert answer["cost_per_month"] == 2 * 730 * nodes
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_the_search_measures_around_its_answer(at_once: int) -> None:
+    def measure(numbers):
+        return {number: number >= 11 for number in numbers}
+
+    search = Search(measure, at_once)
+    assert search.find(2, 3, 1000) == 11
+    assert {10, 12, 13} <= search.known.keys()
+
+
+def test_an_answer_on_a_curve_that_goes_up_and_down_is_safe() -> None:
+    search = Search(lambda numbers: {number: number >= 11 and number != 13 for number in numbers})
+    assert search.find(1, 16, 1000) == 14
+    assert Search(lambda numbers: dict.fromkeys(numbers, False)).find(1, 4, 64) is None
+
+
+@pytest.mark.parametrize("text", ["queueing_p90_h<1", "nothing<=1", "queueing_p90_h<=e"])
+def test_a_bad_target_is_refused(text: str, simsched: Callable, log: Path) -> None:
+    assert simsched("capacity", "log.txt", *OPTIONS, "--target", text).exit_code == 2
+
+
+def test_targets() -> None:
+    target = Target.parse("gpu_utilisation >= 0.5")
+    assert target == Target("gpu_utilisation", ">=", 0.5)
+    assert target.met(0.5)
+    assert not target.met(0.4)

@@ -1,0 +1,110 @@
+"""Tenants under Kueue, HiveD and Volcano: borrowing, taking back, private cells, proportions."""
+
+from __future__ import annotations
+
+import pytest
+from simsched_policies.hived.policy import HiveD
+from simsched_policies.kueue.policy import Kueue
+from simsched_policies.volcano import Volcano, deserved
+from simsched_policies.yarn_cs import YarnCs
+
+from simsched.engine.options import EngineOptions
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.policy import Policy
+from simsched.policy.tenants import Tenant, excess
+from simsched.testing.builders import run
+
+HALVES = {"a": Tenant(share=0.5), "b": Tenant(share=0.5)}
+
+
+def times(policy: Policy, jobs: list[JobSpec]) -> dict[str, tuple[float, float, int]]:
+    """Return start, end and restarts of each job on two nodes of four GPUs."""
+    records = run(policy, jobs, cluster=Cluster.uniform(2, 4), options=EngineOptions(restart_delay_s=0))
+    return {one.job_id: (one.start_time_s, one.end_time_s, one.restarts) for one in records.jobs}
+
+
+def job(name: str, at: int, gpus: int, lasts: int = 100, priority: float = 0) -> JobSpec:
+    return JobSpec(name, at, gpus, duration_s=lasts, tenant=name[0], user=name, priority=priority)
+
+
+BORROWED = [job("a1", 0, 4), job("a2", 0, 4), job("b1", 10, 4)]
+
+
+def test_kueue_lends_what_is_idle_and_takes_it_back() -> None:
+    found = times(Kueue(HALVES), BORROWED)
+    assert found == {"a2": (0, 100, 0), "b1": (10, 110, 0), "a1": (0, 190, 1)}
+
+
+def test_kueue_without_reclaiming_or_borrowing_waits() -> None:
+    polite = {**HALVES, "b": Tenant(share=0.5, reclaims=False)}
+    assert times(Kueue(polite), BORROWED)["b1"] == (100, 200, 0)
+    frugal = {**HALVES, "a": Tenant(share=0.5, borrows=False)}
+    assert times(Kueue(frugal), BORROWED) == {"a1": (0, 100, 0), "b1": (10, 110, 0), "a2": (100, 200, 0)}
+    private = {**HALVES, "b": Tenant(share=0.5, lends=0)}
+    assert times(Kueue(private), BORROWED)["a2"] == (100, 200, 0)
+
+
+def test_kueue_preempts_lower_priority_in_the_queue() -> None:
+    jobs = [job("a1", 0, 8), job("a2", 10, 8, priority=5)]
+    assert times(Kueue(), jobs) == {"a1": (0, 200, 1), "a2": (10, 110, 0)}
+    assert times(Kueue(within="never"), jobs) == {"a1": (0, 100, 0), "a2": (100, 200, 0)}
+
+
+def test_kueue_blocks_behind_its_head_only_where_strict() -> None:
+    jobs = [job("a1", 0, 6), job("a2", 1, 4, 10), job("a3", 2, 2, 10)]
+    assert times(Kueue(), jobs)["a3"][0] == 2
+    assert times(Kueue(strict_fifo=True), jobs)["a3"][0] == 100
+
+
+def test_hived_guarantees_a_tenant_its_cells() -> None:
+    jobs = [job("x1", 0, 8), job("a1", 10, 4), job("b1", 20, 2)]
+    found = times(HiveD(HALVES), jobs)
+    assert found["a1"] == (10, 110, 0)
+    assert found["b1"] == (20, 120, 0)
+    assert found["x1"] == (0, 210, 1)
+
+
+def test_hived_keeps_a_job_of_a_tenant_in_its_own_cells() -> None:
+    jobs = [job("a1", 0, 4), job("a2", 0, 4), job("b1", 10, 4)]
+    assert times(HiveD(HALVES), jobs) == {"a1": (0, 100, 0), "b1": (10, 110, 0), "a2": (100, 200, 0)}
+    idle = [job("a1", 0, 4), job("a2", 0, 4, priority=-1), job("b1", 10, 4)]
+    assert times(HiveD(HALVES), idle) == {"a1": (0, 100, 0), "b1": (10, 110, 0), "a2": (0, 190, 1)}
+
+
+def test_hived_runs_a_job_too_large_for_its_cells_on_idle_ones() -> None:
+    assert times(HiveD(HALVES), [job("a1", 0, 8)])["a1"] == (0, 100, 0)
+
+
+def test_proportion_divides_by_weight_and_passes_on_what_is_not_wanted() -> None:
+    assert deserved({"a": 1, "b": 1}, {"a": 8, "b": 8}, 8) == {"a": 4, "b": 4}
+    assert deserved({"a": 1, "b": 3}, {"a": 8, "b": 8}, 8) == {"a": 2, "b": 6}
+    assert deserved({"a": 1, "b": 1, "c": 2}, {"a": 1, "b": 9, "c": 9}, 10) == pytest.approx({"a": 1, "b": 3, "c": 6})
+
+
+def test_volcano_serves_the_queue_that_holds_least_of_its_due() -> None:
+    jobs = [*(job(f"a{i}", 0, 2) for i in range(4)), *(job(f"b{i}", 0, 2) for i in range(4))]
+    started = [name for name, (start, _, _) in times(Volcano(), jobs).items() if start == 0]
+    assert sorted(started) == ["a0", "a1", "b0", "b1"]
+    weighted = Volcano({"a": Tenant(weight=3)})
+    started = [name for name, (start, _, _) in times(weighted, jobs).items() if start == 0]
+    assert sorted(started) == ["a0", "a1", "a2", "b0"]
+
+
+def test_shares_add_up_to_one_at_most() -> None:
+    assert excess({"a": Tenant(share=0.7), "b": Tenant(share=0.4)})
+    assert not excess(HALVES)
+    assert Tenant(share=0.3).own_gpus(10) == 3
+    assert Tenant(share=0.3, borrows=False).most_gpus(10) == 3
+
+
+def test_yarn_takes_back_a_share_from_the_jobs_started_last() -> None:
+    shares = {"a": 0.5, "b": 0.5}
+    assert times(YarnCs(shares, preemption=True), BORROWED) == {
+        "a1": (0, 100, 0),
+        "b1": (10, 110, 0),
+        "a2": (0, 190, 1),
+    }
+    assert times(YarnCs(shares), BORROWED)["b1"] == (100, 200, 0)
+    too_large = [*BORROWED[:2], job("b1", 10, 6)]
+    assert times(YarnCs(shares, preemption=True), too_large)["b1"] == (100, 200, 0)
