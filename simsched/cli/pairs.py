@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from simsched.errors import input_error, nearest
 from simsched.files import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simsched.model.colocation.pairs import PairTable
+
+_COLUMNS = ["application", "batch_size", "other_application", "other_batch_size", "speed", "other_speed", "sum"]
 
 
 @click.group()
@@ -71,7 +79,7 @@ def validate(path: Path) -> None:
 def show(path: Path, gpu_type: str | None, out: Path) -> None:
     """Draw which pairs do more together than one job alone, one map for each GPU type."""
     from simsched.applications.pairs import read_pair_table
-    from simsched.report.figures.pairs import pairs_data, pairs_map
+    from simsched.report.figures.pairs import pairs_map
     from simsched.report.figures.style import save
 
     table = read_pair_table(path, None)
@@ -79,10 +87,23 @@ def show(path: Path, gpu_type: str | None, out: Path) -> None:
     if gpu_type is not None and gpu_type not in known:
         raise input_error("--gpu-type", f"{path} has no pairs on '{gpu_type}'", nearest(gpu_type, known))
     for kind in known if gpu_type is None else [gpu_type]:
-        data = pairs_data(table, kind)
+        data = _both_ways(table, kind)
         for file in save(*pairs_map(data, title=f"{path.stem}: pairs on {kind.upper()}"), out, f"pairs-{kind}"):
             if file.suffix == ".png":
                 click.echo(f"Figure: {file}")
+
+
+def _both_ways(table: PairTable, gpu_type: str) -> pd.DataFrame:
+    """Gather the pairs measured on a GPU type, both ways round."""
+    import pandas as pd
+
+    rows = []
+    for (kind, one, other), (speed, other_speed) in sorted(table.pairs.items()):
+        if kind == gpu_type:
+            rows.append((*one, *other, speed, other_speed, speed + other_speed))
+            if one != other:
+                rows.append((*other, *one, other_speed, speed, speed + other_speed))
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def _write(target: Path, text: str) -> None:

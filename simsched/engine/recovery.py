@@ -8,12 +8,23 @@ to what was saved last. All times here are in ticks.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from simsched.engine.clock import Clock
+from simsched.model.application import Running
 from simsched.model.outages import AttemptPlan
 
-if TYPE_CHECKING:
-    from simsched.engine.state import JobState
+
+class Recoverable(Protocol):
+    """The state of a job, as far as it can be saved and lost; the engine's own job state is one."""
+
+    clock: Clock
+    gpus: int
+    running: Running | None
+    rate: float
+    progress: float
+    epoch: int
+
 
 _NEVER_FAILS = AttemptPlan()
 
@@ -78,7 +89,7 @@ class Recovery:
         """Return whether an attempt that fails by itself keeps its progress."""
         return self._plan.keeps
 
-    def settle(self, job: JobState, ticks: float) -> None:
+    def settle(self, job: Recoverable, ticks: float) -> None:
         """Take note of time passed in the way in which the job was until now."""
         if self.writing:
             self.checkpointing += ticks
@@ -88,7 +99,7 @@ class Recovery:
             if self._attempt < len(self._left):
                 self._left[self._attempt] -= ticks * self._pace(job)
 
-    def interruption(self, job: JobState) -> float:
+    def interruption(self, job: Recoverable) -> float:
         """Return the ticks until a checkpoint is due or the job fails by itself, whichever is first."""
         due = max(self._interval - self._unsaved, 0)
         failing = inf
@@ -99,13 +110,13 @@ class Recovery:
         self.fails_next = failing <= due
         return min(due, failing)
 
-    def save(self, job: JobState) -> None:
+    def save(self, job: Recoverable) -> None:
         """Save a job as it is."""
         self.writing = False
         self.saved, self.saved_epoch = job.progress, job.epoch
         self._unsaved = self._unsaved_gpu = 0
 
-    def fall_back(self, job: JobState) -> None:
+    def fall_back(self, job: Recoverable) -> None:
         """Set a job back to its last checkpoint."""
         self.writing = False
         self.lost += self._unsaved
@@ -117,6 +128,6 @@ class Recovery:
         """Begin another attempt."""
         self._attempt += 1
 
-    def _pace(self, job: JobState) -> float:
+    def _pace(self, job: Recoverable) -> float:
         """Return how fast an attempt runs out: with the work of a job that is replayed, or with time."""
         return job.rate if self._plan.keeps else 1.0

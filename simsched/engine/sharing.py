@@ -82,7 +82,7 @@ def _resident(job: JobState) -> _Resident:
     site, batch = job.site, job.batch
     assert site is not None
     iteration_s = 0.0
-    if batch.local_bsz:
+    if batch.local_bsz or job.request.profile is not None:
         step = job.app.step_time(site, batch.local_bsz)
         iteration_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
     examples = batch.local_bsz * (batch.accum_steps + 1)

@@ -40,8 +40,8 @@ class StagedJob:
         return float(self.total_steps)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at one iteration in the seconds of the profile, on any placement."""
-        return Running(1 / self.iteration_s, 1.0, 0.0, None, None)
+        """Run at one iteration in the seconds of the profile, on any placement; throughput counts iterations."""
+        return Running(1 / self.iteration_s, 1.0, 1 / self.iteration_s, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Return the seconds of an iteration, and of its network stage."""

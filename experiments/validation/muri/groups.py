@@ -16,7 +16,7 @@ from simsched.model.colocation.stages import group_s
 from simsched.model.placement import Allocation
 from simsched.policy.contract import INPUT_FILE
 from simsched.policy.grouping import groups as grouping
-from simsched.policy.grouping.matching import max_weight_matching
+from simsched.policy.grouping.matching import exact_matching
 
 from .books import ALONE, TOLERANCE_S, Account, Artifact, first_fit
 
@@ -47,9 +47,9 @@ class Muri(Artifact):
     def begin(self, cluster: Cluster) -> None:
         """Read the matchings, if such are named."""
         super().begin(cluster)
-        self._match: grouping.Matcher = max_weight_matching if self.matchings is None else recorded(self.matchings)
+        self._match: grouping.Matcher = exact_matching if self.matchings is None else recorded(self.matchings)
         self._placed: dict[tuple[str, ...], Allocation] = {}
-        self._rules = grouping.Rules(capacity=sum(self._nodes), most_jobs=self.most_jobs)
+        self._rules = grouping.Rules(sum(self._nodes), most_jobs=self.most_jobs, both_ways=True)
 
     def _ends_with_arrival(self, now_s: float) -> bool:
         return bool(self._ending) and abs(self._ending[0].ends_s - now_s) <= TOLERANCE_S
@@ -93,7 +93,7 @@ class Muri(Artifact):
         fits = self._fits()
         buckets = grouping.take(self._active, lambda gpus: bool(fits(gpus)))
         if self.matching:
-            made = grouping.merge_by_matching(buckets, self._rules, self._weight, self._match)
+            made = grouping.merge_by_matching(buckets, self._rules, self._weight, self._match, _stages)
         else:
             made = grouping.merge_in_order(buckets, self._rules)
         return grouping.split_slow(made, self._group_s, lambda one: one.iteration_s) if self.split_slow else made
@@ -112,6 +112,10 @@ class Muri(Artifact):
         return grouping.efficiency([sum(account.stages_s) for account in group], self._group_s(group))
 
 
+def _stages(group: Sequence[Account]) -> tuple[tuple[float, float, float], ...]:
+    return tuple(account.stages_s for account in group)
+
+
 def recorded(path: str) -> grouping.Matcher:
     """Return a matcher that plays back the matchings of a JSON file, `{"matchings": [...]}`, plain or .gz.
 
@@ -121,9 +125,8 @@ def recorded(path: str) -> grouping.Matcher:
         with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as stream:
             made: Iterator[Sequence[Sequence[int]]] = iter(json.load(stream)["matchings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise input_error(
-            path, f"these are no matchings: {error}", "give a JSON file with the key 'matchings'"
-        ) from error
+        remedy = "give a JSON file with the key 'matchings'"
+        raise input_error(path, f"these are no matchings: {error}", remedy) from error
 
     def play(weights: object) -> Sequence[Sequence[int]]:
         found = next(made, None)

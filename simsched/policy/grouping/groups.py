@@ -6,7 +6,7 @@ the same number of GPUs; jobs are merged only while the cluster is too small for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -27,16 +27,22 @@ class Member(Protocol):
 J = TypeVar("J", bound=Member)
 #: Pairs of indices of a matching, given a symmetric matrix of weights.
 Matcher = Callable[[npt.NDArray[np.float64]], Iterable[Sequence[int]]]
+#: Names the kind of a group.
+Kind = Callable[[tuple[J, ...]], Hashable]
 _RESOURCES = 4
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How far merging goes: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings."""
+    """How far merging goes: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings.
+
+    With `both_ways` the weight of two groups is computed once in either order, for matchers that look at either.
+    """
 
     capacity: int
     most_jobs: int = 4
     passes: int = 4
+    both_ways: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,17 +98,19 @@ def merge_by_matching(
     rules: Rules,
     weight: Callable[[tuple[J, ...]], float],
     match: Matcher = max_weight_matching,
+    kind: Kind[J] | None = None,
 ) -> list[tuple[J, ...]]:
     """Merge groups in pairs by matchings of maximum total weight, bucket by bucket, until the jobs taken fit.
 
-    `weight(group)` values a merged group, for example by `efficiency`. The first pass is always made; it puts matched
+    `weight(group)` values a merged group, for example by `efficiency`; groups of one `kind` weigh the same, which saves
+    time where there are few kinds. The first pass is always made; it puts matched
     jobs next to each other even where nobody needs merging, as the published simulator does.
     """
     required = _required(buckets)
     groups: dict[int, list[tuple[J, ...]]] = {gpus: [(job,) for job in bucket.jobs] for gpus, bucket in buckets.items()}
     for _ in range(rules.passes):
         for gpus, singles in groups.items():
-            pairs = _pairs(singles, rules, weight, match)
+            pairs = _pairs(singles, rules, weight, match, kind)
             groups[gpus], required = _merge(singles, pairs, gpus, required, rules.capacity)
         if required <= rules.capacity:
             break
@@ -141,17 +149,38 @@ def _required(buckets: Mapping[int, Bucket[J]]) -> int:
 
 
 def _pairs(
-    groups: Sequence[tuple[J, ...]], rules: Rules, weight: Callable[[tuple[J, ...]], float], match: Matcher
+    groups: Sequence[tuple[J, ...]],
+    rules: Rules,
+    weight: Callable[[tuple[J, ...]], float],
+    match: Matcher,
+    kind: Kind[J] | None,
 ) -> dict[int, int]:
     """Match the groups that may be merged; maps the later index of each pair to the earlier."""
-    weights = np.zeros((len(groups), len(groups)))
-    for i, one in enumerate(groups):
-        for j in range(i + 1, len(groups)):
-            if len(one) + len(groups[j]) <= rules.most_jobs:
-                weights[i, j] = weights[j, i] = weight((*one, *groups[j]))
+    weights = _weights(groups, rules, weight, kind)
     if not weights.any():
         return {}
     return {max(pair): min(pair) for pair in match(weights)}
+
+
+def _weights(
+    groups: Sequence[tuple[J, ...]], rules: Rules, weight: Callable[[tuple[J, ...]], float], kind: Kind[J] | None
+) -> npt.NDArray[np.float64]:
+    """Weigh all pairs of groups that may be merged; each pair of kinds is weighed once."""
+    names = [index if kind is None else kind(group) for index, group in enumerate(groups)]
+    first = dict(reversed(list(zip(names, groups, strict=True))))
+    rank = {name: index for index, name in enumerate(first)}
+    table = np.zeros((len(first), len(first)))
+    for one, group in first.items():
+        for other, partner in first.items():
+            if len(group) + len(partner) <= rules.most_jobs:
+                table[rank[one], rank[other]] = weight((*group, *partner))
+    places = [rank[name] for name in names]
+    weights: npt.NDArray[np.float64] = table[np.ix_(places, places)]
+    if not rules.both_ways:
+        upper = np.triu(weights, 1)
+        return upper + upper.T
+    np.fill_diagonal(weights, 0)
+    return weights
 
 
 def _merge(

@@ -15,6 +15,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Weights are rounded to multiples of the largest over this, so that the duals stay whole and no tie is left to noise.
 _SCALE = 2**44
+#: Multiplies doubles from 1/4 to 1 to whole numbers.
+_EXACT = 2.0**54
 _FREE, _EVEN, _ODD = -1, 0, 1
 
 
@@ -40,7 +42,22 @@ def max_weight_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, in
         return ()
     whole = np.where(weights > 0, np.rint(weights / largest * _SCALE), 0.0).astype(np.int64)
     np.fill_diagonal(whole, 0)
-    mate = _match(*_start(whole))
+    return _pairs(_match(*_start(whole)), size)
+
+
+def exact_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
+    """Return a matching like `max_weight_matching` that sees every bit of weights of at most 1.
+
+    Where pairs weigh the same but for the rounding of sums, the rounding decides, and the two entries of a pair may
+    differ by it: so it is in Muri's artifact, whose schedules hang on how ties fall.
+    """
+    whole = np.where(weights > 0, weights * _EXACT, 0.0).astype(np.int64)
+    np.fill_diagonal(whole, 0)
+    return _pairs(_match(*_start(whole)), len(weights)) if whole.any() else ()
+
+
+def _pairs(mate: Ints, size: int) -> tuple[tuple[int, int], ...]:
+    """Read the pairs off the mates of the vertices."""
     return tuple((i, int(mate[i + 1]) - 1) for i in range(size) if mate[i + 1] - 1 > i)
 
 

@@ -1,0 +1,179 @@
+"""Gandiva: jobs take turns on GPUs, share them in pairs where a trial shows that this pays, and move together.
+
+Idea: introspection instead of profiles (Xiao et al., Gandiva, OSDI'18, section 3). Jobs take turns in slices of a
+minute. While any waits, a waiting job is put onto the GPUs of one that runs; what both achieve is measured, and unless
+the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again. When jobs
+have left and none waits, jobs move off nodes that are almost empty.
+
+Published: slices of 60 s, migration while a node that is in use has three quarters of its GPUs free. The trial lasts
+two slices (from memory: about a minute). Deviations: only jobs that have run alone are tried, because a speed can only
+be compared with a measured one, and of those first the ones whose profile keeps the GPU least busy, where there is a
+profile; nodes have no affinity to sizes of jobs; jobs do not grow into idle GPUs, which a request cannot declare.
+`time-slicing` is the reduced form without pairs and migration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.model.cluster import Cluster
+from simsched.model.placement import Allocation, Site, gpus_of, shape_of
+from simsched.policy import Decision, JobView, Policy, Signal, View
+from simsched.policy.gang import run_in_order
+from simsched.policy.quantum import Quantum
+from simsched.policy.signals import MEASURED_SPEEDS
+
+_SPARSE = 0.75
+_TRIAL_SLICES = 2
+
+
+@dataclass
+class Gandiva(Policy):
+    """Takes turns every `quantum_s` seconds, packs pairs on trial, and migrates jobs when others have left."""
+
+    name: ClassVar[str] = "gandiva"
+    needs: ClassVar[frozenset[Signal]] = frozenset({MEASURED_SPEEDS})
+
+    quantum_s: int = 60
+    packing: bool = True
+    migration: bool = True
+    _quantum: Quantum = field(init=False, repr=False)
+    _numbers: count[int] = field(default_factory=count, init=False, repr=False)
+    _turns: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _guests: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _trials: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _alone: dict[tuple[str, Site], float] = field(default_factory=dict, init=False, repr=False)
+    _refused: set[frozenset[str]] = field(default_factory=set, init=False, repr=False)
+    _memory_mb: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start without jobs."""
+        self._quantum = Quantum(self.name, self.quantum_s)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Learn how much memory the GPUs have."""
+        self._memory_mb = dict(cluster.memory_mb)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Judge the trials, let jobs take turns, and try new pairs."""
+        self._update(view)
+        self._judge(view)
+        hosts = [job for job in view.jobs.values() if job.id not in self._guests.values()]
+        waits = any(not job.running for job in hosts)
+        if self._quantum.over(view) and waits:
+            for job in sorted((job for job in hosts if job.running), key=lambda job: self._turns[job.id]):
+                self._turns[job.id] = next(self._numbers)
+        allocations = run_in_order(sorted(hosts, key=lambda job: self._turns[job.id]), view)
+        waiting = [job for job in hosts if job.id not in allocations]
+        if self.packing and waiting and view.max_jobs_per_gpu > 1:
+            self._pack(waiting, allocations, view)
+        if self.migration and view.finished and not waiting:
+            self._migrate(allocations, view)
+        return self._decision(allocations, view)
+
+    def _decision(self, allocations: dict[str, Allocation], view: View) -> Decision:
+        onto: dict[str, str] = {}
+        anew: list[str] = []
+        for host, guest in self._guests.items():
+            if host in allocations:
+                allocations[guest] = allocations[host]
+                if host not in view.jobs[guest].neighbours or view.jobs[host].allocation != allocations[host]:
+                    onto[guest] = host
+                    anew.append(guest)
+        waits = len(allocations) < len(view.jobs)
+        wake_at_s = self._quantum.end_s(view.now_s) if waits or self._trials else None
+        return Decision(allocations, onto=onto, anew=anew, wake_at_s=wake_at_s)
+
+    def _update(self, view: View) -> None:
+        """Forget what has finished, queue what has arrived, and note the speeds of those that run alone."""
+        for job in view.arrived:
+            self._turns[job.id] = next(self._numbers)
+        for gone in view.finished:
+            self._turns.pop(gone, None)
+        self._guests = {host: guest for host, guest in self._guests.items() if host in view.jobs and guest in view.jobs}
+        self._trials = {host: end_s for host, end_s in self._trials.items() if host in self._guests}
+        for job in view.jobs.values():
+            speed = _speed(job, view)
+            if speed and not job.neighbours:
+                self._alone[job.id, _site(job.allocation, view)] = speed
+
+    def _judge(self, view: View) -> None:
+        """Part the pairs whose trial is over and does not pay; a trial stops while its pair does not run."""
+        for host in [host for host, end_s in self._trials.items() if end_s <= view.now_s]:
+            pair = [view.jobs[host], view.jobs[self._guests[host]]]
+            if not all(job.running for job in pair):
+                self._trials[host] = view.now_s + _TRIAL_SLICES * self.quantum_s
+                continue
+            del self._trials[host]
+            if sum(self._relative(job, view) for job in pair) <= 1:
+                self._refused.add(frozenset((host, self._guests.pop(host))))
+
+    def _relative(self, job: JobView, view: View) -> float:
+        alone = self._alone.get((job.id, _site(job.allocation, view)), 0.0)
+        return _speed(job, view) / alone if alone else 0.0
+
+    def _pack(self, waiting: list[JobView], allocations: Mapping[str, Allocation], view: View) -> None:
+        """Put waiting jobs onto the GPUs of others, on trial."""
+        free = [view.jobs[host] for host in allocations if host not in self._guests]
+        for guest in sorted(waiting, key=_busy):
+            for host in sorted(free, key=_busy):
+                if self._may_share(host, guest, _site(allocations[host.id], view)):
+                    self._guests[host.id] = guest.id
+                    self._trials[host.id] = view.now_s + _TRIAL_SLICES * self.quantum_s
+                    free.remove(host)
+                    break
+
+    def _may_share(self, host: JobView, guest: JobView, site: Site) -> bool:
+        known = (host.id, site) in self._alone and (guest.id, site) in self._alone
+        room_mb = self._memory_mb.get(site.gpu_type, float("inf"))
+        fits = _need_mb(host) + _need_mb(guest) <= room_mb
+        return known and fits and frozenset((host.id, guest.id)) not in self._refused
+
+    def _migrate(self, allocations: dict[str, Allocation], view: View) -> None:
+        """Move jobs from nodes that are almost empty to others in use, the fullest that has room first."""
+        used = [0] * len(view.nodes)
+        for held in allocations.values():
+            for node, gpus in held:
+                used[node] += gpus
+        sizes = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+        for job_id, held in list(allocations.items()):
+            source, gpus = held[0][0], gpus_of(held)
+            if len(held) > 1 or used[source] > (1 - _SPARSE) * sizes[source]:
+                continue
+            kind = view.nodes[source].gpu_type
+            targets = [
+                node
+                for node, size in enumerate(sizes)
+                if (used[node], -node) > (used[source], -source) and used[node] + gpus <= size
+                and view.nodes[node].gpu_type == kind
+            ]  # fmt: skip
+            if targets:
+                best = min(targets, key=lambda node: sizes[node] - used[node])
+                used[source] -= gpus
+                used[best] += gpus
+                allocations[job_id] = ((best, gpus),)
+
+
+def _site(held: Allocation, view: View) -> Site:
+    return Site(shape_of(held), view.nodes[held[0][0]].gpu_type if held else "")
+
+
+def _speed(job: JobView, view: View) -> float:
+    """Return what a running job has measured where it is, 0 where it has measured nothing."""
+    measured = job[MEASURED_SPEEDS].get(_site(job.allocation, view)) if job.running else None
+    return 0.0 if measured is None else measured.throughput
+
+
+def _busy(job: JobView) -> float:
+    profile = job.request.profile
+    return 1.0 if profile is None else profile.stages_s[1] / profile.iteration_s
+
+
+def _need_mb(job: JobView) -> float:
+    memory = job.facts.memory
+    return 0.0 if memory is None else memory.total_mb(max(job.request.batch_size // job.num_gpus, 1))

@@ -1,0 +1,171 @@
+"""Themis: applications bid for GPUs whose leases have ended, and the least fairly treated are offered them first.
+
+Idea: finish-time fairness (Mahajan et al., Themis, NSDI'20, sections 3 to 5). rho is the time that an application will
+have taken over the time that it would take alone in its share of the cluster, one n-th for n applications. GPUs are
+held under leases. When leases end, the GPUs are offered to the share 1 - `fairness` of the applications with the
+largest rho; each bids 1/rho for every number of GPUs; the winning allocation has the largest product of bids, and each
+application keeps of it what makes lying useless (a hidden payment). What is left goes to the others, one GPU at a time.
+
+Published defaults: fairness 0.8, leases of 20 minutes (the latter from memory). Deviations: leases of all applications
+end together, so auctions are held every `lease_s`, with what has become free meanwhile handed out at arrivals and
+completions without an auction; jobs are rigid, so an application (the jobs of one `group`, a job without one by itself)
+bids by the jobs that its GPUs would let run, most urgent first; remaining work is an oracle; placement is not part of
+the bid. `Themis` and `themis-rho` differ: the latter serves the largest rho first without an auction, as other
+simulators do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.policy import Decision, JobView, Policy, Signal, View
+from simsched.policy.auction import (
+    best_by_gain,
+    bid_of,
+    finish_time_ratio,
+    hand_out_left,
+    least_fair,
+    partial_allocation,
+)
+from simsched.policy.gang import available_gpus, run_in_order
+from simsched.policy.quantum import Quantum
+from simsched.policy.signals import REMAINING_WORK
+
+
+@dataclass(frozen=True)
+class _Application:
+    """The jobs of a group, in the order of submission, with what each of them has left."""
+
+    name: str
+    jobs: tuple[JobView, ...]
+    remaining_s: Mapping[str, float]
+
+    @property
+    def age_s(self) -> float:
+        return max(job.age_s for job in self.jobs)
+
+    @property
+    def gpus(self) -> int:
+        return sum(job.num_gpus for job in self.jobs)
+
+    def fitting(self, gpus: int) -> list[JobView]:
+        """List the jobs that so many GPUs let run: those that run first, then the shortest."""
+        chosen = []
+        for job in sorted(self.jobs, key=lambda job: (not job.running, self.remaining_s[job.id])):
+            if job.num_gpus <= gpus:
+                chosen.append(job)
+                gpus -= job.num_gpus
+        return chosen
+
+    def left_s(self, gpus: int) -> float:
+        """Return the seconds left on so many GPUs, shared in proportion to the work; infinite where no job fits."""
+        used = sum(job.num_gpus for job in self.fitting(gpus))
+        if not used:
+            return math.inf
+        work_gpu_s = sum(self.remaining_s[job.id] * job.num_gpus for job in self.jobs)
+        return max(work_gpu_s / used, max(self.remaining_s.values()))
+
+    def alone_s(self, share_gpus: float) -> float:
+        """Return the seconds of the work left alone on a share of the cluster, after what has been attained."""
+        done_gpu_s = sum(job.attained_gpu_s for job in self.jobs)
+        work_gpu_s = done_gpu_s + sum(self.remaining_s[job.id] * job.num_gpus for job in self.jobs)
+        return max(work_gpu_s / min(share_gpus, self.gpus), 1e-9)
+
+
+def _applications(view: View) -> list[_Application]:
+    groups: dict[str, list[JobView]] = {}
+    for job in view.jobs.values():
+        groups.setdefault(f"group {job.request.group}" if job.request.group else f"job {job.id}", []).append(job)
+    return [
+        _Application(name, tuple(jobs), {job.id: job[REMAINING_WORK].seconds for job in jobs})
+        for name, jobs in groups.items()
+    ]
+
+
+def _ratios(applications: Sequence[_Application], gpus: int) -> dict[str, float]:
+    """Return rho of every application if it went on with the GPUs that it has now, or with all that it can use."""
+    share = gpus / max(len(applications), 1)
+    found = {}
+    for one in applications:
+        held = sum(job.num_gpus for job in one.jobs if job.running)
+        left_s = one.left_s(held) if held else one.left_s(one.gpus) + one.age_s
+        found[one.name] = finish_time_ratio(one.age_s, left_s, one.alone_s(share))
+    return found
+
+
+@dataclass
+class ThemisRho(Policy):
+    """Serves the applications with the largest rho first, every `interval_s` seconds while anybody waits."""
+
+    name: ClassVar[str] = "themis-rho"
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+
+    interval_s: int = 1200
+    _quantum: Quantum = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start without leases."""
+        self._quantum = Quantum(self.name, self.interval_s)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Order all jobs anew at the end of the leases, and those that wait in between."""
+        applications = _applications(view)
+        ratios = _ratios(applications, max(available_gpus(view), 1))
+        order = sorted(applications, key=lambda one: -ratios[one.name])
+        jobs = [job for one in order for job in one.fitting(one.gpus)]
+        if not self._quantum.over(view):
+            jobs.sort(key=lambda job: not job.running)
+        allocations = run_in_order(jobs, view)
+        waits = len(allocations) < len(view.jobs)
+        return Decision(allocations, wake_at_s=self._quantum.end_s(view.now_s) if waits else None)
+
+
+@dataclass
+class Themis(Policy):
+    """Holds an auction among the least fairly treated applications whenever the leases end."""
+
+    name: ClassVar[str] = "themis"
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+
+    fairness: float = 0.8
+    lease_s: int = 1200
+    _quantum: Quantum = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start without leases."""
+        self._quantum = Quantum(self.name, self.lease_s)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Hold the auction, or hand out what is free."""
+        gpus = available_gpus(view)
+        applications = _applications(view)
+        ratios = _ratios(applications, max(gpus, 1))
+        urgent = sorted(applications, key=lambda one: -ratios[one.name])
+        rest = [job for one in urgent for job in one.fitting(one.gpus)]
+        if self._quantum.over(view) and gpus:
+            order = [*self._won(urgent, ratios, gpus), *rest]
+        else:
+            order = sorted(rest, key=lambda job: not job.running)
+        allocations = run_in_order(dict.fromkeys(order), view)
+        waits = len(allocations) < len(view.jobs)
+        return Decision(allocations, wake_at_s=self._quantum.end_s(view.now_s) if waits else None)
+
+    def _won(self, urgent: Sequence[_Application], ratios: Mapping[str, float], gpus: int) -> list[JobView]:
+        """Return the jobs that run on what their applications have won, and on what is left after the auction."""
+        # Ranks instead of names, so that equal ratios fall in the order of submission.
+        ranked = {f"{rank:09d}": ratios[one.name] for rank, one in enumerate(urgent)}
+        bidders = [urgent[int(rank)] for rank in sorted(least_fair(ranked, self.fairness))]
+        share = gpus / len(urgent)
+        bids = [bid_of(one.age_s, one.left_s, one.alone_s(share), min(one.gpus, gpus)) for one in bidders]
+        outcome = partial_allocation(bids, gpus, best_by_gain)
+        won = dict(zip((one.name for one in bidders), outcome.kept, strict=True))
+        outside = [one for one in urgent if one.name not in won]
+        wants = [(one.name, one.gpus - won.get(one.name, 0)) for one in [*outside, *bidders]]
+        for name, more in hand_out_left(outcome.left, wants).items():
+            won[name] = won.get(name, 0) + more
+        return [job for one in urgent for job in one.fitting(won.get(one.name, 0))]
