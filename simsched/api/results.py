@@ -18,7 +18,7 @@ from simsched.results.reader import read_run as read_folder
 from simsched.results.what_was_run import what_was_run
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from simsched.report.figures.style import Figure
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications.
 _WORKLOAD_FILE = "workload"

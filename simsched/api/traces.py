@@ -38,6 +38,6 @@ def read_trace(source: str | Path, layout: str = "auto") -> pd.DataFrame:
 
     >>> jobs = read_trace("philly-synthetic")
     >>> len(jobs), int(jobs["num_gpus"].max())
-    (7133, 32)
+    (55396, 128)
     """
     return find_trace(source, layout).table[list(_COLUMNS)].copy()

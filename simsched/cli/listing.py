@@ -48,7 +48,7 @@ def _policies() -> _Rows:
 def _wrapped(text: str) -> list[str]:
     import textwrap
 
-    return textwrap.wrap(text, 60)
+    return textwrap.wrap(text, 52)
 
 
 def _applications() -> _Rows:

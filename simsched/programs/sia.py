@@ -67,9 +67,9 @@ def restart_factor(age_s: float, restarts: int, delay_s: float) -> float:
     """Return what the goodput of a changed configuration counts for, in [0, 1].
 
     The share of its life that a job would have trained had it restarted once more, each restart taking `delay_s`; 1
-    while it is younger than one restart (artifact).
+    while it is no older than one restart (artifact).
     """
-    if age_s < delay_s:
+    if age_s <= delay_s:
         return 1.0
     return max(age_s - restarts * delay_s, 0.0) / (age_s + delay_s)
 

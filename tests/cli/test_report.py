@@ -167,7 +167,7 @@ def test_a_damaged_cell_is_named_and_no_page_written(runs, tmp_path):
     summary.write_text("{")
     done = simsched("report", tmp_path)
     assert done.exit_code == 2
-    assert str(summary) in done.stderr
+    assert f"{summary.parent}: is damaged: summary.json" in done.stderr
     assert not (tmp_path / "report.html").exists()
 
 

@@ -222,7 +222,10 @@ def manifest_of(grid: Grid, out: Path) -> dict:
 
 def test_a_policy_is_asked_for_one_agent_a_job_in_a_whole_cell(grid_of: Maker, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    manifest = manifest_of(grid_of(f"- {{name: 'counting.py:Counting', params: {{log: {log}}}}}"), tmp_path / "out")
+    grid = grid_of(f"- {{name: 'counting.py:Counting', params: {{log: {log}}}}}")
+    assert log.read_text() == "a-0 "  # a policy of its own was tried on one job of each application
+    log.unlink()
+    manifest = manifest_of(grid, tmp_path / "out")
     assert log.read_text() == "a-0 b-1 "
     assert manifest["agents"] == {"ncf": "FixedBatchAgent"}
 
@@ -238,7 +241,12 @@ def test_an_experiment_chooses_an_agent(grid_of: Maker, tmp_path: Path) -> None:
     ("agent", "line", "said", "remedy"),
     [
         ("{name: goodputt}", 6, "policies.tiresias.agent.name: there is no such agent", "goodput"),
-        ("{name: goodput, params: {eagerness: 3}}", 6, "the agent 'goodput' has no such parameter", "takes none"),
+        (
+            "{name: goodput, params: {eagerness: 3}}",
+            6,
+            "the agent 'goodput' has no such parameter",
+            "known: bootstrap, noise",
+        ),
         ("{params: {}}", 6, "agent.name", ""),
         ("{name: goodput, parms: {}}", 6, "agent.parms: there is no such key", "params"),
     ],

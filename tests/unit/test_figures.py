@@ -22,6 +22,9 @@ from simsched.results.reader import Cell, Run, read_run
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
 
+#: The figures of every run without a sweep.
+PLAIN = ("bars", "jct-cdf", "over-time", "job-timeline")
+
 
 def interval(job, start, end, gpus, *, restarting=False, efficiency=0.8, batch=64):
     none = 0 if restarting else 1
@@ -167,7 +170,7 @@ def test_bars_show_mean_interval_and_published_value_in_hours():
     assert axes.get_title(loc="left") == "mean JCT (h)"
     assert axes.get_xlabel() == "lower is better"
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["p", "q"]
-    assert [text.get_text() for text in axes.texts] == ["2.00 ±2.48", "2.00 ±0.00"]
+    assert [text.get_text() for text in axes.texts] == ["2.00 ±2.48", "2.00"]
     assert titles(figure)[0] == "Compared"
     assert "Mean over 3 seeds; whiskers: 95 % interval" in titles(figure)[1]
     assert "Diamonds: published" in titles(figure)[1]
@@ -366,7 +369,7 @@ def test_a_trace_without_durations_says_so():
 def test_a_run_without_sweep_gets_bars_distribution_time_and_timeline(tmp_path):
     run = make_run(tmp_path / "run", published={"pollux": {"makespan_h": 2}})
     paths = draw_run(run, tmp_path / "figures")
-    names = ["bars", "jct-cdf", "over-time", "job-timeline"]
+    names = ["bars", "jct-cdf", "over-time", "occupancy", "queue-over-time", "job-timeline"]
     assert [path.name for path in paths] == [f"{name}.{kind}" for name in names for kind in ("png", "pdf", "csv")]
     assert all(path.stat().st_size > 3000 for path in paths if path.suffix != ".csv")
     bars = pd.read_csv(tmp_path / "figures" / "bars.csv")
@@ -383,7 +386,14 @@ def test_a_swept_run_gets_a_line_figure_for_its_key(tmp_path):
 def test_swept_keys_that_count_as_replications_are_pooled(tmp_path):
     run = make_run(tmp_path / "run", points=[{"workload": "w1"}, {"workload": "w2"}], policies=("pollux",))
     paths = draw_run(run, tmp_path / "figures", ["workload"], formats=["svg"])
-    assert {path.stem for path in paths} == {"bars", "jct-cdf", "over-time", "job-timeline"}
+    assert {path.stem for path in paths} == {
+        "bars",
+        "jct-cdf",
+        "over-time",
+        "occupancy",
+        "queue-over-time",
+        "job-timeline",
+    }
     assert pd.read_csv(tmp_path / "figures" / "bars.csv")["seeds"].tolist() == [6, 6]
 
 
@@ -396,7 +406,7 @@ def test_a_run_without_a_finished_job_is_drawn_empty(tmp_path):
     entry = {"cell": "0", "policy": "p", "seed": 1, "point": {}, "folder": "cells/0"}
     write_json(tmp_path / "run" / "run.json", {"name": "none", "cells": [entry]})
     paths = draw_run(read_run(tmp_path / "run"), tmp_path / "figures", formats=["svg"])
-    assert {path.stem for path in paths} == {"bars", "jct-cdf", "over-time"}
+    assert {path.stem for path in paths} == {"bars", "jct-cdf", "over-time", "occupancy"}
 
 
 def test_a_run_that_recorded_jobs_only_still_gets_what_they_allow(tmp_path):

@@ -9,7 +9,7 @@ from simsched.calibration.bends import cheapest_bends
 from simsched.calibration.scaling_fit import fit_scaling, scaling_of
 from simsched.model.application import StepTime
 from simsched.model.measured import MeasuredApplication, StepTable, TrainingCurve
-from simsched.model.placement import canonical_rotation, consolidated_shape
+from simsched.model.placement import Site, canonical_rotation, consolidated_shape
 from simsched.model.scaling import ScalingCurve, micro_batches
 from simsched.model.step_model import PlacementClass, PlacementModel, Placements
 
@@ -115,4 +115,4 @@ def test_a_fit_goes_as_far_as_the_measurements_do():
     small = MeasuredApplication("made", few, [], application.curves)
     found = scaling_of(small, PLAIN, 32)
     assert found.gpus.tolist() == [1, 2, 3]
-    assert small.step_time((3,), 6, "t4") == StepTime(6.0, 0.0)
+    assert small.step_time(Site((3,), "t4"), 6) == StepTime(6.0, 0.0)

@@ -161,7 +161,7 @@ def test_anew_places_a_job_again_whose_nodes_stay_the_same() -> None:
 @pytest.mark.parametrize(
     ("decision", "message"),
     [
-        (Decision({"a": ((0, 1),), "b": ((0, 2),)}, onto={"b": "a"}), "which are others"),
+        (Decision({"a": ((0, 1),), "b": ((1, 1),)}, onto={"b": "a"}), "which are others"),
         (Decision({"b": ((0, 1),)}, onto={"b": "a"}), "which does not run"),
         (Decision({**ON_NODE_0, "c": ((0, 1),)}, onto={"b": "a", "c": "b"}), "those of a third"),
     ],
@@ -169,4 +169,4 @@ def test_anew_places_a_job_again_whose_nodes_stay_the_same() -> None:
 def test_gpus_of_others_that_cannot_be_had(decision: Decision, message: str) -> None:
     jobs = [job(name, 0, 1) for name in "abc"]
     with pytest.raises(InfeasibleDecisionError, match=message):
-        run(Scripted(decision), jobs, Cluster.uniform(1, 4), HALF)
+        run(Scripted(decision), jobs, Cluster.uniform(2, 4), HALF)

@@ -45,7 +45,7 @@ def run(trace, out, *labels, overrides=()):
     arguments = ["run", "validation/muri", *changes, *options, "--out", out, "--no-plots", "--workers", 1]
     done = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="simsched")
     assert done.exit_code == 0, done.output
-    home = Path(out) / "muri"
+    (home,) = (path.parent for path in Path(out).glob("*/run.json"))
     cells = json.loads((home / "run.json").read_text())["cells"]
     folders = {cell["policy"]: home / cell["folder"] for cell in cells}
     return {

@@ -23,7 +23,8 @@ def ran(out, trace, rates, shares, *more):
     arguments = ["run", "validation/shockwave", *overrides, *more, "--out", str(out), "--workers", "1"]
     done = CliRunner().invoke(cli, arguments, prog_name="simsched")
     assert done.exit_code == 0, done.output
-    (cell,) = read_run(out / "shockwave").cells
+    (home,) = (path.parent for path in Path(out).glob("*/run.json"))
+    (cell,) = read_run(home).cells
     return cell
 
 

@@ -104,7 +104,7 @@ def _panel(
         [tops[stay.node] + stay.first_gpu + stay.gpus / 2 for stay in crosses],
         "x", color="black", markersize=4, markeredgewidth=1,
     )  # fmt: skip
-    axes.set_ylim(tops[-1], 0)
+    axes.set_ylim(max(tops[-1], 1), 0)
     every = max(1, -(-len(nodes) // 16))
     places = range(0, len(nodes), every)
     axes.set_yticks([tops[node] + heights[node] / 2 for node in places], [str(node) for node in places])

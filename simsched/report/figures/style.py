@@ -15,7 +15,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Figure  # for annotations elsewhere
 from matplotlib.transforms import ScaledTranslation, Transform
 
 from simsched.files import written_aside
