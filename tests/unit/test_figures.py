@@ -172,7 +172,7 @@ def test_bars_show_mean_interval_and_published_value_in_hours():
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["p", "q"]
     assert [text.get_text() for text in axes.texts] == ["2.00 ±2.48", "2.00"]
     assert titles(figure)[0] == "Compared"
-    assert "Mean over 3 seeds; whiskers: 95 % interval" in titles(figure)[1]
+    assert "Mean over 1 to 3 seeds; whiskers: 95 % interval" in titles(figure)[1]
     assert "Diamonds: published" in titles(figure)[1]
 
 
