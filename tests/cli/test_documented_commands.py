@@ -23,10 +23,12 @@ TRACE = "submit_time,num_gpus,duration\n0,1,60\n30,2,90\n"
 def test_a_policy_named_on_the_command_line_is_looked_for_in_the_current_folder(simsched, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(POLICY)
-    done = simsched("validate", "quickstart", "-o", 'policies=[{name: "mine.py:Mine"}]')
+    done = simsched("validate", "quickstart", "-o", "seeds=1", "-o", 'policies=[{name: "mine.py:Mine"}]')
     assert done.exit_code == 0, done.output
-    assert simsched("validate", "quickstart", "-o", "policies.0.name=mine.py:Mine", "-o", "policies.0.params={}")
-    missing = simsched("validate", "quickstart", "-o", 'policies=[{name: "gone.py:Mine"}]')
+    assert simsched(
+        "validate", "quickstart", "-o", "seeds=1", "-o", "policies.0.name=mine.py:Mine", "-o", "policies.0.params={}"
+    )
+    missing = simsched("validate", "quickstart", "-o", "seeds=1", "-o", 'policies=[{name: "gone.py:Mine"}]')
     assert missing.exit_code == 2
 
 
