@@ -19,7 +19,7 @@
     const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
     const story = root.querySelector(".story"), names = Object.keys(data.panels);
     let from = 0, to = data.until, chosen = null;
-    const panels = names.map(name => ({name, host: root.querySelector(`[data-panel="${names.indexOf(name)}"]`)}));
+    const panels = [...root.querySelectorAll("[data-panel]")].map(host => ({host}));  // two, however many policies
     const select = [...root.querySelectorAll("select")];
     const view = () => select.length ? select.map(one => names[+one.value]) : names;
 
