@@ -14,6 +14,7 @@ Speeds in a group are those of `engine.sharing.model: stages`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -65,9 +66,9 @@ class _Muri(Policy):
         """Decide every `interval_s`."""
         return Triggers(interval_s=self.interval_s)
 
+    @abstractmethod
     def key(self, job: JobView) -> float:
         """Return the priority of a job; smaller is served first."""
-        raise NotImplementedError
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Group and place the jobs of each GPU type."""

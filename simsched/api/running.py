@@ -14,9 +14,6 @@ from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error
-from simsched.execution.cell import NO_LIMITS
-from simsched.execution.limits import Limits
-from simsched.execution.runner import Listener, RunResult
 from simsched.experiment.grid import Grid, make_grid
 from simsched.experiment.results_name import results_name
 from simsched.experiment.shipped import find_experiment
@@ -57,7 +54,7 @@ def run(
     """
     grid = prepare(experiment, override_texts(changes or {}), labels=policies, name=name)
     with progress_listener() if progress else nullcontext() as listener:
-        result = run_prepared(grid, Path(out), workers, listener)
+        result = run_with_fairness(grid, Path(out), workers, listener)
     if not (result.folder / RUN_FILE).is_file() or (result.failures and not result.ran + result.reused):
         raise InputError(*(Problem(failure.name, failure.message) for failure in result.failures))
     return read_run(result.folder)
@@ -78,19 +75,6 @@ def prepare(
     checked = _checked(experiment, overrides)
     grid = make_grid(checked, progress).select(labels)
     return replace(grid, results_name=results_name(checked, name))
-
-
-def run_prepared(
-    grid: Grid,
-    out: Path,
-    workers: int = 1,
-    listener: Listener | None = None,
-    *,
-    dask: str | None = None,
-    limits: Limits = NO_LIMITS,
-) -> RunResult:
-    """Run the cells of a prepared experiment, and the solo runs that its finish-time fairness needs."""
-    return run_with_fairness(grid, out, workers, listener, dask=dask, limits=limits)
 
 
 def override_texts(changes: Mapping[str, Any]) -> list[str]:

@@ -69,8 +69,9 @@ def run(
     stdout and the paths of the figures.
     """
     from simsched.api.progress import grid_progress, progress_listener
-    from simsched.api.running import prepare, run_prepared
+    from simsched.api.running import prepare
     from simsched.execution.limits import Limits
+    from simsched.fairness.finish_time_fairness import run_with_fairness
 
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
@@ -85,7 +86,7 @@ def run(
 
     limits = Limits(memory_per_cell, timeout_per_decision)
     with progress_listener() as listener:
-        result = run_prepared(grid, Path(out), workers or _processors(), listener, dask=dask, limits=limits)
+        result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask, limits=limits)
     _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures)
 
