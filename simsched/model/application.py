@@ -171,6 +171,25 @@ class ApplicationSource(Protocol):
         """Return the application of a job; jobs of fixed duration get one of their own."""
 
 
+class Undeclared:
+    """What holds for applications of which nothing more is known than how they run: a base for these."""
+
+    __slots__ = ()
+
+    limits: BatchLimits | None = None
+    batch_sizes: tuple[int, ...] = ()
+    tuned: tuple[tuple[int, int], ...] = ()
+    gpu_types: tuple[str, ...] | None = None
+    max_gpus: int | None = None
+    fixed_batch_size: int | None = None
+    restart_delay_s: float | None = None
+    start_delay_s: float | None = None
+    tensor_skew: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
+    epochs: int = 1
+
+
 @dataclass(frozen=True)
 class ApplicationFacts:
     """What a user or a profiler knows of an application, as opposed to its physics.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
+from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
 from simsched.model.job import FIXED_DURATION
 from simsched.model.placement import Site
 from simsched.model.speedup import Speedup
@@ -10,7 +10,7 @@ from simsched.model.speedup import Speedup
 _RUNNING = Running(1.0, 1.0, 0.0, None, None)
 
 
-class FixedDuration:
+class FixedDuration(Undeclared):
     """A job that takes `duration_s` seconds on the GPUs that it asked for; progress counts those seconds.
 
     On other numbers of GPUs it runs as `speedup` says. Without one its duration there is not known, and `only_gpus`
@@ -20,18 +20,6 @@ class FixedDuration:
     __slots__ = ("_asked", "_speedup", "duration_s", "only_gpus")
 
     name = FIXED_DURATION
-    limits: BatchLimits | None = None
-    batch_sizes: tuple[int, ...] = ()
-    tuned: tuple[tuple[int, int], ...] = ()
-    gpu_types: tuple[str, ...] | None = None
-    max_gpus: int | None = None
-    fixed_batch_size: int | None = None
-    restart_delay_s: float | None = None
-    start_delay_s: float | None = None
-    tensor_skew: float | None = None
-    memory: MemoryNeed | None = None
-    stages_s: tuple[float, ...] = ()
-    epochs = 1
 
     def __init__(self, duration_s: float, num_gpus: int | None = None, speedup: Speedup | None = None) -> None:
         """Take the service time in seconds, above 0, on `num_gpus` GPUs (None: on any number)."""

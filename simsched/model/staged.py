@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
+from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
 from simsched.model.job import StageProfile
 from simsched.model.placement import Site
 
 
-class StagedJob:
+class StagedJob(Undeclared):
     """A job of `total_steps` iterations, each as long as its profile says on the GPUs asked for, wherever they are.
 
     Progress counts iterations. The batch size is part of the profile, so there is none to choose.
     """
-
-    limits: BatchLimits | None = None
-    batch_sizes: tuple[int, ...] = ()
-    tuned: tuple[tuple[int, int], ...] = ()
-    gpu_types: tuple[str, ...] | None = None
-    max_gpus: int | None = None
-    fixed_batch_size: int | None = None
-    restart_delay_s: float | None = None
-    start_delay_s: float | None = None
-    tensor_skew: float | None = None
-    memory: MemoryNeed | None = None
-    epochs = 1
 
     def __init__(self, name: str, profile: StageProfile, total_steps: float) -> None:
         """Take the profile; raises `ValueError` for a job without iterations or iterations without length."""

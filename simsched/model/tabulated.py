@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
+from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
 
@@ -44,22 +44,12 @@ class TabulatedModel:
         return tuple(sorted(gpu_type for gpu_type in self.rates if self.rate(gpu_type, setting) > 0))
 
 
-class TabulatedJob:
+class TabulatedJob(Undeclared):
     """A job of a tabulated application: `total_steps` at its initial batch size, on the GPUs asked for and no others.
 
     Progress counts steps at the initial batch size. Batches are those of the table: a choice of (b, 0) means the row of
     batch size b, and no choice the initial one. A job whose batch follows no rule is one epoch.
     """
-
-    limits: BatchLimits | None = None
-    tuned: tuple[tuple[int, int], ...] = ()
-    max_gpus: int | None = None
-    fixed_batch_size: int | None = None
-    restart_delay_s: float | None = None
-    start_delay_s: float | None = None
-    tensor_skew: float | None = None
-    memory: MemoryNeed | None = None
-    stages_s: tuple[float, ...] = ()
 
     def __init__(self, model: TabulatedModel, asked: Setting, total_steps: float, batch_rule: str = "") -> None:
         """Take what the user asked for; raises `ValueError` where the table has no rate for it, or without steps."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simsched.model.application import BatchChoice, BatchLimits, MemoryNeed, Running, StepTime
+from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
 from simsched.model.placement import Shape, Site
 from simsched.model.speedup import Speedup
 
@@ -44,7 +44,7 @@ class TensorModel:
         return 1 + self.spread_penalty * (len(shape) - needed) / (gpus - needed)
 
 
-class TensorModelJob:
+class TensorModelJob(Undeclared):
     """A job of a known model that takes `duration_s` seconds when it is consolidated; progress counts those seconds.
 
     A preemption costs checkpoint and resumption, charged when the job is placed again; the first start costs nothing.
@@ -52,16 +52,7 @@ class TensorModelJob:
 
     __slots__ = ("_asked", "_model", "_speedup", "duration_s", "name", "only_gpus", "restart_delay_s", "tensor_skew")
 
-    limits: BatchLimits | None = None
-    batch_sizes: tuple[int, ...] = ()
-    tuned: tuple[tuple[int, int], ...] = ()
-    gpu_types: tuple[str, ...] | None = None
-    max_gpus: int | None = None
-    fixed_batch_size: int | None = None
     start_delay_s: float | None = 0
-    memory: MemoryNeed | None = None
-    stages_s: tuple[float, ...] = ()
-    epochs = 1
 
     def __init__(
         self, model: TensorModel, duration_s: float, num_gpus: int | None = None, speedup: Speedup | None = None
