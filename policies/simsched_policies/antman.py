@@ -102,7 +102,7 @@ class AntMan(Policy):
         return [
             other
             for other in board.running
-            if other.request.guaranteed and _busy(other) < self.max_busy and _need_mb(job) + _need_mb(other) <= room_mb
+            if other.request.guaranteed and _busy(other) < self.max_busy and job.memory_mb + other.memory_mb <= room_mb
         ]
 
 
@@ -174,8 +174,3 @@ def _busy(job: JobView) -> float:
     """Return the share of its time for which a job keeps its GPUs busy, 0 where that is not known."""
     profile = job.request.profile
     return 0.0 if profile is None else profile.stages_s[1] / profile.iteration_s
-
-
-def _need_mb(job: JobView) -> float:
-    memory = job.facts.memory
-    return 0.0 if memory is None else memory.total_mb(max(job.request.batch_size // job.num_gpus, 1))

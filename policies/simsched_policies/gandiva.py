@@ -131,7 +131,7 @@ class Gandiva(Policy):
     def _may_share(self, host: JobView, guest: JobView, site: Site) -> bool:
         known = (host.id, site) in self._alone and (guest.id, site) in self._alone
         room_mb = self._memory_mb.get(site.gpu_type, float("inf"))
-        fits = _need_mb(host) + _need_mb(guest) <= room_mb
+        fits = host.memory_mb + guest.memory_mb <= room_mb
         return known and fits and frozenset((host.id, guest.id)) not in self._refused
 
     def _migrate(self, allocations: dict[str, Allocation], view: View) -> None:
@@ -172,8 +172,3 @@ def _speed(job: JobView, view: View) -> float:
 def _busy(job: JobView) -> float:
     profile = job.request.profile
     return 1.0 if profile is None else profile.stages_s[1] / profile.iteration_s
-
-
-def _need_mb(job: JobView) -> float:
-    memory = job.facts.memory
-    return 0.0 if memory is None else memory.total_mb(max(job.request.batch_size // job.num_gpus, 1))

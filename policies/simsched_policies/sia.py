@@ -28,6 +28,7 @@ from simsched.model.goodput import GoodputModel
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
+from simsched.policy.gang import available_by_type
 from simsched.policy.signals import GOODPUT, OFFLINE_PROFILES
 from simsched.programs.sia import (
     MOST_GPUS,
@@ -102,7 +103,8 @@ class Sia(Policy):
             ([types.index(one.gpu_type) for one in kinds], [one.gpus for one in kinds], worth)
             for kinds, worth in offered
         ]
-        room = np.array([_capacity(view, kind) for kind in types], dtype=np.int64)
+        available = available_by_type(view)
+        room = np.array([available[kind] for kind in types], dtype=np.int64)
         must = np.array([self._restarting(job, view) for job in view.jobs.values()])
         picked = choose(offers_of(rows), room, len(rows), must=must, fairness=self.fairness, penalty=self.penalty)
         flat = [one for kinds, _ in offered for one in kinds]
@@ -193,10 +195,6 @@ def _groups(view: View) -> dict[str, tuple[int, int]]:
         if sizes:
             found[gpu_type] = (-(-sum(sizes) // max(sizes)), max(sizes))
     return found
-
-
-def _capacity(view: View, gpu_type: str) -> int:
-    return sum(node.gpus for node, up in zip(view.nodes, view.up, strict=True) if up and node.gpu_type == gpu_type)
 
 
 def _current(job: JobView, view: View) -> tuple[str, int] | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, Policy, View
+from simsched.policy.gang import available_gpus
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
@@ -71,7 +72,7 @@ class Volcano(Policy):
             users[queue, job.request.user] = users.get((queue, job.request.user), 0) + gpus
             if not job.running:
                 waiting.setdefault(queue, []).append(job)
-        total = sum(node.gpus for node, up in zip(view.nodes, view.up, strict=True) if up)
+        total = available_gpus(view)
         known = {name: self.tenants.get(name, Tenant()) for name in wanted}
         limits = {name: min(wanted[name], tenant.most_gpus(total)) for name, tenant in known.items()}
         due = deserved({name: tenant.weight for name, tenant in known.items()}, limits, total)

@@ -147,6 +147,12 @@ class JobView:
         """Ids of the jobs that share a GPU with this one."""
         return self._state.neighbours
 
+    @property
+    def memory_mb(self) -> float:
+        """Memory that it takes on each of its GPUs at the batch size asked for, in MB; 0 where that is not known."""
+        need = self.facts.memory
+        return 0.0 if need is None else need.total_mb(max(self.request.batch_size // self.num_gpus, 1))
+
 
 class View(Protocol):
     """The state of queue and cluster at a decision.

@@ -23,7 +23,7 @@ from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
 from simsched_policies.slurm.backfill import MAX_JOBS, WINDOW_S, Ints
-from simsched_policies.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S, size_factor
+from simsched_policies.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S, relative_factor, size_factor
 from simsched_policies.slurm.usage import Usage
 from simsched_policies.slurm.waiting import Numbers, TypePool
 
@@ -200,8 +200,8 @@ class SlurmBackfill(Policy):
 
     def _fixed(self, job: JobView) -> float:
         """Return the part of a job's priority that does not change while it waits."""
-        highest = max(self.partition_priorities.values(), default=0.0)
-        partition = self.partition_priorities.get(job.request.queue, 0.0) / highest if highest > 0 else 0.0
+        priorities = self.partition_priorities
+        partition = relative_factor(priorities.get(job.request.queue, 0.0), priorities)
         quality = min(max(job.request.priority / self.highest_priority, 0.0), 1.0)
         size = size_factor(job.num_gpus, self._total, favour_small=self.favour_small)
         return self.weight_size * size + self.weight_partition * partition + self.weight_qos * quality
