@@ -253,27 +253,9 @@ class _Maker:
             "code_rooms": list(ROOMS),
             "results_schema": SCHEMA_VERSION,
         }
-        if speeds:
-            about["gpu_speed"] = speeds
-        if spec.tuning is not None:
-            about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
-        if spec.cluster.node_price_per_h is not None:
-            about["node_price_per_h"] = spec.cluster.node_price_per_h
         sharing = spec.engine_of(policy).sharing
-        if sharing.max_jobs > 1:
-            colocation_of(sharing)  # refuses a bad table before anything runs
-            about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
-            if sharing.pairs_path is not None:
-                about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
         failures = failure_options(spec.failures, cluster)
-        if failures is not None:
-            about["failures"] = identity(failures)
-            if spec.failures.outages_path is not None:
-                about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
-        if policy.agent is not None:
-            named = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
-            given = full_params(named, policy.agent.params)
-            about["agent"] = {"name": policy.agent.name, "params": given, "source": plugin_sources(named)}
+        about |= self._conditions(spec, policy, sharing, failures)
         files = input_files(kind, params)
         if files:
             about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
@@ -300,6 +282,33 @@ class _Maker:
             failures,
             speeds,
         )
+
+    def _conditions(
+        self, spec: ExperimentSpec, policy: PolicySpec, sharing: SharingSpec, failures: FailureOptions | None
+    ) -> dict[str, Any]:
+        """Return what determines a cell of the parts of an experiment that most leave out."""
+        about: dict[str, Any] = {}
+        speeds = dict(spec.workload_of(policy).gpu_speed)
+        if speeds:
+            about["gpu_speed"] = speeds
+        if spec.tuning is not None:
+            about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
+        if spec.cluster.node_price_per_h is not None:
+            about["node_price_per_h"] = spec.cluster.node_price_per_h
+        if sharing.max_jobs > 1:
+            colocation_of(sharing)  # refuses a bad table before anything runs
+            about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
+            if sharing.pairs_path is not None:
+                about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
+        if failures is not None:
+            about["failures"] = identity(failures)
+            if spec.failures.outages_path is not None:
+                about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
+        if policy.agent is not None:
+            named = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
+            given = full_params(named, policy.agent.params)
+            about["agent"] = {"name": policy.agent.name, "params": given, "source": plugin_sources(named)}
+        return about
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
         """Return the jobs of a cell and their hash."""
