@@ -215,7 +215,9 @@ class PolicySpec(Section):
 
     name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
     label: Annotated[str, AfterValidator(_printable)] | None = Field(
-        default=None, min_length=1, description="how tables and figures call it; by default its name"
+        default=None,
+        min_length=1,
+        description="how tables and figures call it; by default its name, or that of its class",
     )
     params: dict[str, Any] = Field(default={}, description="parameters of the policy's constructor")
     agent: AgentSpec | None = Field(

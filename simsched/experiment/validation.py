@@ -132,6 +132,8 @@ class _Policies:
                 for problem in self._failed[name].problems:
                     yield draft.problem(("policies", index, "name"), f"'{name}': {problem.message}", problem.remedy)
                 continue
+            if ":" in name and entry.get("label") is None:
+                entry["label"] = policy.name  # tables call it by its name, never by its path
             params = entry.get("params", {})
             if isinstance(params, dict):
                 for parameter in input_files(policy, params):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from simsched.experiment.validation import read_experiment
+
 POLICY = """
 from simsched.policy import Decision, Policy, Triggers
 
@@ -51,3 +53,9 @@ def test_a_generated_trace_goes_where_out_says(simsched, tmp_path, monkeypatch):
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert simsched("trace", "generate", "--days", "1").exit_code == 2
     assert simsched("trace", "generate", "c.csv", "--out", "d.csv").exit_code == 2
+
+
+def test_a_policy_in_a_file_is_called_by_its_name(tmp_path):
+    (tmp_path / "mine.py").write_text(POLICY)
+    (tmp_path / "mine.yaml").write_text("{name: mine, policies: [{name: 'mine.py:Mine'}, {name: fifo}]}")
+    assert [one.shown_as for one in read_experiment(tmp_path / "mine.yaml").spec.policies] == ["mine", "fifo"]

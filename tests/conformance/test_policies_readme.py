@@ -52,3 +52,23 @@ def test_the_elastic_policy_of_the_readme_conforms_and_needs_a_speedup(tmp_path:
         run(policy(), [job], applications=catalogue())
     (found,) = run(policy(), [replace(job, speedup=Speedup())], applications=catalogue()).jobs
     assert found.jct_s == 30 + 50  # the restart delay, and half of the time on twice the GPUs
+
+
+def test_the_sharing_policy_of_the_readme_conforms_and_pairs_jobs_only_where_gpus_may_be_shared(tmp_path: Path) -> None:
+    from simsched.applications.catalogue import catalogue
+    from simsched.engine.options import EngineOptions
+    from simsched.model.cluster import Cluster
+    from simsched.model.job import JobSpec
+
+    code = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)[2]
+    (tmp_path / "pairs.py").write_text(code, encoding="utf-8")
+    policy = registry.load("pairs.py:Pairs", folder=tmp_path)
+    assert check_policy(policy, seeds=1) == []
+    jobs = [JobSpec(name, 0, 2, duration_s=100) for name in "abc"]
+    starts = {}
+    for most in (1, 2):
+        options = EngineOptions(restart_delay_s=0, max_jobs_per_gpu=most)
+        done = run(policy(), jobs, cluster=Cluster.uniform(1, 2), options=options, applications=catalogue()).jobs
+        starts[most] = {job.job_id: (job.start_time_s, job.end_time_s) for job in done}
+    assert starts[1] == {"a": (0, 100), "b": (100, 200), "c": (200, 300)}
+    assert starts[2] == {"a": (0, 200), "b": (0, 200), "c": (200, 300)}  # two at half speed, then one alone
