@@ -45,6 +45,15 @@ class Draft:
         data = {key: value if key == "sweep" else copy.deepcopy(value) for key, value in self.data.items()}
         return Draft(self.document, data, dict(self.origins))
 
+    def forget_jobs_of_another_recipe(self) -> None:
+        """Drop the number of jobs in the file where an option names another recipe: a replay takes the whole trace."""
+        workload = self.data.get("workload")
+        before = self.document.data.get("workload")
+        if not isinstance(workload, dict) or not isinstance(before, dict) or ("workload", "recipe") not in self.origins:
+            return
+        if before.get("recipe") != workload.get("recipe") and ("workload", "jobs") not in self.origins:
+            workload.pop("jobs", None)
+
     def refuse_special_files(self) -> None:
         """Raise `InputError` where a path names a device, a pipe or a socket, whose content might never end."""
         problems = []
@@ -204,4 +213,5 @@ def draft_of(document: Document, overrides: Sequence[str] = ()) -> Draft:
             problems += error.problems
     if problems:
         raise InputError(*problems)
+    draft.forget_jobs_of_another_recipe()
     return draft

@@ -59,3 +59,15 @@ def test_a_policy_in_a_file_is_called_by_its_name(tmp_path):
     (tmp_path / "mine.py").write_text(POLICY)
     (tmp_path / "mine.yaml").write_text("{name: mine, policies: [{name: 'mine.py:Mine'}, {name: fifo}]}")
     assert [one.shown_as for one in read_experiment(tmp_path / "mine.yaml").spec.policies] == ["mine", "fifo"]
+
+
+def test_a_replay_of_a_shipped_experiment_replays_the_whole_trace_unless_told_otherwise(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "{name: mine, policies: [{name: fifo}], workload: {source: t.csv, recipe: pollux, jobs: 160}}"
+    )
+    (tmp_path / "t.csv").write_text(TRACE)
+    jobs = [
+        read_experiment(tmp_path / "mine.yaml", options).spec.workload.jobs
+        for options in ([], ["workload.recipe=replay"], ["workload.recipe=replay", "workload.jobs=1"])
+    ]
+    assert jobs == [160, None, 1]
