@@ -1,3 +1,4 @@
+import itertools
 import subprocess
 import sys
 
@@ -415,3 +416,12 @@ def test_a_run_that_recorded_jobs_only_still_gets_what_they_allow(tmp_path):
         (cell.folder / "allocations.parquet").unlink()
     paths = draw_run(run, tmp_path / "figures", formats=["svg"])
     assert {path.stem for path in paths} == {"bars", "jct-cdf"}
+
+
+@pytest.mark.parametrize(("curves", "labelled"), [("abcd", 0), ("abcdefg", 7)])
+def test_many_distributions_carry_their_names_at_heights_of_their_own(curves, labelled):
+    figure, _ = jct_cdf({name: [np.array([60, 600 + 40 * index])] for index, name in enumerate(curves)})
+    names = figure.axes[0].texts
+    assert {text.get_text() for text in names} == (set(curves) if labelled else set())
+    heights = sorted(text.xy[1] for text in names)
+    assert all(after - before > 10 for before, after in itertools.pairwise(heights))

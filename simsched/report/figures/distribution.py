@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 
+from simsched.report.figures.direct_labels import label_rising
 from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration
 
@@ -50,6 +51,11 @@ def jct_cdf(
                 axes.fill_between(part["jct_s"], *band, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
         axes.set_ylabel("share of jobs (%)")
         axes.set_ylim(0, 101)
+        curves = {
+            str(label): (part["jct_s"].to_numpy(float), part["share"].to_numpy(float))
+            for label, part in data.groupby("policy", sort=False)
+        }
+        label_rising(axes, curves, styles)
         duration_axis(axes, "job completion time (logarithmic)")
         legend_above(figure, axes)
     return figure, data
