@@ -102,3 +102,8 @@ def test_the_table_of_the_trace_is_not_changed(trace):
     before = trace.table.copy()
     replay_trace(trace, ReplayRecipe(load=3, assign=True), rng(), INITIAL)
     assert trace.table.equals(before)
+
+
+def test_a_bound_on_durations_cuts_the_tail_and_nothing_else(trace):
+    jobs = replay_trace(trace, ReplayRecipe(max_duration_s=45), rng())
+    assert [job.duration_s for job in jobs] == [1, 10, 20, 30, 40, 45, 45, 45, 45, 45]

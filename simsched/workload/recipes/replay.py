@@ -26,9 +26,10 @@ class ReplayRecipe:
 
     The jobs from second `from_s` to before `until_s` of the trace are kept (None: to its end), of those the ones that
     ask for at most `max_gpus` GPUs, of those a random `sample`, of those the first `jobs`; their submissions then count
-    from `from_s`, divided by `load`. `assign` turns them into applications by class of GPU-time; `models` gives each
-    one of the models of Tiresias instead, which keeps its duration and adds what spreading and preemption cost.
-    `estimates` gives jobs without a time limit one, see `simsched.workload.estimates`.
+    from `from_s`, divided by `load`, and what runs longer than `max_duration_s` ends then. `assign` turns them into
+    applications by class of GPU-time; `models` gives each one of the models of Tiresias instead, which keeps its
+    duration and adds what spreading and preemption cost. `estimates` gives jobs without a time limit one, see
+    `simsched.workload.estimates`.
     """
 
     needs_trace: ClassVar[bool] = True
@@ -38,6 +39,9 @@ class ReplayRecipe:
     from_s: int = key(0, "second of the trace at which a replay begins", ge=0)
     until_s: int | None = key(None, "second of the trace at which a replay ends", ge=1)
     max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
+    max_duration_s: int | None = key(
+        None, "cut the durations of a replay to so many seconds, as a bound on their tail", ge=1
+    )
     sample: int | None = key(None, "replay only so many jobs, drawn at random", ge=1)
     assign: bool = key(False, "replay as applications of the same GPU-time class")
     models: Literal["tiresias"] | None = key(
@@ -73,7 +77,7 @@ def replay_trace(
     table = _selected(trace, replay, rng)
     table = table.assign(
         submit_time_s=((table["submit_time_s"] - replay.from_s) / replay.load).round().astype("int64"),
-        duration_s=table["duration_s"].clip(lower=1).round().astype("int64"),
+        duration_s=table["duration_s"].clip(lower=1, upper=replay.max_duration_s).round().astype("int64"),
     )
     if replay.assign:
         table = _assigned(table, trace.name, rng, initial_batch_sizes or {})
