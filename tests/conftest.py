@@ -6,11 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from simsched.threads import one_thread_each
 
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
 one_thread_each()
+# On a busy machine a pause in the middle of an example is nobody's fault.
+settings.register_profile("simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("simsched")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
