@@ -12,7 +12,7 @@ from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
-from simsched.policy.tenants import Tenant, excess
+from simsched.policy.tenants import Tenant, circle, excess
 from simsched.testing.builders import run
 
 HALVES = {"a": Tenant(share=0.5), "b": Tenant(share=0.5)}
@@ -55,6 +55,46 @@ def test_kueue_blocks_behind_its_head_only_where_strict() -> None:
     jobs = [job("a1", 0, 6), job("a2", 1, 4, 10), job("a3", 2, 2, 10)]
     assert times(Kueue(), jobs)["a3"][0] == 2
     assert times(Kueue(strict_fifo=True), jobs)["a3"][0] == 100
+
+
+LAB = {"a": Tenant(gpus=2, parent="lab"), "b": Tenant(gpus=2, parent="lab"), "c": Tenant(gpus=4)}
+LENT = [job("c1", 0, 4), job("c2", 0, 2), job("b1", 0, 2), job("b2", 10, 2)]
+
+
+def test_kueue_reclaims_for_a_tenant_what_is_its_parents() -> None:
+    assert times(Kueue(LAB), LENT)["b2"] == (10, 110, 0)
+    flat = {name: Tenant(gpus=tenant.gpus) for name, tenant in LAB.items()}
+    assert times(Kueue(flat), LENT)["b2"] == (100, 200, 0)
+    assert times(Kueue(flat, borrowing_preempts=True), [*LENT[:3], job("b2", 10, 2, priority=1)])["b2"] == (10, 110, 0)
+
+
+def test_kueue_limits_all_tenants_below_a_parent() -> None:
+    jobs = [job("a1", 0, 2), job("b1", 0, 2), job("b2", 1, 2)]
+    assert times(Kueue({**LAB, "lab": Tenant(max_gpus=4)}), jobs)["b2"] == (100, 200, 0)
+    assert times(Kueue({**LAB, "lab": Tenant(max_gpus=6)}), jobs)["b2"] == (1, 101, 0)
+    private = {**LAB, "lab": Tenant(lends=0)}
+    assert times(Kueue(private), LENT[:2])["c2"] == (100, 200, 0)
+    assert (
+        times(Kueue({**LAB, "lab": Tenant(gpus=1)}), [job("l1", 0, 1), job("c1", 0, 4), job("c2", 0, 2)])["c2"][0] == 0
+    )
+
+
+def test_kueue_serves_the_user_who_used_least_of_late() -> None:
+    def of(user: str, name: str, at: int, lasts: int) -> JobSpec:
+        return JobSpec(name, at, 8, duration_s=lasts, tenant="a", user=user)
+
+    jobs = [of("greedy", "one", 0, 600), of("greedy", "two", 1, 100), of("modest", "three", 2, 100)]
+    assert times(Kueue(), jobs)["two"][0] == 600
+    fair = Kueue(admission_fair_sharing=True, usage_half_life_s=600)
+    assert times(fair, jobs)["three"][0] == 600
+    # At 600 s greedy stands at (8 * (1 - 0.5**0.5) + 8) / 2 = 5.17; modest at 2.34 after its first admission.
+    again = [*jobs, of("modest", "four", 3, 100)]
+    assert times(Kueue(admission_fair_sharing=True, usage_half_life_s=600), again)["four"][0] == 700
+
+
+def test_a_tenant_is_not_above_itself() -> None:
+    assert "above itself" in circle({"a": Tenant(parent="b"), "b": Tenant(parent="a")})
+    assert not circle(LAB)
 
 
 def test_hived_guarantees_a_tenant_its_cells() -> None:
