@@ -131,6 +131,29 @@ def test_volcano_serves_the_queue_that_holds_least_of_its_due() -> None:
     assert sorted(started) == ["a0", "a1", "a2", "b0"]
 
 
+def test_volcano_reclaims_what_a_queue_deserves() -> None:
+    jobs = [*(job(f"a{i}", i, 2) for i in range(4)), job("b1", 10, 4)]
+    assert times(Volcano(), jobs)["b1"][0] == 101  # a0 and a1 have ended
+    found = times(Volcano(reclaim=True), jobs)
+    assert found["b1"] == (10, 110, 0)
+    assert {name for name, (_, _, restarts) in found.items() if restarts} == {"a2", "a3"}
+    polite = Volcano({"b": Tenant(reclaims=False)}, reclaim=True)
+    assert times(polite, jobs)["b1"][0] == 101
+    # More than b deserves, 4 of 8, is not taken from others.
+    assert times(Volcano(reclaim=True), [*jobs[:4], job("b1", 10, 6)])["b1"][0] == 102
+
+
+def test_volcano_preempts_within_a_queue_and_nobody_in_vain() -> None:
+    jobs = [job("a1", 0, 4), job("a2", 1, 4, priority=1), job("a3", 10, 4, priority=1)]
+    found = times(Volcano(preempt=True), jobs)
+    assert found == {"a2": (1, 101, 0), "a3": (10, 110, 0), "a1": (0, 191, 1)}
+    assert times(Volcano(), jobs)["a3"][0] == 100
+    vain = [*jobs[:2], job("a3", 10, 8, priority=1)]
+    assert times(Volcano(preempt=True), vain)["a1"] == (0, 100, 0)
+    others = [*jobs[:2], job("b1", 10, 4, priority=9)]
+    assert times(Volcano(preempt=True), others)["b1"][0] == 100
+
+
 def test_shares_add_up_to_one_at_most() -> None:
     assert excess({"a": Tenant(share=0.7), "b": Tenant(share=0.4)})
     assert not excess(HALVES)
@@ -148,3 +171,19 @@ def test_yarn_takes_back_a_share_from_the_jobs_started_last() -> None:
     assert times(YarnCs(shares), BORROWED)["b1"] == (100, 200, 0)
     too_large = [*BORROWED[:2], job("b1", 10, 6)]
     assert times(YarnCs(shares, preemption=True), too_large)["b1"] == (100, 200, 0)
+
+
+def test_yarn_waits_before_it_takes_back() -> None:
+    shares = {"a": 0.5, "b": 0.5}
+    found = times(YarnCs(shares, preemption=True, preemption_wait_s=15), BORROWED)
+    assert found == {"a1": (0, 100, 0), "b1": (25, 125, 0), "a2": (0, 175, 1)}
+    soon = [job("a1", 0, 4), job("a2", 0, 4, 20), BORROWED[2]]
+    assert times(YarnCs(shares, preemption=True, preemption_wait_s=15), soon)["b1"] == (20, 120, 0)
+
+
+def test_yarn_takes_back_no_more_than_the_share() -> None:
+    # Queue a has 25 % and holds 75 %, b has 75 % and asks for 50 %: 25 % change hands.
+    jobs = [*(job(f"a{i}", 0, 2) for i in range(3)), job("b1", 10, 2), job("b2", 10, 2)]
+    found = times(YarnCs({"a": 0.25, "b": 0.75}, preemption=True), jobs)
+    assert (found["b1"][0], found["b2"][0]) == (10, 10)
+    assert [found[f"a{i}"][2] for i in range(3)] == [0, 0, 1]
