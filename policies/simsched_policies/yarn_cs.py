@@ -4,8 +4,9 @@ Idea: every tenant has a queue with a share of the cluster; within a queue jobs 
 machines as possible, and the one at the head blocks those behind it (Jeon et al., ATC'19, section 2; Gu et al.,
 Tiresias, NSDI'19, section 5.1, where there is one queue). With `preemption`, a queue
 below its share takes GPUs back from those above theirs, from the jobs started last, as YARN's monitor does (Hadoop
-documentation, "Capacity Scheduler", preemption); its waiting times and limits per round are left out, and so is giving
-up locality after some retries, for lack of any figure in the sources.
+documentation, "Capacity Scheduler", preemption), once it has waited `preemption_wait_s` (15 s by YARN's default). A
+gang is stopped whole; the limit on how much is taken back in a round is left out, and so is giving up locality after
+some retries, for lack of any figure in the sources.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class _Queue:
         self.share = share
         self.waiting: deque[_Waiting] = deque()
         self.used = 0
+        #: When the head was first refused GPUs that are within the share, None where it was not.
+        self.short_since_s: float | None = None
 
     def gpus_of(self, capacity: int) -> int:
         """Return how many of so many GPUs the share is."""
@@ -60,7 +63,7 @@ class YarnCs(Policy):
     have one queue together with the rest, and without it there is one queue for all. A queue may use more than its
     share while GPUs are free, unless not `elastic`: then a job that asks for more GPUs than its queue's share of the
     whole cluster is refused. With `preemption` a job that leaves its queue within its share stops jobs of queues above
-    theirs.
+    theirs, after it has waited for them as the head of its queue for `preemption_wait_s`.
     """
 
     name: ClassVar[str] = "yarn-cs"
@@ -69,6 +72,7 @@ class YarnCs(Policy):
     elastic: bool = True
     placement: PlacerName = "consolidated"
     preemption: bool = False
+    preemption_wait_s: float = 0.0
     _queues: dict[str, _Queue] = field(init=False, repr=False)
     _held: dict[str, tuple[_Queue, Allocation]] = field(default_factory=dict, init=False, repr=False)
     _cluster_gpus: int = field(default=0, init=False, repr=False)
@@ -117,12 +121,18 @@ class YarnCs(Policy):
                 open_queues.remove(queue)
                 continue
             queue.waiting.popleft()
+            queue.short_since_s = None
             self._hold(job_id, queue, allocation)
             start[job_id] = allocation
             stop.pop(job_id, None)
             if not queue.waiting:
                 open_queues.remove(queue)
-        return Decision.change(start, list(stop))
+        return Decision.change(start, list(stop), wake_at_s=self._wake(view.now_s))
+
+    def _wake(self, now_s: float) -> float | None:
+        """Return when the next queue has waited long enough to take GPUs back."""
+        since = [queue.short_since_s for queue in self._queues.values() if queue.short_since_s is not None]
+        return min((at for one in since if (at := one + self.preemption_wait_s) > now_s), default=None)
 
     def _take_back(
         self, queue: _Queue, view: View, start: Mapping[str, Allocation], stop: dict[str, None]
@@ -133,6 +143,11 @@ class YarnCs(Policy):
         """
         _, gpus, types = queue.waiting[0]
         if queue.used + gpus > queue.gpus_of(self._capacity):
+            queue.short_since_s = None
+            return None
+        if queue.short_since_s is None:
+            queue.short_since_s = view.now_s
+        if view.now_s < queue.short_since_s + self.preemption_wait_s:
             return None
         victims: list[tuple[str, _Queue, Allocation]] = []
         allocation: Allocation | None = None

@@ -7,6 +7,8 @@ from simsched.engine.state import JobState
 
 #: The final state of a job that was killed at its time limit.
 TIME_LIMIT = "TimeLimit"
+#: The final state of a job that the policy cancelled.
+CANCELLED = "Cancelled"
 
 
 def job_record(job: JobState, status: str) -> JobRecord:

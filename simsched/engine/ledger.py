@@ -112,7 +112,7 @@ class Ledger:
         limit_s = job.request.time_limit_s
         if self.kill_at_time_limit and limit_s is not None:
             end = now + max(self._clock.ticks(limit_s) - job.settled_held, 0)
-            job.limit = self._clock.at(end, Phase.FAILURE, lambda: self._complete(job, TIME_LIMIT))
+            job.limit = self._clock.at(end, Phase.FAILURE, lambda: self.complete(job, TIME_LIMIT))
 
     def settle(self, job: JobState) -> None:
         """Bring service and progress of a job up to this instant, and record the interval that ends here."""
@@ -279,7 +279,7 @@ class Ledger:
     def _fail_attempt(self, job: JobState, recovery: Recovery) -> None:
         """Return a job whose attempt has failed to the queue, or end it where it is not tried again."""
         if recovery.gives_up:
-            self._complete(job, "Failed")
+            self.complete(job, "Failed")
             return
         recovery.retry()
         if recovery.keeps:
@@ -306,7 +306,7 @@ class Ledger:
         job.running, job.appointment = None, None
         self._end_of_lease(job)
         if lease.completes:
-            self._complete(job)
+            self.complete(job)
         else:
             self.paused[job.request.id] = job
         if not self._leased:
@@ -323,7 +323,7 @@ class Ledger:
         job.running = None
         job.appointment = None
         if job.epoch >= job.app.epochs:
-            self._complete(job)
+            self.complete(job)
             return
         if job.agent.stale:
             self._tune(job)
@@ -348,7 +348,8 @@ class Ledger:
             raise EngineError(message)
         return batch
 
-    def _complete(self, job: JobState, status: str = "") -> None:
+    def complete(self, job: JobState, status: str = "") -> None:
+        """End a job now, in a final state (empty: that of its truth)."""
         self.release(job)
         self.set_speeds()
         self.stale.pop(job.request.id, None)

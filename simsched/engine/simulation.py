@@ -20,6 +20,7 @@ from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import FailureOptions, Failures
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
+from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import LiveView, ReadOnly
 from simsched.engine.options import EngineOptions
@@ -334,6 +335,8 @@ class _Simulation:
         for job, _ in jobs:
             if job.allocation:
                 self._ledger.release(job)
+        for job_id in decision.cancel:
+            self._ledger.complete(self._active[job_id], CANCELLED)
         try:
             for job, allocation in jobs:
                 if allocation:

@@ -29,6 +29,7 @@ def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, 
         changes.update(
             {job_id: new for job_id, new in wanted.items() if active[job_id].allocation != new or job_id in anew}
         )
+    changes.update({job_id: () for job_id in decision.cancel if active[job_id].allocation})
     for job_id in decision.onto:
         if job_id in changes:
             changes[job_id] = changes.pop(job_id)
@@ -40,13 +41,16 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
 
     Raises `InfeasibleDecisionError`.
     """
-    named = [*decision.allocations, *decision.stop, *decision.watch, *decision.onto]
+    named = [*decision.allocations, *decision.stop, *decision.watch, *decision.onto, *decision.cancel]
     unknown = sorted({str(job_id) for job_id in named if job_id not in active})
     if unknown:
         reasons = [f"job '{job_id}' is not active" for job_id in unknown]
         raise InfeasibleDecisionError(policy, now_s, reasons)
     if decision.complete and decision.stop:
         raise InfeasibleDecisionError(policy, now_s, ["a complete decision stops jobs by not naming them"])
+    placed = sorted({*decision.cancel} & {*decision.allocations})
+    if placed:
+        raise InfeasibleDecisionError(policy, now_s, [f"job '{job_id}' is placed and cancelled" for job_id in placed])
     if decision.target_nodes is not None and not all(0 <= node < nodes for node in decision.target_nodes):
         raise InfeasibleDecisionError(policy, now_s, [f"target_nodes names nodes outside 0 to {nodes - 1}"])
     if decision.wake_at_s is not None and decision.wake_at_s <= now_s:

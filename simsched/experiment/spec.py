@@ -27,7 +27,7 @@ from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
 from simsched.experiment.failures import FailuresSpec
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, excess
+from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
 #: The longest time that a key may name: three hundred years.
@@ -338,8 +338,8 @@ class ExperimentSpec(Section):
 
     @model_validator(mode="after")
     def _shares(self) -> ExperimentSpec:
-        wrong = excess({name: tenant.build() for name, tenant in self.tenants.items()})
-        if wrong:
+        tenants = {name: tenant.build() for name, tenant in self.tenants.items()}
+        if wrong := excess(tenants) or circle(tenants):
             raise ValueError(f"tenants: {wrong}")
         return self
 

@@ -32,7 +32,8 @@ class JobRequest:
     its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `batch_rule` names
     the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
     `profile` is what a profile of the job on the GPUs asked for has measured, None where there is none.
-    `queue` is the queue or partition to which it was submitted, and a job of higher `priority` is more urgent.
+    `queue` is the queue or partition to which it was submitted, `qos` the quality of service asked for, and a job of
+    higher `priority` is more urgent.
     """
 
     id: str
@@ -51,6 +52,7 @@ class JobRequest:
     profile: StageProfile | None = None
     queue: str = ""
     priority: float = 0
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class JobSpec:
     speedup: Speedup | None = None
     queue: str = ""
     priority: float = 0
+    qos: str = ""
 
     @property
     def request(self) -> JobRequest:
@@ -120,6 +123,7 @@ class JobSpec:
             self.profile,
             self.queue,
             self.priority,
+            self.qos,
         )
 
     @property

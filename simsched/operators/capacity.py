@@ -20,6 +20,8 @@ _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
 #: The search gives up beyond this many times the nodes that it began with.
 MOST_TIMES = 64
+#: Hours in a month.
+MONTH_H = 730
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Point:
-    """What so many nodes of the type give: the metric in the target's unit, over all seeds, and whether it is met."""
+    """What so many nodes of the type give: the metric in the target's unit, over all seeds, and whether it is met.
+
+    `cost_per_month` is that of the whole cluster for 730 hours, None where no price is known.
+    """
 
     nodes: int
     gpus: int
     estimate: Estimate
     met: bool
+    cost_per_month: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,10 +144,14 @@ def find_capacity(plan: ReplayPlan, target: Target, *, group: int = 0, listener:
     per_node = int(groups[group].get("gpus_per_node", 4))
     points: dict[int, Point] = {}
 
+    def cost(number: int) -> float | None:
+        price, others = plan.node_price_per_h, _nodes(groups) - int(groups[group]["nodes"])
+        return None if price is None else price * MONTH_H * (others + number)
+
     def measure(numbers: Sequence[int]) -> Mapping[int, bool]:
         for number, estimate in _values(plan, target, group, numbers, listener).items():
             gpus = total_gpus(groups) + (number - int(groups[group]["nodes"])) * per_node
-            points[number] = Point(number, gpus, estimate, target.met(estimate.mean))
+            points[number] = Point(number, gpus, estimate, target.met(estimate.mean), cost(number))
         return {number: points[number].met for number in numbers}
 
     largest = int(plan.log.trace.table["num_gpus"].max())
@@ -153,11 +163,8 @@ def find_capacity(plan: ReplayPlan, target: Target, *, group: int = 0, listener:
     values = [point.estimate.mean for point in tried]
     order = operator.ge if target.sign == "<=" else operator.le
     monotone = all(order(one, other) for one, other in pairwise(values))
-    price = plan.node_price_per_h
-    cost = (
-        None if price is None or nodes is None else price * 730 * (_nodes(groups) - int(groups[group]["nodes"]) + nodes)
-    )
-    return Answer(str(groups[group].get("gpu_type", "gpu")), nodes, tried, monotone, cost)
+    price = None if nodes is None else cost(nodes)
+    return Answer(str(groups[group].get("gpu_type", "gpu")), nodes, tried, monotone, price)
 
 
 def _nodes(groups: Sequence[Mapping[str, object]]) -> int:

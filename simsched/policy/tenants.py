@@ -18,7 +18,8 @@ class Tenant:
     `share` is a part of the cluster's GPUs that is the tenant's own, `gpus` the same as a number, which goes first;
     without either its own part is nothing. Beyond that it may borrow what others leave idle, unless not `borrows`, up
     to `max_gpus` in all. `lends` is how many of its own GPUs others may use while idle (None: all). With `reclaims` it
-    takes its own GPUs back from borrowers at once. `weight` counts where policies divide in proportion.
+    takes its own GPUs back from borrowers at once. `weight` counts where policies divide in proportion. Tenants of one
+    `parent`, another tenant, share first among themselves; what is the parent's own is for all below it.
     """
 
     share: float | None = key(None, "part of the cluster's GPUs that is the tenant's own", ge=0, le=1)
@@ -28,6 +29,7 @@ class Tenant:
     lends: int | None = key(None, "how many of its own GPUs others may use; by default all", ge=0)
     reclaims: bool = key(True, "whether it takes its own GPUs back from borrowers by preemption")
     weight: float = key(1.0, "its weight where a policy divides in proportion", ge=0)
+    parent: str = key("", "the tenant above it, whose other tenants it shares with first")
 
     def own_gpus(self, total: int) -> int:
         """Return the tenant's own GPUs of a cluster of `total`; a share is rounded down."""
@@ -48,3 +50,15 @@ def excess(tenants: Tenants) -> str:
     """Say what is wrong with the shares of tenants taken together; empty if nothing is."""
     total = sum(tenant.share or 0.0 for tenant in tenants.values() if tenant.gpus is None)
     return f"the shares add up to {total:g}, more than the whole cluster" if total > 1 + 1e-9 else ""
+
+
+def circle(tenants: Tenants) -> str:
+    """Say which tenant is above itself; empty if none is."""
+    for name in sorted(tenants):
+        seen, above = {name}, tenants[name].parent
+        while above in tenants and above not in seen:
+            seen.add(above)
+            above = tenants[above].parent
+        if above == name:
+            return f"'{name}' is above itself; break the circle of parents"
+    return ""

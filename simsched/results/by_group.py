@@ -15,7 +15,7 @@ SIZES: Sequence[tuple[str, int | None]] = (
     ("1 GPU", 1), ("2-4 GPUs", 4), ("5-8 GPUs", 8), ("9-32 GPUs", 32), ("over 32 GPUs", None),
 )  # fmt: skip
 #: What jobs can be grouped by.
-By = Literal["tenant", "user", "size"]
+By = Literal["tenant", "user", "queue", "size"]
 #: Run times below this, in seconds, count as this in slow-downs, so that tiny jobs do not rule them.
 LEAST_RUN_S = 10.0
 
@@ -65,7 +65,10 @@ def jain_index(values: Sequence[float]) -> float:
 
 
 def by_group(jobs: pd.DataFrame, by: By) -> Groups:
-    """Group the rows of a table of jobs; tenants and users by name, sizes from small to large."""
+    """Group the rows of a table of jobs; tenants, users and queues by name, sizes from small to large.
+
+    Tables of results have no column `queue`; whoever groups by it joins it on.
+    """
     keys = pd.Series(size_of(jobs["num_gpus"].to_numpy()) if by == "size" else jobs[by].to_numpy(), index=jobs.index)
     names: list[str] = [name for name, _ in SIZES] if by == "size" else sorted(set(keys))
     total = float(jobs["attained_gpu_s"].sum())

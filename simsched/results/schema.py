@@ -78,7 +78,7 @@ JOBS = Table(
             "status",
             _TEXT,
             "",
-            "final state in the trace, `TimeLimit` if killed there; empty where unknown",
+            "final state in the trace, `TimeLimit` if killed there, `Cancelled` if by the policy; empty where unknown",
         ),
         Column("num_gpus", _COUNT, "GPU", "GPUs that the user asked for"),
         Column("batch_size", _COUNT, "examples", "total batch size that the user asked for; 0 where not given"),

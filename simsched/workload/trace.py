@@ -31,6 +31,8 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "time_limit_s": "run time in seconds that the user asked for; 0 where the trace names none",
         "queue": "queue or partition; empty where the trace names none",
         "priority": "priority, higher being more urgent; 0 where the trace names none",
+        "qos": "quality of service or priority class; empty where the trace names none",
+        "group": "job array or group that the job belongs to; empty where the trace names none",
         "row": "0-based place of the job in the source, before sorting by submission",
     }
 )
@@ -51,6 +53,8 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "time_limit_s": 0.0,
         "queue": "",
         "priority": 0.0,
+        "qos": "",
+        "group": "",
     }
 )
 _NOTHING: Mapping[str, int] = MappingProxyType({})

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from simsched_policies.slurm.policy import SlurmBackfill
 
@@ -14,6 +15,7 @@ from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.operators.capacity import Search, Target
+from simsched.operators.what_if import compare_groups
 from simsched.testing.builders import run
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|Timelimit|Partition|Account|User"
@@ -54,7 +56,8 @@ def log(folder: Path) -> Path:
         limit = int(jobs[one.job_id].time_limit_s or 0) // 60
         times = "|".join(clock(second) for second in (one.submit_time_s, one.start_time_s, one.end_time_s))
         spell = f"{limit // 60:02d}:{limit % 60:02d}:00"
-        tail = f"COMPLETED|gres/gpu={one.num_gpus}|{spell}|batch|{one.tenant}|{one.user}"
+        queue = "batch" if one.num_gpus < 4 else "large"
+        tail = f"COMPLETED|gres/gpu={one.num_gpus}|{spell}|{queue}|{one.tenant}|{one.user}"
         lines.append(f"{one.job_id}|{times}|{tail}")
     lines.append(f"900|{clock(500)}|{clock(900)}|{clock(800)}|COMPLETED|gres/gpu=1|01:00:00|batch|speech|x")
     lines.append(f"901|{clock(500)}|{clock(900)}")
@@ -78,6 +81,12 @@ def test_calibration_finds_the_policy_that_was_in_force(simsched: Callable, log:
     found = json.loads(wrong.stdout)
     assert found["rows"][0]["simulated_mean_s"] > row["recorded_mean_s"]
     assert all(Path(path).is_file() for path in found["figures"])
+    assert {row["group"] for row in found["rows"] if row["kind"] == "queue"} == {"batch", "large"}
+    drawn = pd.read_csv("results/log/figures/calibrate.csv")
+    assert set(drawn["panel"]) == {"share", "size", "queue"}
+    simulated = drawn[(drawn["kind"] == "simulated") & (drawn["x"] == "large")]["value"].item()
+    (row,) = [row for row in found["rows"] if row["group"] == "large"]
+    assert simulated == pytest.approx(row["simulated_p90_s"] / 3600)
 
 
 def test_strict_refuses_a_log_with_jobs_that_make_no_sense(simsched: Callable, log: Path) -> None:
@@ -88,13 +97,54 @@ def test_strict_refuses_a_log_with_jobs_that_make_no_sense(simsched: Callable, l
 
 def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> None:
     done = simsched(
-        "what-if", "log.txt", *OPTIONS, "--change", "tenants.vision.max_gpus=2", "-o", "workload.max_gpus=2"
+        "what-if",
+        "log.txt",
+        *OPTIONS,
+        "--no-plots",
+        "--change",
+        "tenants.vision.max_gpus=2",
+        "-o",
+        "workload.max_gpus=2",
     )
     verdicts = {(one["by"], one["before"]["group"]): one["verdict"] for one in json.loads(done.stdout)}
     assert verdicts["tenant", "vision"] == "loses"
     assert verdicts["tenant", "speech"] != "loses"
-    same = simsched("what-if", "log.txt", *OPTIONS, "--change", "policy.backfill=easy")
-    assert {one["verdict"] for one in json.loads(same.stdout)} == {"as before"}
+    same = simsched("what-if", "log.txt", *OPTIONS, "--no-plots", "--change", "policy.backfill=easy")
+    effects = json.loads(same.stdout)
+    assert {one["verdict"] for one in effects} == {"as before"}
+    assert {(one["sooner"], one["later"]) for one in effects} == {(0.0, 0.0)}
+    assert {one["by"] for one in effects} == {"tenant", "queue", "user", "size"}
+
+
+def test_an_effect_counts_jobs_and_names_who_gains() -> None:
+    columns = ["job_id", "tenant", "user", "num_gpus", "queueing_s", "jct_s", "held_s", "attained_gpu_s"]
+    waits = {"a": (3600, 0), "b": (3600, 3700), "c": (0, 7200), "d": (10, 60)}
+    before, after = (
+        pd.DataFrame(
+            [(name, "x" if name in "ab" else "", name, 1, w[i], w[i] + 100, 100, 100) for name, w in waits.items()],
+            columns=columns,
+        )
+        for i in (0, 1)
+    )
+    found = {one.before.group: one for one in compare_groups(before, after, "tenant")}
+    assert {name: (one.verdict, one.sooner, one.later) for name, one in found.items()} == {
+        "x": ("gains", 0.5, 0.0),
+        "(none)": ("loses", 0.0, 0.5),
+        "all": ("loses", 0.25, 0.25),
+    }
+
+
+def test_the_answers_stand_on_one_page(simsched: Callable, log: Path) -> None:
+    plain = ("--cluster", "cluster.txt")
+    done = simsched("what-if", "log.txt", *plain, "--change", "policy.backfill=none", "--by", "tenant", "--by", "size")
+    assert "results/log/answers.html" in done.stdout
+    assert "user" not in done.stdout.split("Sooner")[0]
+    simsched("calibrate", "log.txt", *plain)
+    page = Path("results/log/answers.html").read_text()
+    assert page.index('id="calibrate"') < page.index('id="what-if"') < page.index('id="words"')
+    assert "On average a job waits" in page
+    assert page.count("<svg") == 2
+    assert Path("results/log/figures/what-if.png").is_file()
 
 
 def test_capacity_is_the_least_that_meets_the_target(simsched: Callable, log: Path) -> None:
@@ -104,6 +154,8 @@ def test_capacity_is_the_least_that_meets_the_target(simsched: Callable, log: Pa
     nodes = answer["nodes"]
     assert values[nodes] <= 0.1 < values[nodes - 1]
     assert answer["cost_per_month"] == 2 * 730 * nodes
+    assert [point["cost_per_month"] for point in answer["points"]] == [2 * 730 * n for n in values]
+    assert "90th percentile queueing (h)" in Path("results/log/answers.html").read_text()
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

@@ -1,162 +1,99 @@
-"""Kueue's own scenarios for one resource group: what is available, the shares, the order, and who is preempted."""
+"""Scenarios of quota: Kueue's own, some worked by hand, and those of any folder named in SIMSCHED_QUOTA_SCENARIOS."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from simsched_policies.kueue.candidates import in_order
-from simsched_policies.kueue.classical import classical_victims
-from simsched_policies.kueue.fair import BOTH, Rule, Tournament, fair_victims
-from simsched_policies.kueue.model import ClusterQueue, Cohort, Incoming, Quota, Reclaim, Within, Workload
-from simsched_policies.kueue.share import dominant_share
-from simsched_policies.kueue.tree import QuotaTree
+from simsched_policies.kueue.scenarios import check, check_file, expanded, files_in, main, tree_of, workload_of
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "kueue"
+DATA = Path(__file__).resolve().parents[1] / "data"
+FURTHER = os.environ.get("SIMSCHED_QUOTA_SCENARIOS", "")
+PLACES = [DATA / "kueue", DATA / "quota", *(Path(place) for place in FURTHER.split(os.pathsep) if place)]
 
 
-def load(name: str) -> dict[str, Any]:
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+def cases() -> list[Any]:
+    found = []
+    for path in files_in(PLACES):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found += [pytest.param(expanded(content, case), id=f"{path.stem}: {case['name']}") for case in content["cases"]]
+    return found
 
 
-def each(name: str) -> Any:
-    cases = load(name)["cases"]
-    return pytest.mark.parametrize("case", cases, ids=[case["name"] for case in cases])
+@pytest.mark.parametrize("case", cases())
+def test_scenario(case: dict[str, Any]) -> None:
+    verdict = check(case)
+    if verdict.result == "left out":
+        pytest.skip(verdict.detail)
+    assert verdict.result == "equal", verdict.detail
 
 
-def quotas(entries: list[dict[str, Any]]) -> dict[tuple[str, str], Quota]:
-    return {
-        (q["flavour"], q["resource"]): Quota(q["nominal"], q.get("borrowing_limit"), q.get("lending_limit"))
-        for q in entries
-    }
+def test_every_scenario_that_ships_is_covered() -> None:
+    reports = [check_file(path) for path in files_in([DATA / "kueue"])]
+    assert sum(report.count("equal") for report in reports) == 111
+    assert {report.share_equal for report in reports} == {1.0}
+    assert not any(report.count("left out") for report in reports)
 
 
-def queue(entry: dict[str, Any]) -> ClusterQueue:
-    return ClusterQueue(
-        entry["name"],
-        entry.get("cohort"),
-        quotas(entry["quotas"]),
-        entry.get("weight", 1.0),
-        Within(entry.get("within_queue", "never")),
-        Reclaim(entry.get("reclaim", "never")),
-        entry.get("borrow_preempts_lower_priority", False),
-        entry.get("borrow_max_priority"),
-    )
+@pytest.mark.parametrize("case", [case for case in cases() if "available" in case.values[0]])
+def test_usage_given_back_leaves_nothing_behind(case: dict[str, Any]) -> None:
+    tree, _ = tree_of(case)
+    for sign in (tree.add, tree.remove):
+        for name, entries in case["usage"].items():
+            sign(name, workload_of({"id": name, "usage": entries}).usage)
+    assert all(amount == 0 for node in tree.nodes() for amount in node.usage.values())
 
 
-def amounts(entries: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
-    total: dict[tuple[str, str], int] = {}
-    for entry in entries:
-        key = (entry["flavour"], entry["resource"])
-        total[key] = total.get(key, 0) + entry["amount"]
-    return total
+QUOTA = {"flavour": "a", "resource": "gpu", "nominal": 4}
+ASKED = {"flavour": "a", "resource": "gpu", "amount": 2, "mode": "preempt"}
+HOLDS = {"id": "old", "queue": "q", "priority": 0, "usage": [{"flavour": "a", "resource": "gpu", "amount": 4}]}
+CASE: dict[str, Any] = {
+    "name": "one queue",
+    "queues": [{"name": "q", "quotas": [QUOTA], "within_queue": "lower-priority"}],
+    "admitted": [HOLDS],
+    "incoming": {"id": "new", "queue": "q", "priority": 1, "assigned": [ASKED]},
+    "victims": {"old": "InClusterQueue"},
+}
+TWO_GROUPS = {
+    **CASE["queues"][0],
+    "quotas": [QUOTA, {"flavour": "b", "resource": "gpu", "nominal": 1}, {**QUOTA, "resource": "memory"}],
+}
 
 
-def workload(entry: dict[str, Any], usage: str = "usage") -> Workload:
-    return Workload(
-        entry["id"],
-        entry.get("queue", ""),
-        amounts(entry.get(usage, [])),
-        entry.get("priority", 0),
-        entry.get("created_s", 0),
-        entry.get("admitted_s", 0),
-        entry.get("evicted", False),
-        entry.get("local_queue_usage", 0.0),
-    )
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"topology": {}}, "chosen by the placer"),
+        ({"surprise": 1}, "the model has no 'surprise' of a case"),
+        ({"victims": {}, "admitted": [{**HOLDS, "pod_sets": 2}]}, "one set of pods"),
+        ({"queues": [{"name": "q", "quotas": [QUOTA], "reclaim": "sometimes"}]}, "no 'reclaim' of 'sometimes'"),
+        ({"queues": [TWO_GROUPS], "pending": [], "outcome": {}}, "one resource group"),
+    ],
+)
+def test_what_is_left_out_is_told_by_a_rule(changed: dict[str, Any], why: str) -> None:
+    verdict = check({**CASE, **changed})
+    assert verdict.result == "left out"
+    assert why in verdict.detail
 
 
-def build(case: dict[str, Any], default: list[dict[str, Any]] | None = None) -> tuple[QuotaTree, list[Workload]]:
-    entries = default if case["queues"] == "default" else case["queues"]
-    cohorts = [
-        Cohort(c["name"], c.get("parent"), quotas(c.get("quotas", [])), c.get("weight", 1.0))
-        for c in case.get("cohorts", [])
-    ]
-    tree = QuotaTree([queue(entry) for entry in entries or []], cohorts)
-    admitted = [workload(entry) for entry in case.get("admitted", [])]
-    for holder in admitted:
-        tree.add(holder.queue, holder.usage)
-    return tree, admitted
+def test_a_case_that_expects_nothing_is_left_out() -> None:
+    assert "expects none" in check({key: CASE[key] for key in CASE if key != "victims"}).detail
 
 
-def incoming(case: dict[str, Any]) -> Incoming:
-    entries = case["incoming"]["assigned"]
-    contested = frozenset((e["flavour"], e["resource"]) for e in entries if e["mode"] == "preempt")
-    return Incoming(workload(case["incoming"], "assigned"), contested)
-
-
-def usage_of(tree: QuotaTree) -> dict[str, dict[tuple[str, str], int]]:
-    return {node.name: {key: amount for key, amount in node.usage.items() if amount} for node in tree.nodes()}
-
-
-@each("available")
-def test_available(case: dict[str, Any]) -> None:
-    tree, _ = build(case)
-    assert_available(tree, case, "potentially_available")
-    for name, entries in case["usage"].items():
-        tree.add(name, amounts(entries))
-    assert_available(tree, case, "available")
-    for name, entries in case["usage"].items():
-        tree.remove(name, amounts(entries))
-    assert_available(tree, case, "potentially_available")
-
-
-def assert_available(tree: QuotaTree, case: dict[str, Any], which: str) -> None:
-    for name, entries in case[which].items():
-        for key, amount in amounts(entries).items():
-            assert tree.available(name, key) == amount, (name, key)
-            assert tree.potentially_available(name, key) == sum(
-                e["amount"] for e in case["potentially_available"][name] if (e["flavour"], e["resource"]) == key
-            )
-
-
-@each("dominant_share")
-def test_dominant_share(case: dict[str, Any]) -> None:
-    tree, _ = build(case)
-    tree.add("cq", amounts(case["usage"]))
-    nodes = {("queue" if node.queue else "cohort", node.name): node for node in tree.nodes()}
-    for want in case["shares"]:
-        got = dominant_share(nodes.pop((want["kind"], want["name"])), amounts(case.get("added", [])))
-        share = float("inf") if want["share"] is None else want["share"]
-        assert (got.reported, got.resource, got.borrowing) == (share, want["resource"], want["borrowing"]), want["name"]
-    assert not nodes
-
-
-@each("candidates")
-def test_order_of_candidates(case: dict[str, Any]) -> None:
-    got = in_order(map(workload, case["candidates"]), "preemptor", by_usage=case["admission_fair_sharing"])
-    assert [w.id for w in got] == case["order"]
-
-
-@each("queue_order")
-def test_order_of_queues(case: dict[str, Any]) -> None:
-    tree, admitted = build(case)
-    order = Tournament(tree, case["preemptor_queue"], [w for w in admitted if w.queue in case["candidate_queues"]])
-    got, actions = [], iter(case["actions"])
-    while (name := order.next_queue()) is not None:
-        got.append(name)
-        if next(actions, "pop") == "drop":
-            order.drop(name)
-        else:
-            order.pop(name)
-    assert got == case["order"]
-
-
-@each("preemption")
-def test_classical_preemption(case: dict[str, Any]) -> None:
-    tree, admitted = build(case, load("preemption")["queues"])
-    before = usage_of(tree)
-    got = classical_victims(tree, incoming(case), admitted)
-    assert {victim.workload.id: victim.reason.value for victim in got} == case["victims"]
-    assert usage_of(tree) == before
-
-
-@each("fair_preemption")
-def test_fair_preemption(case: dict[str, Any]) -> None:
-    tree, admitted = build(case, load("fair_preemption")["queues"])
-    before = usage_of(tree)
-    rules = tuple(Rule(name) for name in case.get("strategies", [rule.value for rule in BOTH]))
-    got = fair_victims(tree, incoming(case), admitted, rules=rules)
-    assert {victim.workload.id: victim.reason.value for victim in got} == case["victims"]
-    assert usage_of(tree) == before
+def test_the_command_reports_shares_differences_and_files_of_another_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = {**CASE, "name": "wrong", "victims": {}}
+    (tmp_path / "mine.json").write_text(json.dumps({"cases": [CASE, wrong, {**CASE, "devices": 1}]}))
+    assert main([str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert "50.0 %" in told
+    assert "left out, 1: devices" in told
+    assert "mine.json: wrong: expected {}, got {'old': 'InClusterQueue'}" in told
+    assert main([str(tmp_path), "--least", "0.5"]) == 0
+    (tmp_path / "other.json").write_text("[]")
+    assert main([str(tmp_path / "other.json")]) == 2
+    assert "other.json" in capsys.readouterr().err

@@ -46,7 +46,14 @@ def test_the_columns_are_in_the_order_of_the_fields_of_a_job():
     found = tuple(names.get(field.name, field.name) for field in fields(JobSpec))
     assert found[: len(_FIELDS)] == _FIELDS
     unrecorded = ("group", "guaranteed", "deadline_s", "time_limit_s", "batch_rule", "weight", "total_steps", "profile")
-    assert found[len(_FIELDS) :] == (*unrecorded, "attempts_s", "speedup", "queue", "priority")  # not for all traces
+    assert found[len(_FIELDS) :] == (
+        *unrecorded,
+        "attempts_s",
+        "speedup",
+        "queue",
+        "priority",
+        "qos",
+    )  # not for all traces
 
 
 def test_a_job_of_no_time_takes_a_second_and_fractions_round_half_to_even():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from simsched_policies.slurm.backfill import Releases
 from simsched_policies.slurm.policy import SlurmBackfill
+from simsched_policies.slurm.usage import Usage
 
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster, NodeGroup
@@ -109,3 +110,120 @@ def test_queues_are_bound_to_types() -> None:
     jobs = [JobSpec(f"j{i}", 0, 4, duration_s=10, time_limit_s=10, queue="old") for i in range(2)]
     assert starts(SlurmBackfill(partitions={"old": "t4"}), jobs, cluster) == {"j0": 0, "j1": 10}
     assert starts(SlurmBackfill(), jobs, cluster) == {"j0": 0, "j1": 0}
+
+
+LOW, HIGH = "low", "high"
+
+
+def records_of(policy: SlurmBackfill, jobs: list[JobSpec]) -> dict[str, tuple[float, float, int, str]]:
+    """Return start, end, restarts and final state of each job on two nodes of four GPUs."""
+    records = run(policy, jobs, cluster=Cluster.uniform(2, GPUS // 2), options=NO_DELAY)
+    return {one.job_id: (one.start_time_s, one.end_time_s, one.restarts, one.status) for one in records.jobs}
+
+
+def asks(name: str, at: int, gpus: int, lasts: int, qos: str = "", **rest: object) -> JobSpec:
+    return JobSpec(name, at, gpus, duration_s=lasts, time_limit_s=lasts, qos=qos, user="u", **rest)  # type: ignore[arg-type]
+
+
+def preempting(how: str, **rest: object) -> SlurmBackfill:
+    return SlurmBackfill(preemption=how, preempts={HIGH: [LOW]}, **rest)  # type: ignore[arg-type]
+
+
+BUSY = [asks("long", 0, 8, 100, LOW), asks("urgent", 10, 4, 50, HIGH), asks("other", 20, 4, 30)]
+
+
+def test_a_requeued_job_waits_for_room_again() -> None:
+    assert records_of(preempting("requeue"), BUSY) == {
+        "urgent": (10, 60, 0, ""),
+        "other": (20, 50, 0, ""),
+        "long": (0, 150, 1, ""),
+    }
+    assert records_of(SlurmBackfill(), BUSY)["urgent"] == (100, 150, 0, "")
+    equals = [asks("long", 0, 8, 100, HIGH), BUSY[1]]
+    assert records_of(preempting("requeue"), equals)["urgent"][0] == 100
+
+
+def test_a_suspended_job_keeps_its_place() -> None:
+    assert records_of(preempting("suspend"), BUSY) == {
+        "urgent": (10, 60, 0, ""),
+        "long": (0, 150, 1, ""),
+        "other": (150, 180, 0, ""),
+    }
+
+
+def test_a_cancelled_job_ends() -> None:
+    found = records_of(preempting("cancel"), BUSY)
+    assert found == {"long": (0, 10, 0, "Cancelled"), "urgent": (10, 60, 0, ""), "other": (20, 50, 0, "")}
+
+
+def test_victims_run_on_for_their_grace_and_may_be_spared() -> None:
+    found = records_of(preempting("requeue", grace_s=5), BUSY[:2])
+    assert found == {"urgent": (15, 65, 0, ""), "long": (0, 150, 1, "")}
+    two = [asks("short", 0, 4, 12, LOW), asks("long", 1, 4, 100, LOW), BUSY[1]]
+    found = records_of(preempting("requeue", grace_s=5), two)
+    assert found == {"short": (0, 12, 0, ""), "long": (1, 101, 0, ""), "urgent": (12, 62, 0, "")}
+
+
+def test_the_last_started_of_the_lowest_goes_and_nobody_in_vain() -> None:
+    jobs = [
+        asks("first", 0, 4, 100, LOW),
+        asks("small", 1, 1, 100, "lowest"),
+        asks("last", 2, 3, 100, LOW),
+        asks("urgent", 10, 4, 10, HIGH),
+    ]
+    ranks = {"lowest": 1.0, LOW: 2.0, HIGH: 3.0}
+    policy = SlurmBackfill(preemption="requeue", preempts={HIGH: [LOW, "lowest"]}, qos_priorities=ranks)
+    found = records_of(policy, jobs)
+    assert {name for name, (_, _, restarts, _) in found.items() if restarts} == {"last", "small"}
+    jobs[3] = asks("urgent", 10, 3, 10, HIGH)
+    found = records_of(
+        SlurmBackfill(preemption="requeue", preempts={HIGH: [LOW, "lowest"]}, qos_priorities=ranks), jobs
+    )
+    assert {name for name, (_, _, restarts, _) in found.items() if restarts} == {"last"}
+    with pytest.raises(ValueError, match="needs 'preempts'"):
+        SlurmBackfill(preemption="cancel")
+
+
+def test_backfill_runs_at_its_interval_and_events_look_at_the_head() -> None:
+    jobs = [asks("runs", 0, 4, 100), asks("head", 1, 8, 10), asks("fits", 2, 2, 20)]
+    assert starts(SlurmBackfill(), jobs)["fits"] == 2
+    assert starts(SlurmBackfill(interval_s=30), jobs) == {"runs": 0, "fits": 30, "head": 100}
+    late = [asks("runs", 0, 8, 45), asks("next", 1, 8, 10)]
+    assert starts(SlurmBackfill(interval_s=30), late)["next"] == 45
+
+
+def test_limits_are_planned_in_steps() -> None:
+    jobs = [asks("runs", 0, 4, 90), asks("head", 1, 8, 10), asks("fits", 2, 2, 88)]
+    assert starts(SlurmBackfill(), jobs)["fits"] == 2  # until 90, when the head can start
+    assert starts(SlurmBackfill(resolution_s=60), jobs)["fits"] == 100  # planned until 122, after the head's 120
+    assert starts(SlurmBackfill(resolution_s=60), [*jobs[:2], asks("fits", 2, 2, 50)])["fits"] == 2
+
+
+def test_an_array_counts_as_one_job_for_the_depth() -> None:
+    tasks = [asks(f"{i}", 1, 8, 10, group="7") for i in range(3)]
+    jobs = [asks("runs", 0, 6, 100), *tasks, asks("fits", 2, 2, 20)]
+    policy = SlurmBackfill(backfill="conservative", max_jobs=2)
+    assert starts(policy, jobs)["fits"] == 2
+    alone = [*jobs[:1], *(asks(f"{i}", 1, 8, 10) for i in range(3)), jobs[-1]]
+    assert starts(SlurmBackfill(backfill="conservative", max_jobs=2), alone)["fits"] > 2
+
+
+def test_queues_of_a_higher_tier_go_first() -> None:
+    jobs = [asks("runs", 0, 8, 10), asks("first", 1, 8, 10, queue="slow"), asks("second", 2, 8, 10, queue="fast")]
+    assert starts(SlurmBackfill(partition_tiers={"fast": 1}), jobs)["second"] == 10
+
+
+def test_accounts_share_within_their_parents() -> None:
+    tenants = {"a": Tenant(parent="lab"), "b": Tenant(parent="lab"), "c": Tenant(), "lab": Tenant(weight=3.0)}
+    usage = Usage(tenants, half_life_s=0)
+    users = [usage.number(tenant, "u") for tenant in ("a", "b", "c")]
+    for user, gpus in zip(users, (2, 1, 1), strict=True):
+        usage.begin(user, gpus, 0)
+    usage.update(100, 300)
+    # lab has 0.75 of the shares and of the usage, c 0.25 of both: a tie, so that their members are compared:
+    # b 0.5 / (1 / 3), the user of c 1 / 1, a 0.5 / (2 / 3).
+    assert usage.factors()[users].tolist() == pytest.approx([1 / 3, 1, 2 / 3], abs=1e-9)
+    usage.end(users[1], 1, 100)
+    usage.update(500, 300)
+    # lab 0.75 / (1100 / 1600), c 0.25 / (500 / 1600): lab goes first, and in it b, 0.5 / (100 / 1100).
+    assert usage.factors()[users].tolist() == pytest.approx([2 / 3, 1, 1 / 3], abs=1e-9)

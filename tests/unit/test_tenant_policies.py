@@ -12,7 +12,7 @@ from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
-from simsched.policy.tenants import Tenant, excess
+from simsched.policy.tenants import Tenant, circle, excess
 from simsched.testing.builders import run
 
 HALVES = {"a": Tenant(share=0.5), "b": Tenant(share=0.5)}
@@ -57,6 +57,46 @@ def test_kueue_blocks_behind_its_head_only_where_strict() -> None:
     assert times(Kueue(strict_fifo=True), jobs)["a3"][0] == 100
 
 
+LAB = {"a": Tenant(gpus=2, parent="lab"), "b": Tenant(gpus=2, parent="lab"), "c": Tenant(gpus=4)}
+LENT = [job("c1", 0, 4), job("c2", 0, 2), job("b1", 0, 2), job("b2", 10, 2)]
+
+
+def test_kueue_reclaims_for_a_tenant_what_is_its_parents() -> None:
+    assert times(Kueue(LAB), LENT)["b2"] == (10, 110, 0)
+    flat = {name: Tenant(gpus=tenant.gpus) for name, tenant in LAB.items()}
+    assert times(Kueue(flat), LENT)["b2"] == (100, 200, 0)
+    assert times(Kueue(flat, borrowing_preempts=True), [*LENT[:3], job("b2", 10, 2, priority=1)])["b2"] == (10, 110, 0)
+
+
+def test_kueue_limits_all_tenants_below_a_parent() -> None:
+    jobs = [job("a1", 0, 2), job("b1", 0, 2), job("b2", 1, 2)]
+    assert times(Kueue({**LAB, "lab": Tenant(max_gpus=4)}), jobs)["b2"] == (100, 200, 0)
+    assert times(Kueue({**LAB, "lab": Tenant(max_gpus=6)}), jobs)["b2"] == (1, 101, 0)
+    private = {**LAB, "lab": Tenant(lends=0)}
+    assert times(Kueue(private), LENT[:2])["c2"] == (100, 200, 0)
+    assert (
+        times(Kueue({**LAB, "lab": Tenant(gpus=1)}), [job("l1", 0, 1), job("c1", 0, 4), job("c2", 0, 2)])["c2"][0] == 0
+    )
+
+
+def test_kueue_serves_the_user_who_used_least_of_late() -> None:
+    def of(user: str, name: str, at: int, lasts: int) -> JobSpec:
+        return JobSpec(name, at, 8, duration_s=lasts, tenant="a", user=user)
+
+    jobs = [of("greedy", "one", 0, 600), of("greedy", "two", 1, 100), of("modest", "three", 2, 100)]
+    assert times(Kueue(), jobs)["two"][0] == 600
+    fair = Kueue(admission_fair_sharing=True, usage_half_life_s=600)
+    assert times(fair, jobs)["three"][0] == 600
+    # At 600 s greedy stands at (8 * (1 - 0.5**0.5) + 8) / 2 = 5.17; modest at 2.34 after its first admission.
+    again = [*jobs, of("modest", "four", 3, 100)]
+    assert times(Kueue(admission_fair_sharing=True, usage_half_life_s=600), again)["four"][0] == 700
+
+
+def test_a_tenant_is_not_above_itself() -> None:
+    assert "above itself" in circle({"a": Tenant(parent="b"), "b": Tenant(parent="a")})
+    assert not circle(LAB)
+
+
 def test_hived_guarantees_a_tenant_its_cells() -> None:
     jobs = [job("x1", 0, 8), job("a1", 10, 4), job("b1", 20, 2)]
     found = times(HiveD(HALVES), jobs)
@@ -91,6 +131,29 @@ def test_volcano_serves_the_queue_that_holds_least_of_its_due() -> None:
     assert sorted(started) == ["a0", "a1", "a2", "b0"]
 
 
+def test_volcano_reclaims_what_a_queue_deserves() -> None:
+    jobs = [*(job(f"a{i}", i, 2) for i in range(4)), job("b1", 10, 4)]
+    assert times(Volcano(), jobs)["b1"][0] == 101  # a0 and a1 have ended
+    found = times(Volcano(reclaim=True), jobs)
+    assert found["b1"] == (10, 110, 0)
+    assert {name for name, (_, _, restarts) in found.items() if restarts} == {"a2", "a3"}
+    polite = Volcano({"b": Tenant(reclaims=False)}, reclaim=True)
+    assert times(polite, jobs)["b1"][0] == 101
+    # More than b deserves, 4 of 8, is not taken from others.
+    assert times(Volcano(reclaim=True), [*jobs[:4], job("b1", 10, 6)])["b1"][0] == 102
+
+
+def test_volcano_preempts_within_a_queue_and_nobody_in_vain() -> None:
+    jobs = [job("a1", 0, 4), job("a2", 1, 4, priority=1), job("a3", 10, 4, priority=1)]
+    found = times(Volcano(preempt=True), jobs)
+    assert found == {"a2": (1, 101, 0), "a3": (10, 110, 0), "a1": (0, 191, 1)}
+    assert times(Volcano(), jobs)["a3"][0] == 100
+    vain = [*jobs[:2], job("a3", 10, 8, priority=1)]
+    assert times(Volcano(preempt=True), vain)["a1"] == (0, 100, 0)
+    others = [*jobs[:2], job("b1", 10, 4, priority=9)]
+    assert times(Volcano(preempt=True), others)["b1"][0] == 100
+
+
 def test_shares_add_up_to_one_at_most() -> None:
     assert excess({"a": Tenant(share=0.7), "b": Tenant(share=0.4)})
     assert not excess(HALVES)
@@ -108,3 +171,19 @@ def test_yarn_takes_back_a_share_from_the_jobs_started_last() -> None:
     assert times(YarnCs(shares), BORROWED)["b1"] == (100, 200, 0)
     too_large = [*BORROWED[:2], job("b1", 10, 6)]
     assert times(YarnCs(shares, preemption=True), too_large)["b1"] == (100, 200, 0)
+
+
+def test_yarn_waits_before_it_takes_back() -> None:
+    shares = {"a": 0.5, "b": 0.5}
+    found = times(YarnCs(shares, preemption=True, preemption_wait_s=15), BORROWED)
+    assert found == {"a1": (0, 100, 0), "b1": (25, 125, 0), "a2": (0, 175, 1)}
+    soon = [job("a1", 0, 4), job("a2", 0, 4, 20), BORROWED[2]]
+    assert times(YarnCs(shares, preemption=True, preemption_wait_s=15), soon)["b1"] == (20, 120, 0)
+
+
+def test_yarn_takes_back_no_more_than_the_share() -> None:
+    # Queue a has 25 % and holds 75 %, b has 75 % and asks for 50 %: 25 % change hands.
+    jobs = [*(job(f"a{i}", 0, 2) for i in range(3)), job("b1", 10, 2), job("b2", 10, 2)]
+    found = times(YarnCs({"a": 0.25, "b": 0.75}, preemption=True), jobs)
+    assert (found["b1"][0], found["b2"][0]) == (10, 10)
+    assert [found[f"a{i}"][2] for i in range(3)] == [0, 0, 1]

@@ -190,7 +190,18 @@ def _mode_of_one(node: Node, tree: QuotaTree, resource: FlavourResource, amount:
         return Mode.FIT
     borrowing = spec.borrow_preempts_lower or (rules.fair_sharing and spec.reclaim is not Reclaim.NEVER)
     within_nominal = amount <= node.subtree.get(resource, 0)
-    return Mode.PREEMPT if within_nominal or borrowing else Mode.NO_FIT
+    reclaims = within_nominal or _fits_below_root(node, resource, amount)
+    return Mode.PREEMPT if reclaims or borrowing else Mode.NO_FIT
+
+
+def _fits_below_root(node: Node, resource: FlavourResource, amount: int) -> bool:
+    """Say whether a request fits into the quota of a subtree that lends to others, so that it may be reclaimed."""
+    left = amount
+    for step in node.path():
+        if not step.exceeds(resource, left):
+            return step.parent is not None
+        left = max(0, left - step.headroom(resource))
+    return False
 
 
 def _ordered(tree: QuotaTree, entries: Sequence[Entry], *, fair: bool) -> Iterable[Entry]:

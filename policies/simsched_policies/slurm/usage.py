@@ -14,12 +14,14 @@ from simsched_policies.slurm.multifactor import Account, AccountTree
 class Usage:
     """The usage of all users so far, users being numbered as they come; factors by Slurm's fair tree.
 
-    Accounts are tenants with their weights as shares (1 unless named); users of one account have equal shares.
+    Accounts are tenants with their weights as shares (1 unless named), below their parents; users of one account have
+    equal shares.
     """
 
     def __init__(self, tenants: Mapping[str, Tenant], half_life_s: float) -> None:
         """Begin with nothing used."""
-        self._weights = {name: tenant.weight for name, tenant in tenants.items()}
+        self._tenants = dict(tenants)
+        self._accounts: set[str] = set()
         self._tree = AccountTree((), half_life_s)
         self._numbers: dict[tuple[str, str], int] = {}
         self._names: list[str] = []
@@ -34,16 +36,25 @@ class Usage:
         known = self._numbers.get((tenant, user))
         if known is not None:
             return known
-        account, name = f"account {tenant}", f"user {user} of {tenant}"
-        new = [Account(name, account, user=True)]
-        if all(tenant != other for other, _ in self._numbers):
-            new.insert(0, Account(account, shares=self._weights.get(tenant, 1.0)))
-        self._tree = self._tree.joined(*new)
+        name = f"user {user} of {tenant}"
+        self._tree = self._tree.joined(*self._new_accounts(tenant), Account(name, _account(tenant), user=True))
         self._factors = None
         self._names.append(name)
         self._running.append(0)
         self._gpu_s.append(0.0)
         return self._numbers.setdefault((tenant, user), len(self._numbers))
+
+    def _new_accounts(self, tenant: str) -> list[Account]:
+        """Return the accounts of a tenant and of those above it that are not in the tree yet, the uppermost first."""
+        new: list[Account] = []
+        while tenant not in self._accounts:
+            self._accounts.add(tenant)
+            known = self._tenants.get(tenant, Tenant())
+            new.insert(0, Account(_account(tenant), _account(known.parent) if known.parent else "", known.weight))
+            if not known.parent:
+                break
+            tenant = known.parent
+        return new
 
     def begin(self, user: int, gpus: int, now_s: float) -> None:
         """Note that a user holds more GPUs from now on."""
@@ -82,3 +93,7 @@ class Usage:
             found = self._tree.fair_tree()
             self._factors = np.array([found[name] for name in self._names])
         return self._factors
+
+
+def _account(tenant: str) -> str:
+    return f"account {tenant}"

@@ -107,11 +107,11 @@ def _section(part: Part, anchor: str, heading: str) -> str:
         heading,
         f"<p>{escape(_description(run))}</p>" if _description(run) and not run.changed else "",
         _missing(part),
-        _table(table, f"{anchor}-comparison"),
+        table_block(table, f"{anchor}-comparison"),
     ]
     differences = paired_differences(rows, reference)
     if differences:
-        blocks.append(_table(difference_table(differences), f"{anchor}-differences"))
+        blocks.append(table_block(difference_table(differences), f"{anchor}-differences"))
     blocks += [
         interactive_occupancy(rows, anchor),
         _figures(part, anchor),
@@ -131,7 +131,8 @@ def _missing(part: Part) -> str:
     return f'<p class="warning">{count} of {count + len(part.run.cells)} cells are missing: {escape(names)}.</p>'
 
 
-def _table(table: TextTable, anchor: str) -> str:
+def table_block(table: TextTable, anchor: str) -> str:
+    """Return a table for a page, below a heading with the id `anchor`."""
     head = "".join(f'<th scope="col">{escape(header)}</th>' for header in table.headers)
     body = "\n".join(_row(row, table.text_columns) for row in table.rows)
     notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
@@ -170,10 +171,11 @@ def _figures(part: Part, anchor: str) -> str:
     ]
     if not pictures:
         return ""
-    return "<h3>Figures</h3>\n" + "\n".join(_figure(picture, part.run.name) for picture in pictures)
+    return "<h3>Figures</h3>\n" + "\n".join(figure_block(picture, part.run.name) for picture in pictures)
 
 
-def _figure(picture: Picture, run_name: str) -> str:
+def figure_block(picture: Picture, run_name: str = "") -> str:
+    """Return a figure for a page with title and caption below; a title need not repeat the run's name."""
     title = picture.title.removeprefix(f"{run_name}: ")
     title = title[:1].upper() + title[1:]
     width = picture.width_pt

@@ -32,6 +32,7 @@ LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
         "time_limit_s": "time limit in seconds; 0 where there is none",
         "queue": "partition, queue or cluster queue",
         "qos": "quality of service or priority class",
+        "array": "job array that the job is a task of; empty where it is none",
         "account": "account, namespace, group or virtual cluster",
         "user": "who submitted it",
         "priority": "priority as logged; 0 where the log names none",
@@ -42,7 +43,16 @@ LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
     }
 )
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"gpu_type": "", "time_limit_s": 0.0, "queue": "", "qos": "", "account": "", "user": "", "priority": 0.0}
+    {
+        "gpu_type": "",
+        "time_limit_s": 0.0,
+        "queue": "",
+        "qos": "",
+        "array": "",
+        "account": "",
+        "user": "",
+        "priority": 0.0,
+    }
     | {"state": "", "attempts": 1, "nodes": ""}
 )
 #: How many examples of each reason are kept.
@@ -112,6 +122,8 @@ class ClusterLog:
             "time_limit_s": table["time_limit_s"],
             "queue": table["queue"],
             "priority": table["priority"],
+            "qos": table["qos"],
+            "group": table["array"],
             "row": np.arange(len(table)),
         }
         shared = int((whole != table["gpus"].to_numpy()).sum())

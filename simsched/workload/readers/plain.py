@@ -17,7 +17,7 @@ KIND = "simsched-trace"
 REQUIRED = ("submit_time", "num_gpus", "duration")
 OPTIONAL = (
     "job_id", "tenant", "user", "status", "attempts", "attempts_s", "application", "batch_size", "time_limit_s",
-    "queue", "priority",
+    "queue", "priority", "qos", "group",
 )  # fmt: skip
 
 
@@ -62,8 +62,7 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
         columns["time_limit_s"] = sheet.number("time_limit_s", least=0)
     if "priority" in sheet:
         columns["priority"] = sheet.number("priority", least=float("-inf"))
-    if "queue" in sheet:
-        columns["queue"] = sheet.text("queue")
+    columns |= {name: sheet.text(name) for name in ("queue", "qos", "group") if name in sheet}
     if "application" in sheet:
         sheet.blame("application", sheet.missing("application"), "is missing")
         columns["application"] = sheet.text("application")
@@ -97,7 +96,7 @@ FORMAT = Format(
     "plain",
     "simsched trace CSV, version 1",
     "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,attempts_s,application,batch_size,"
-    "time_limit_s,queue,priority]",
+    "time_limit_s,queue,priority,qos,group]",
     _matches,
     _read,
 )

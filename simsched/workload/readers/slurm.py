@@ -97,6 +97,7 @@ def _convert(sieve: Sieve, time_zone: str) -> int:
         table["time_limit_s"] = _seconds(table[name], raw[name])
     for column, name in (("queue", "Partition"), ("qos", "QOS"), ("account", "Account"), ("user", "User")):
         table[column] = table[name].str.strip() if name in table else ""
+    table["array"] = table["job_id"].str.extract(r"^(\d+)_", expand=False).fillna("")
     if "Priority" in table:
         table["priority"] = pd.to_numeric(table["Priority"], errors="coerce").fillna(0.0)
     if "NodeList" in table:

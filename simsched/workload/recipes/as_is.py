@@ -24,6 +24,8 @@ _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "time_limit_s": float,
         "queue": str,
         "priority": float,
+        "qos": str,
+        "group": str,
     }
 )
 

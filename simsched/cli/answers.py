@@ -1,0 +1,29 @@
+"""What the commands for operators leave behind: pictures, and a section of one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from simsched.operators.replays import ReplayPlan
+    from simsched.report.page.answers import Section
+
+
+def publish(plan: ReplayPlan, section: Section) -> list[Path]:
+    """Save the pictures of an answer and put it on the page of the log; returns what was written."""
+    from simsched.report.figures.style import save
+    from simsched.report.page.answers import write_answer
+
+    paths: list[Path] = []
+    for number, drawn in enumerate(section.drawn):
+        paths += save(*drawn, plan.folder / "figures", f"{section.key}{number + 1 if number else ''}")
+    return [*paths, write_answer(section, plan.folder, f"Waiting for GPUs: {plan.folder.name}")]
+
+
+def say(paths: list[Path]) -> None:
+    """Print where things are."""
+    for path in paths:
+        click.echo(f"{path}")

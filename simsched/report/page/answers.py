@@ -1,0 +1,100 @@
+"""One page of answers for people who run a cluster: can it be trusted, what would a change do, how many nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from simsched.files import write_text
+from simsched.report.figures.style import Drawn
+from simsched.report.figures.svg import inline_svg
+from simsched.report.page.html import figure_block, table_block
+from simsched.report.tables import TextTable
+
+#: The page, and the folder of its sections, in the folder of a log's results.
+PAGE, PARTS = "answers.html", "answers"
+#: The sections in the order of the page.
+ORDER = ("calibrate", "what-if", "capacity")
+#: What the words of the tables mean.
+_GLOSSARY = (
+    ("Wait", "the time from when a job could have started until it did, and while it was stopped for others."),
+    ("Mean, median, p90", "the average; half of the jobs wait at most the median, nine of ten at most the p90."),
+    ("Slow-down", "how many times longer a job took, waiting and running, than it ran: 1 is no wait at all."),
+    ("Gains, loses", "the mean wait falls or rises by more than a minute and by more than a twentieth."),
+    ("Close", "a job's simulated wait is within five minutes or a fifth of the one that the log recorded."),
+)
+_LIMITS = (
+    "The same jobs come at the same times whatever they have to wait. Only GPUs are counted: a job that waited for "
+    "processors or memory, for a reservation or for a node that was down waits less here."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """An answer: `key` is one of `ORDER`, `words` are its paragraphs, the first of them the answer itself."""
+
+    key: str
+    heading: str
+    words: Sequence[str]
+    tables: Sequence[TextTable] = ()
+    drawn: Sequence[Drawn] = ()
+
+
+def write_answer(section: Section, folder: Path, title: str) -> Path:
+    """Put a section on the page of a folder, beside those of other commands; returns the page.
+
+    The same answers give the same bytes. A section takes the place of an earlier one of its key.
+    """
+    parts = folder / PARTS
+    parts.mkdir(parents=True, exist_ok=True)
+    write_text(parts / f"{section.key}.html", _section(section))
+    found = [(parts / f"{key}.html") for key in ORDER]
+    body = "\n".join(path.read_text(encoding="utf-8") for path in found if path.is_file())
+    write_text(folder / PAGE, _page(title, body))
+    return folder / PAGE
+
+
+def _section(section: Section) -> str:
+    blocks = [f"<h2>{escape(section.heading)}</h2>"]
+    blocks += [f"<p>{escape(text)}</p>" for text in section.words]
+    blocks += [
+        figure_block(inline_svg(figure, f"{section.key}{number}-"))
+        for number, (figure, _) in enumerate(section.drawn, start=1)
+    ]
+    blocks += [table_block(table, f"{section.key}-table{n}") for n, table in enumerate(section.tables, start=1)]
+    return f'<section class="run" id="{section.key}">\n' + "\n".join(blocks) + "\n</section>\n"
+
+
+def _page(title: str, body: str) -> str:
+    style = files("simsched.report.page").joinpath("page.css").read_text(encoding="utf-8")
+    words = "\n".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in _GLOSSARY)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<h1>{escape(title)}</h1>
+<p class="kind">Answers from the cluster's own log, replayed by simsched</p>
+</header>
+<main>
+{body}<section class="run" id="words">
+<h2>Words and limits</h2>
+<dl>
+{words}
+</dl>
+<p>{escape(_LIMITS)}</p>
+</section>
+</main>
+</body>
+</html>
+"""
