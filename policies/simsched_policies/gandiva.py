@@ -22,7 +22,8 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model.cluster import Cluster
-from simsched.model.placement import Allocation, Site, gpus_of, shape_of
+from simsched.model.placement import Allocation, Site, gpus_of
+from simsched.model.topology import site_of
 from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.gang import run_in_order
 from simsched.policy.quantum import Quantum
@@ -49,15 +50,15 @@ class Gandiva(Policy):
     _trials: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _alone: dict[tuple[str, Site], float] = field(default_factory=dict, init=False, repr=False)
     _refused: set[frozenset[str]] = field(default_factory=set, init=False, repr=False)
-    _memory_mb: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _cluster: Cluster = field(default=Cluster(()), init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
         self._quantum = Quantum(self.name, self.quantum_s)
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn how much memory the GPUs have."""
-        self._memory_mb = dict(cluster.memory_mb)
+        """Learn how much memory the GPUs have, and how close nodes are."""
+        self._cluster = cluster
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Judge the trials, let jobs take turns, and try new pairs."""
@@ -98,9 +99,9 @@ class Gandiva(Policy):
         self._guests = {host: guest for host, guest in self._guests.items() if host in view.jobs and guest in view.jobs}
         self._trials = {host: end_s for host, end_s in self._trials.items() if host in self._guests}
         for job in view.jobs.values():
-            speed = _speed(job, view)
+            speed = self._speed(job)
             if speed and not job.neighbours:
-                self._alone[job.id, _site(job.allocation, view)] = speed
+                self._alone[job.id, site_of(self._cluster, job.allocation)] = speed
 
     def _judge(self, view: View) -> None:
         """Part the pairs whose trial is over and does not pay; a trial stops while its pair does not run."""
@@ -110,19 +111,24 @@ class Gandiva(Policy):
                 self._trials[host] = view.now_s + _TRIAL_SLICES * self.quantum_s
                 continue
             del self._trials[host]
-            if sum(self._relative(job, view) for job in pair) <= 1:
+            if sum(self._relative(job) for job in pair) <= 1:
                 self._refused.add(frozenset((host, self._guests.pop(host))))
 
-    def _relative(self, job: JobView, view: View) -> float:
-        alone = self._alone.get((job.id, _site(job.allocation, view)), 0.0)
-        return _speed(job, view) / alone if alone else 0.0
+    def _relative(self, job: JobView) -> float:
+        alone = self._alone.get((job.id, site_of(self._cluster, job.allocation)), 0.0)
+        return self._speed(job) / alone if alone else 0.0
+
+    def _speed(self, job: JobView) -> float:
+        """Return what a running job has measured where it is, 0 where it has measured nothing."""
+        measured = job[MEASURED_SPEEDS].get(site_of(self._cluster, job.allocation)) if job.running else None
+        return 0.0 if measured is None else measured.throughput
 
     def _pack(self, waiting: list[JobView], allocations: Mapping[str, Allocation], view: View) -> None:
         """Put waiting jobs onto the GPUs of others, on trial."""
         free = [view.jobs[host] for host in allocations if host not in self._guests]
         for guest in sorted(waiting, key=_busy):
             for host in sorted(free, key=_busy):
-                if self._may_share(host, guest, _site(allocations[host.id], view)):
+                if self._may_share(host, guest, site_of(self._cluster, allocations[host.id])):
                     self._guests[host.id] = guest.id
                     self._trials[host.id] = view.now_s + _TRIAL_SLICES * self.quantum_s
                     free.remove(host)
@@ -130,7 +136,7 @@ class Gandiva(Policy):
 
     def _may_share(self, host: JobView, guest: JobView, site: Site) -> bool:
         known = (host.id, site) in self._alone and (guest.id, site) in self._alone
-        room_mb = self._memory_mb.get(site.gpu_type, float("inf"))
+        room_mb = self._cluster.memory_mb.get(site.gpu_type, float("inf"))
         fits = host.memory_mb + guest.memory_mb <= room_mb
         return known and fits and frozenset((host.id, guest.id)) not in self._refused
 
@@ -157,16 +163,6 @@ class Gandiva(Policy):
                 used[source] -= gpus
                 used[best] += gpus
                 allocations[job_id] = ((best, gpus),)
-
-
-def _site(held: Allocation, view: View) -> Site:
-    return Site(shape_of(held), view.nodes[held[0][0]].gpu_type if held else "")
-
-
-def _speed(job: JobView, view: View) -> float:
-    """Return what a running job has measured where it is, 0 where it has measured nothing."""
-    measured = job[MEASURED_SPEEDS].get(_site(job.allocation, view)) if job.running else None
-    return 0.0 if measured is None else measured.throughput
 
 
 def _busy(job: JobView) -> float:

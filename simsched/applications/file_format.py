@@ -157,10 +157,15 @@ def _speed_of(
 ) -> dict[str, object]:
     model = application.step_models[gpu_type]
     params = model.params if isinstance(model, SevenParameters) else seven.get(gpu_type)
+    own = model if isinstance(model, PlacementModel | SevenParameters) else None
+    times = asdict(model) if isinstance(model, PlacementModel) else None
+    if times is not None:
+        del times["across"]
     return {
         "gpu_type": gpu_type,
         "seven_parameters": None if params is None else asdict(params),
-        "step_times": asdict(model) if isinstance(model, PlacementModel) else None,
+        "step_times": times,
+        "across_levels": [{"alpha": a, "beta": b} for a, b in own.across] if own is not None and own.across else None,
     }
 
 
@@ -225,4 +230,6 @@ speed:
       alpha_r: 0.01           # synchronising within one node
       beta_r: 0.001
       gamma: 1.5              # overlap of the two, from 1 (none) to 10
+    # across_levels:            # synchronising across racks or islands, one pair for each level, the lowest first
+    #   - {alpha: 0.3, beta: 0.01}
 """

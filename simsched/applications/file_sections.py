@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ from pydantic import Field, model_validator
 from simsched.documents.section import Section
 from simsched.model.relative import RelativeSteps
 from simsched.model.scaling import ScalingCurve
-from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel
+from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel, SyncPair
 from simsched.model.throughput import TINY, ThroughputParams
 
 _NO_FORM = "needs 'seven_parameters' or 'step_times'"
@@ -108,6 +109,13 @@ class SevenSection(Section):
         return SevenParameters(ThroughputParams(**values))
 
 
+class SyncPairSection(Section):
+    """Seconds of synchronising n GPUs: alpha + beta x (n - 2)."""
+
+    alpha: NotNegative
+    beta: NotNegative
+
+
 class ClassSection(Section):
     """A class of placements; see `simsched.model.step_model.PlacementClass`."""
 
@@ -188,6 +196,11 @@ class SpeedSection(Section):
     step_times: StepTimesSection | None = None
     relative_to: str | None = Field(default=None, min_length=1)
     factor: Positive | dict[Count, Positive] | None = None
+    across_levels: list[SyncPairSection] | None = Field(
+        default=None,
+        min_length=1,
+        description="synchronisation across levels above the nodes (racks, islands), the lowest level first",
+    )
 
     @model_validator(mode="after")
     def _some_form(self) -> SpeedSection:
@@ -196,6 +209,8 @@ class SpeedSection(Section):
         own = self.seven_parameters is not None or self.step_times is not None
         if own and self.relative_to is not None:
             raise ValueError("give step times or 'relative_to', not both")
+        if self.across_levels is not None and self.relative_to is not None:
+            raise ValueError("'across_levels' stands with the type that this one is relative to")
         if not own and self.relative_to is None:
             raise ValueError(_NO_FORM)
         return self
@@ -208,10 +223,11 @@ class SpeedSection(Section):
 
     def model(self) -> StepModel:
         """Make the model of step times."""
+        across = tuple(SyncPair(pair.alpha, pair.beta) for pair in self.across_levels or ())
         if self.step_times is not None:
-            return self.step_times.build()
+            return replace(self.step_times.build(), across=across)
         if self.seven_parameters is not None:
-            return self.seven_parameters.build()
+            return replace(self.seven_parameters.build(), across=across)
         raise ValueError(_NO_FORM)
 
 

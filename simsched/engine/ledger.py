@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Iterable
 from simsched.agent.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
+from simsched.engine.interval_record import interval_record, total_batch
 from simsched.engine.job_record import TIME_LIMIT, job_record
-from simsched.engine.records import AllocationRecord, JobRecord, Recorder
+from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, memory_mb
-from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model.application import NO_BATCH, BatchChoice, Running
-from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of, shape_of
+from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
+from simsched.model.application import BatchChoice, Running
+from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of
+from simsched.model.topology import site_of
 from simsched.policy.signals import Speed
 
 
@@ -96,7 +98,7 @@ class Ledger:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
         self._cluster.take(job.request.id, allocation, beside, onto)
-        job.allocation, job.site = allocation, Site(shape_of(allocation), gpu_type)
+        job.allocation, job.site = allocation, site_of(self._cluster.cluster, allocation)
         job.gpus = gpus_of(allocation)
         job.since = now
         job.starts += 1
@@ -153,7 +155,15 @@ class Ledger:
                 self._tune(job)
             self._resume(job, self._clock.now)
 
-    def slow_down(self, job: JobState, interference: float) -> None:
+    def interfere(self, active: Collection[JobState], interference: float) -> None:
+        """Slow distributed jobs down that share a node with another one, and no others."""
+        jobs = [job for job in active if job.allocation]
+        shared = nodes_shared_by_distributed(jobs)
+        for job in jobs:
+            touched = len(job.allocation) > 1 and any(node in shared for node, _ in job.allocation)
+            self._slow_down(job, interference if touched else 0.0)
+
+    def _slow_down(self, job: JobState, interference: float) -> None:
         """Set the share of its speed that a job loses to other distributed jobs on its nodes."""
         if job.interference != interference:
             if job.running is not None:
@@ -358,29 +368,7 @@ class Ledger:
         self._on_complete(job, record)
 
     def _record_interval(self, job: JobState, begin: float) -> None:
-        running, batch = job.running, job.batch if job.running is not None else NO_BATCH
-        self._recorder.allocation(
-            AllocationRecord(
-                job_id=job.request.id,
-                start_s=self._clock.seconds(job.since),
-                end_s=self._clock.now_s,
-                gpus=job.gpus,
-                nodes=len(job.allocation),
-                placement=describe(job.allocation),
-                restarting=running is None,
-                local_bsz=batch.local_bsz,
-                accum_steps=batch.accum_steps,
-                batch_size=_total(batch, job.gpus),
-                epoch=job.epoch,
-                progress=begin,
-                rate=0.0 if running is None else job.rate,
-                efficiency=0.0 if running is None else running.efficiency,
-                throughput=0.0 if running is None else running.throughput * (1 - job.interference) * job.speed,
-                neighbours=" ".join(job.neighbours),
-                gpu_share=job.gpu_share,
-                relative_speed=job.speed,
-            )
-        )
+        self._recorder.allocation(interval_record(job, begin, self._clock))
 
     @staticmethod
     def _cancel(job: JobState) -> None:
@@ -393,9 +381,5 @@ def _speed(job: JobState, running: Running) -> Speed:
     """Return what a job measures of its speed, neighbours included."""
     undisturbed = (1 - job.interference) * job.speed
     throughput = running.throughput * undisturbed
-    iteration_s = _total(job.batch, job.gpus) / throughput if throughput else 0.0
+    iteration_s = total_batch(job.batch, job.gpus) / throughput if throughput else 0.0
     return Speed(throughput, iteration_s, running.rate * undisturbed)
-
-
-def _total(batch: BatchChoice, gpus: int) -> int:
-    return batch.total(gpus) if batch.local_bsz else 0

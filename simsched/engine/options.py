@@ -25,6 +25,8 @@ class EngineOptions:
     With `kill_at_time_limit` a job that has held GPUs for as long as its time limit ends then, with the final state
     `TimeLimit`.
 
+    With `fragmentation` every decision is recorded with the free GPUs that no waiting job can use.
+
     Time passes in ticks of `tick_s` seconds, from a microsecond to a second; 0 makes it continuous, in double
     precision.
     """
@@ -37,6 +39,7 @@ class EngineOptions:
     tick_s: float = 1
     max_jobs_per_gpu: int = 1
     kill_at_time_limit: bool = False
+    fragmentation: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be like."""

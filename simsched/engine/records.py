@@ -60,6 +60,7 @@ class AllocationRecord(NamedTuple):
     neighbours: str = ""
     gpu_share: float = 1.0
     relative_speed: float = 1.0
+    levels_crossed: int = 0
 
 
 class DecisionRecord(NamedTuple):
@@ -77,6 +78,9 @@ class DecisionRecord(NamedTuple):
     diagnostics: Mapping[str, float]
     failed_nodes: int = 0
     node_failures: int = 0
+    stranded_gpus: int = 0
+    stranded_by_node_gpus: int = 0
+    stranded_by_domain_gpus: int = 0
 
 
 class Recorder(Protocol):

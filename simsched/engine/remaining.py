@@ -10,7 +10,8 @@ from simsched.model.application import NO_BATCH, Application, BatchChoice
 from simsched.model.batch import batch_for_target
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
-from simsched.model.placement import Site, consolidated_shape
+from simsched.model.placement import Site
+from simsched.model.topology import tightest_site
 
 
 class JobAtWork(Protocol):
@@ -102,4 +103,4 @@ def _as_asked(job: JobAtWork, gpu_type: str) -> tuple[Site, BatchChoice]:
     if app.limits is not None:
         target = request.batch_size or app.fixed_batch_size or app.limits.init_batch_size
         batch = batch_for_target(app.limits, target, request.num_gpus)
-    return Site(consolidated_shape(request.num_gpus, job.cluster.gpus_per_node(gpu_type)), gpu_type), batch
+    return tightest_site(job.cluster, request.num_gpus, gpu_type), batch

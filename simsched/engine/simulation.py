@@ -19,6 +19,7 @@ from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import FailureOptions, Failures
+from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
@@ -28,7 +29,7 @@ from simsched.engine.patience import Patience
 from simsched.engine.providers import Granted
 from simsched.engine.records import DecisionRecord, JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood
-from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
+from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
 from simsched.model.application import ApplicationSource, facts_of
@@ -171,6 +172,7 @@ class _Simulation:
         if self._cluster.occupancy is not None:
             model = colocation or ConstantSharing()
             self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
+        self._fragmentation = Fragmentation(cluster, rigid=policy.rigid) if options.fragmentation else None
         self._failures: Failures | None = None
         if failures is not None:
             state = (self._clock, self._cluster, self._ledger, self._active)
@@ -298,7 +300,7 @@ class _Simulation:
         elif self._ledger.paused:
             self._ledger.renew_leases()
         if self._options.interference:
-            self._interfere()
+            self._ledger.interfere(self._active.values(), self._options.interference)
         if self._interval is not None:
             self._request((now // self._interval + 1) * self._interval)
         if decision.wake_at_s is not None:
@@ -349,6 +351,8 @@ class _Simulation:
             self._provision(set(decision.target_nodes))
         for job_id, attained_gpu_s in decision.watch.items():
             self._ledger.watch(self._active[job_id], attained_gpu_s)
+        counted = self._fragmentation
+        stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
         moves = [(had, bool(allocation)) for had, (_, allocation) in zip(held, jobs, strict=True)]
         self._recorder.decision(
             DecisionRecord(
@@ -364,6 +368,9 @@ class _Simulation:
                 failed_nodes=len(self._cluster.broken),
                 node_failures=self._cluster.failures,
                 diagnostics=decision.diagnostics,
+                stranded_gpus=stranded.gpus,
+                stranded_by_node_gpus=stranded.by_node,
+                stranded_by_domain_gpus=stranded.by_domain,
             )
         )
 
@@ -385,13 +392,6 @@ class _Simulation:
         self._cluster.bring_up(node)
         if self._triggers.node_change:
             self._request(self._clock.now)
-
-    def _interfere(self) -> None:
-        jobs = [job for job in self._active.values() if job.allocation]
-        shared = nodes_shared_by_distributed(jobs)
-        for job in jobs:
-            touched = len(job.allocation) > 1 and any(node in shared for node, _ in job.allocation)
-            self._ledger.slow_down(job, self._options.interference if touched else 0.0)
 
     def _after_decision(self) -> None:
         self._decisions += 1

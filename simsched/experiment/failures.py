@@ -14,6 +14,7 @@ from simsched.documents.section import Section
 from simsched.engine.failures import FailureOptions
 from simsched.errors import input_error
 from simsched.model.cluster import Cluster
+from simsched.model.topology import check_nodes, consecutive
 from simsched.workload.outages import read_outages
 
 _HOUR_S = 3600
@@ -85,6 +86,9 @@ class FailuresSpec(Section):
     racks: tuple[tuple[int, ...], ...] | None = Field(
         default=None, description="lists of nodes that fail together, instead of 'rack_nodes'"
     )
+    rack_level: str | None = Field(
+        default=None, min_length=1, description="level of 'cluster.topology' whose domains fail together, instead"
+    )
     rack_mtbf_h: float | None = Field(default=None, gt=0, description="mean hours between failures of a rack")
     checkpoint_interval_s: float | None = Field(
         default=None, gt=0, description="running seconds after which a job writes a checkpoint; by default none does"
@@ -96,11 +100,13 @@ class FailuresSpec(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> FailuresSpec:
-        if self.rack_nodes is not None and self.racks is not None:
-            message = "give either 'rack_nodes' or 'racks', not both"
+        ways = ("rack_nodes", "racks", "rack_level")
+        given = [f"'{name}'" for name in ways if getattr(self, name) is not None]
+        if len(given) > 1:
+            message = f"give either {' or '.join(given)}, not both"
             raise ValueError(message)
-        if (self.rack_mtbf_h is None) != (self.rack_nodes is None and self.racks is None):
-            message = "racks that fail need both 'rack_mtbf_h' and 'rack_nodes' or 'racks'"
+        if (self.rack_mtbf_h is None) != (not given):
+            message = "racks that fail need both 'rack_mtbf_h' and 'rack_nodes', 'racks' or 'rack_level'"
             raise ValueError(message)
         interval_s = self.checkpoint_interval_s
         if interval_s is not None and self.checkpoint_cost_s >= interval_s:
@@ -120,7 +126,7 @@ class FailuresSpec(Section):
 def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | None:
     """Return what the engine is told, None where nothing fails and nothing is saved.
 
-    Raises `InputError` for a bad list of outages, and for racks of nodes that the cluster has not.
+    Raises `InputError` for a bad list of outages, and for racks that the cluster has not.
     """
     found = spec.resolved()
     count = len(cluster.nodes)
@@ -130,7 +136,7 @@ def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | No
         repair_median_s=found.repair_median_h * _HOUR_S,
         repair_sigma=found.repair_sigma,
         outages=() if found.outages_path is None else read_outages(Path(found.outages_path), count),
-        racks=_racks(found, count),
+        racks=_racks(found, cluster),
         rack_mtbf_s=_seconds(found.rack_mtbf_h),
         checkpoint_interval_s=found.checkpoint_interval_s,
         checkpoint_cost_s=found.checkpoint_cost_s,
@@ -144,14 +150,20 @@ def identity(options: FailureOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(options).items() if name != "outages"}
 
 
-def _racks(spec: FailuresSpec, count: int) -> tuple[tuple[int, ...], ...]:
+def _racks(spec: FailuresSpec, cluster: Cluster) -> tuple[tuple[int, ...], ...]:
+    if spec.rack_level is not None:
+        found = next((level.domains for level in cluster.levels if level.name == spec.rack_level), None)
+        if found is None:
+            message = f"the cluster has no level '{spec.rack_level}'"
+            raise input_error("failures.rack_level", message, "name a level of 'cluster.topology'")
+        return found
     if spec.rack_nodes is not None:
-        size = spec.rack_nodes
-        return tuple(tuple(range(at, min(at + size, count))) for at in range(0, count, size))
+        return consecutive(spec.rack_nodes, len(cluster.nodes))
     racks = spec.racks or ()
-    for node in (node for rack in racks for node in rack):
-        if not 0 <= node < count:
-            raise input_error("failures.racks", f"there is no node {node}", f"the nodes are 0 to {count - 1}")
+    try:
+        check_nodes(racks, len(cluster.nodes))
+    except ValueError as error:
+        raise input_error("failures.racks", str(error)) from error
     return racks
 
 

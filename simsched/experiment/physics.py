@@ -24,6 +24,7 @@ def engine_options(spec: EngineSpec) -> EngineOptions:
         tick_s=_whole(spec.tick_s),
         max_jobs_per_gpu=spec.sharing.max_jobs,
         kill_at_time_limit=spec.kill_at_time_limit,
+        fragmentation=spec.fragmentation,
     )
 
 

@@ -26,6 +26,7 @@ from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
 from simsched.experiment.failures import FailuresSpec
+from simsched.experiment.topology import LevelSpec, levelled
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
@@ -69,6 +70,9 @@ class ClusterSpec(Section):
     node_price_per_h: float | None = Field(
         default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
     )
+    topology: tuple[LevelSpec, ...] = Field(
+        default=(), description="levels above the nodes (racks, islands), the lowest first"
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> ClusterSpec:
@@ -76,14 +80,18 @@ class ClusterSpec(Section):
         if self.groups is not None and both:
             message = f"give either 'groups' or '{both[0]}', not both"
             raise ValueError(message)
+        if self.topology:
+            levelled(self._nodes(), self.topology)
         return self
+
+    def _nodes(self) -> Cluster:
+        if self.groups is None:
+            return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
+        return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
 
     def build(self) -> Cluster:
         """Make the cluster, its GPUs with the memory that the catalogue of types has."""
-        if self.groups is None:
-            cluster = Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
-        else:
-            cluster = Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+        cluster = levelled(self._nodes(), self.topology)
         known = gpu_types()
         memory_mb = {kind: known[kind].memory_mb for kind in cluster.gpu_types if kind in known}
         return replace(cluster, memory_mb=memory_mb)
@@ -190,6 +198,9 @@ class EngineSpec(Section):
     )
     kill_at_time_limit: bool = Field(
         default=False, description="whether a job ends when it has held GPUs for as long as its time limit"
+    )
+    fragmentation: bool = Field(
+        default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
     )
 
     @model_validator(mode="after")
@@ -334,6 +345,16 @@ class ExperimentSpec(Section):
             if any(policy.workload is not None for policy in self.policies):
                 message = "a policy cannot have a 'workload' of its own where there is a 'tuning'"
                 raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _racks(self) -> ExperimentSpec:
+        levels = [spec.level for spec in self.cluster.topology]
+        if self.failures.rack_level is not None and self.failures.rack_level not in levels:
+            known = f"it has {', '.join(levels)}" if levels else "it has none"
+            raise ValueError(
+                f"failures.rack_level: 'cluster.topology' has no level '{self.failures.rack_level}', {known}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,8 @@ class Node:
     index: int
     gpus: int
     gpu_type: str = "t4"
+    #: The domain that it lies in at each level above the nodes, the lowest level first; () without levels.
+    domains: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,28 @@ class NodeGroup:
 
 
 @dataclass(frozen=True)
+class Level:
+    """A level above the nodes, such as racks: its domains, each a tuple of node indices.
+
+    A job whose nodes are in several domains needs `sync_factor` times the seconds that synchronising across nodes takes
+    within one, unless its application knows better.
+    """
+
+    name: str
+    domains: tuple[tuple[int, ...], ...]
+    sync_factor: float = 1.0
+
+
+@dataclass(frozen=True)
 class Cluster:
-    """All nodes, in the order of their indices, and the memory of a GPU of each type in MB where it is known."""
+    """All nodes, in the order of their indices, and the memory of a GPU of each type in MB where it is known.
+
+    `levels` are those above the nodes, the lowest first (`simsched.model.topology.with_levels` adds them).
+    """
 
     nodes: tuple[Node, ...]
     memory_mb: Mapping[str, float] = field(default_factory=dict, hash=False)
+    levels: tuple[Level, ...] = ()
 
     @classmethod
     def of(cls, *groups: NodeGroup) -> Cluster:
@@ -59,6 +78,17 @@ class Cluster:
     def gpus_per_node(self, gpu_type: str) -> int:
         """Return the GPUs of the largest node of a type; raises `ValueError` where there is none."""
         return max(node.gpus for node in self.nodes if node.gpu_type == gpu_type)
+
+    @cached_property
+    def largest_domains(self) -> dict[str, tuple[int, ...]]:
+        """Return, for each GPU type, the most GPUs of it in any domain of each level, the lowest level first."""
+        found: dict[str, tuple[int, ...]] = {}
+        for kind in self.gpus_by_type:
+            gpus = [node.gpus if node.gpu_type == kind else 0 for node in self.nodes]
+            found[kind] = tuple(
+                max(sum(gpus[node] for node in domain) for domain in level.domains) for level in self.levels
+            )
+        return found
 
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:

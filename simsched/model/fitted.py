@@ -104,7 +104,7 @@ class FittedApplication:
         return self._steps[key]
 
     def _step_time(self, site: Site, local_bsz: int) -> StepTime:
-        shape, gpu_type = site
+        shape, gpu_type = site.shape, site.gpu_type
         model = self.step_models.get(gpu_type)
         if model is None:
             message = f"{self.name} has no step times for GPUs of type {gpu_type}, only for {', '.join(self.gpu_types)}"
@@ -112,7 +112,7 @@ class FittedApplication:
         if not shape or local_bsz < 1:
             message = f"{self.name} cannot run on the placement {shape} with a per-GPU batch of {local_bsz}"
             raise ValueError(message)
-        compute, step = model.times_s(Placements.of(shape), [local_bsz])
+        compute, step = model.times_s(Placements.at(site), [local_bsz])
         return StepTime(float(step[0]), float(step[0] - compute[0]))
 
     def gradient(self, batch_size: float, epoch: int) -> GradientStats:

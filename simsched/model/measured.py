@@ -134,7 +134,10 @@ class MeasuredApplication:
         found = self._steps.get((shape, local_bsz))
         if found is None:
             found = self._steps[shape, local_bsz] = self._interpolate(shape, local_bsz)
-        return found
+        if site.sync_factor == 1:
+            return found
+        slower_s = found.sync_s * site.sync_factor
+        return StepTime(found.step_s - found.sync_s + slower_s, slower_s)
 
     def gradient(self, batch_size: float, epoch: int) -> GradientStats:
         """Give the gradient statistics of an epoch, interpolated over total batch sizes."""

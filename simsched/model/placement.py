@@ -19,10 +19,16 @@ NOTHING: Allocation = ()
 
 
 class Site(NamedTuple):
-    """Where a job runs: the GPUs on each of its nodes, all of one type."""
+    """Where a job runs: the GPUs on each of its nodes, all of one type.
+
+    Of the levels above the nodes (racks, islands), `levels_crossed` are those, from the lowest up, of which the nodes
+    are in several domains; synchronising across these takes `sync_factor` times as long as across nodes within one.
+    """
 
     shape: Shape
     gpu_type: str
+    levels_crossed: int = 0
+    sync_factor: float = 1.0
 
     @property
     def nodes(self) -> int:

@@ -7,26 +7,33 @@ whether one, two or more nodes take part and on how many GPUs of the fullest nod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from simsched.model.placement import Shape
+from simsched.model.placement import Shape, Site
 from simsched.model.scaling import ScalingCurve, scaling_factor
-from simsched.model.throughput import TINY, ThroughputParams
+from simsched.model.throughput import TINY, ThroughputParams, overlap
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Placements:
-    """Placements as arrays of one length: nodes, GPUs in all, GPUs on the fullest node."""
+    """Placements as arrays of one length: nodes, GPUs in all, GPUs on the fullest node.
+
+    `crossed` counts levels above the nodes, and `sync_factor` is how much longer synchronising across them takes, as in
+    `simsched.model.placement.Site`; `crossed` is None where no placement crosses any.
+    """
 
     nodes: Floats
     gpus: Floats
     fullest: Floats
+    crossed: Floats | None = None
+    sync_factor: float = 1.0
 
     @classmethod
     def of(cls, *shapes: Shape) -> Placements:
@@ -34,9 +41,18 @@ class Placements:
         return cls.counted([len(shape) for shape in shapes], [sum(shape) for shape in shapes], [*map(max, shapes)])
 
     @classmethod
+    def at(cls, site: Site) -> Placements:
+        """Describe the placement of a site."""
+        found = cls.of(site.shape)
+        if not site.levels_crossed:
+            return found
+        return replace(found, crossed=np.array([site.levels_crossed]), sync_factor=site.sync_factor)
+
+    @classmethod
     def counted(cls, nodes: ArrayLike, gpus: ArrayLike, fullest: ArrayLike) -> Placements:
         """Describe placements by their counts."""
-        return cls(*(np.asarray(counts, dtype=np.float64) for counts in (nodes, gpus, fullest)))
+        counts = [np.asarray(count, dtype=np.float64) for count in (nodes, gpus, fullest)]
+        return cls(counts[0], counts[1], counts[2])
 
 
 class StepModel(Protocol):
@@ -46,16 +62,45 @@ class StepModel(Protocol):
         """Give (computation, step) for placements and per-GPU batch sizes, two arrays of their common shape."""
 
 
+class SyncPair(NamedTuple):
+    """Seconds of synchronising n GPUs: `alpha_s` + `beta_s` x (n - 2), as in equation 9 of Pollux."""
+
+    alpha_s: float
+    beta_s: float
+
+
+def sync_by_level(sync_s: Floats, placements: Placements, pairs: Sequence[SyncPair]) -> Floats:
+    """Return the seconds of synchronisation across levels above the nodes, `sync_s` where none is crossed.
+
+    The first of `pairs` is for jobs that cross the lowest level alone, and so on, the last for all that cross as many
+    levels or more; without pairs `sync_s` is multiplied by the placement's factor. Pollux (OSDI'21, section 3.2) names
+    a third pair of parameters for racks.
+    """
+    if placements.crossed is None:
+        return sync_s
+    found = sync_s * placements.sync_factor
+    for level, pair in enumerate(pairs, start=1):
+        own = pair.alpha_s + pair.beta_s * np.maximum(placements.gpus - 2, 0.0)
+        found = np.where(placements.crossed >= level, np.maximum(own, TINY), found)
+    return np.asarray(found, dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class SevenParameters:
-    """The form that Pollux's agents fit: one class of synchronisation within a node, one across nodes."""
+    """The form that Pollux's agents fit: one class of synchronisation within a node, one across nodes.
+
+    `across` are further classes, for the levels above the nodes (`sync_by_level`).
+    """
 
     params: ThroughputParams
+    across: tuple[SyncPair, ...] = ()
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
         """Give (computation, step), equations 8 to 10 of Pollux."""
-        step = self.params.step_time_s(placements.nodes, placements.gpus, local_bsz)
-        return np.broadcast_to(self.params.grad_time_s(local_bsz), step.shape), step
+        grad = self.params.grad_time_s(local_bsz)
+        sync = self.params.sync_time_s(placements.nodes, placements.gpus)
+        step = overlap(grad, sync_by_level(sync, placements, self.across), self.params.gamma)
+        return np.broadcast_to(grad, step.shape), step
 
 
 @dataclass(frozen=True)
@@ -83,7 +128,7 @@ class PlacementModel:
 
     `grad_s` are the seconds of computing a micro-batch on one GPU at the per-GPU batch sizes `local_bsz` (ascending, at
     least two); between and beyond them the line is straight. `scaling` says how far steps at the batches of tuned jobs
-    are from all that.
+    are from all that, `across` how long synchronising across levels above the nodes takes (`sync_by_level`).
     """
 
     local_bsz: tuple[int, ...]
@@ -92,6 +137,7 @@ class PlacementModel:
     two_nodes: PlacementClass
     more_nodes: PlacementClass
     scaling: tuple[ScalingCurve, ...] = ()
+    across: tuple[SyncPair, ...] = ()
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
         """Give (computation, step)."""
@@ -110,8 +156,7 @@ class PlacementModel:
     def _classes(self) -> tuple[tuple[PlacementClass, int], ...]:
         return (self.one_node, 2), (self.two_nodes, 1), (self.more_nodes, 1)
 
-    @staticmethod
-    def _of(kind: PlacementClass, first: int, placements: Placements, grad: Floats) -> tuple[Floats, Floats]:
+    def _of(self, kind: PlacementClass, first: int, placements: Placements, grad: Floats) -> tuple[Floats, Floats]:
         """Treat all placements as of one class, whose `sync_s` begin at `first` GPUs on the fullest node."""
         counts = range(first, first + len(kind.sync_s))
         compute = grad
@@ -124,7 +169,7 @@ class PlacementModel:
         sync = np.maximum(interpolate(placements.fullest, counts, kind.sync_s), TINY)
         sync = sync * (placements.gpus / (placements.nodes * placements.fullest)) ** kind.fill_exponent
         sync = sync * np.maximum(placements.nodes / 3, 1.0) ** kind.nodes_exponent
-        sync = np.where(placements.gpus > 1, sync, TINY)
+        sync = sync_by_level(np.where(placements.gpus > 1, sync, TINY), placements, self.across)
         # The gamma-norm of equation 10, taken relative to the computation so that high powers stay in range.
         return compute, compute * (1 + (sync / compute) ** kind.overlap) ** (1 / kind.overlap)
 

@@ -19,12 +19,19 @@ class Pool:
     """The free GPUs of the nodes of one type.
 
     `nodes_with[n]` has a bit for every node with n GPUs free, so that the node of lowest index is found at once.
+    `levels` has, for each level above the nodes, the bits of the nodes of each domain with the GPUs of these nodes.
     """
 
-    __slots__ = ("_fewest", "_largest", "nodes_with", "total")
+    __slots__ = ("_fewest", "_largest", "levels", "nodes_with", "total")
 
-    def __init__(self, capacity: Mapping[int, int], free: Sequence[int]) -> None:
-        """Hold nodes with their GPUs (`capacity`, by node index), of which `free` (by node index) are free."""
+    def __init__(
+        self, capacity: Mapping[int, int], free: Sequence[int], domains: Mapping[int, Sequence[int]] | None = None
+    ) -> None:
+        """Hold nodes with their GPUs (`capacity`, by node index), of which `free` (by node index) are free.
+
+        `domains` has, by node index, the domain that it is in at each level above the nodes; None without levels.
+        """
+        self.levels = _levels(capacity, domains or {})
         self._largest = sorted(capacity.values(), reverse=True)
         self._fewest: dict[int, int] = {}
         self.nodes_with = [0] * (max(self._largest, default=0) + 1)
@@ -40,21 +47,25 @@ class Pool:
         self.nodes_with[after] ^= bit
         self.total += after - before
 
-    def most_free(self) -> Iterator[tuple[int, int]]:
-        """Give nodes and their free GPUs, the most free first, by index on a tie."""
-        return self._nodes(range(len(self.nodes_with) - 1, 0, -1))
+    def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
+        """Give nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
+        return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
 
     def least_free(self) -> Iterator[tuple[int, int]]:
         """Give nodes and their free GPUs, the least free first, by index on a tie; full nodes are left out."""
         return self._nodes(range(1, len(self.nodes_with)))
 
-    def best_fit(self, gpus: int, without: int = 0) -> int | None:
-        """Find the node with the fewest free GPUs that has `gpus`, not among the bits of `without`."""
+    def best_fit(self, gpus: int, within: int = -1) -> int | None:
+        """Find the node with the fewest free GPUs that has `gpus`, among the bits of `within`."""
         for count in range(gpus, len(self.nodes_with)):
-            nodes = self.nodes_with[count] & ~without
+            nodes = self.nodes_with[count] & within
             if nodes:
                 return _lowest(nodes)
         return None
+
+    def free_within(self, nodes: int) -> int:
+        """Count the free GPUs of the nodes whose bits are in `nodes`."""
+        return sum(count * (having & nodes).bit_count() for count, having in enumerate(self.nodes_with))
 
     def fewest_nodes(self, gpus: int) -> int | None:
         """Count the nodes that `gpus` GPUs need at least in the empty cluster, None where it has fewer GPUs."""
@@ -69,13 +80,25 @@ class Pool:
                 return count
         return None
 
-    def _nodes(self, counts: range) -> Iterator[tuple[int, int]]:
+    def _nodes(self, counts: range, within: int = -1) -> Iterator[tuple[int, int]]:
         for count in counts:
-            nodes = self.nodes_with[count]
+            nodes = self.nodes_with[count] & within
             while nodes:
                 node = _lowest(nodes)
                 yield node, count
                 nodes &= nodes - 1
+
+
+def _levels(
+    capacity: Mapping[int, int], domains: Mapping[int, Sequence[int]]
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return, for each level and each domain with such nodes, the bits of its nodes and the GPUs of these."""
+    found: list[dict[int, tuple[int, int]]] = [{} for _ in next(iter(domains.values()), ())]
+    for node, gpus in sorted(capacity.items()):
+        for level, domain in zip(found, domains.get(node, ()), strict=False):
+            bits, so_far = level.get(domain, (0, 0))
+            level[domain] = bits | 1 << node, so_far + gpus
+    return tuple(tuple(level.values()) for level in found)
 
 
 def _lowest(nodes: int) -> int:
@@ -99,8 +122,13 @@ class FreeGpus:
         self.free = list(free)
         #: GPU types in the order of the nodes; elsewhere a type is named by its place here.
         self.types = types = list(dict.fromkeys(node.gpu_type for node in nodes))
+        domains = {node.index: node.domains for node in nodes if node.domains}
         self._pools = [
-            Pool({node.index: node.gpus for node in nodes if node.gpu_type == kind and up[node.index]}, self.free)
+            Pool(
+                {node.index: node.gpus for node in nodes if node.gpu_type == kind and up[node.index]},
+                self.free,
+                domains,
+            )
             for kind in types
         ]
         self._type_of = [types.index(node.gpu_type) for node in nodes]
@@ -187,12 +215,58 @@ def _consolidated(pool: Pool, gpus: int) -> Allocation | None:
         picked.append(found)
         taken |= 1 << found[0]
         gpus -= found[1]
-    last = pool.best_fit(gpus, without=taken)
+    last = pool.best_fit(gpus, within=~taken)
     return None if last is None else (*picked, (last, gpus))
 
 
 def _any(pool: Pool, gpus: int) -> Allocation | None:
     return _fill(iter(sorted(pool.least_free())), gpus)
+
+
+def _fewest_domains(pool: Pool, gpus: int) -> Allocation | None:
+    return tuple(_closest(pool, gpus, -1, len(pool.levels))) if pool.total >= gpus else None
+
+
+def _one_domain(pool: Pool, gpus: int) -> Allocation | None:
+    possible = next((level for level in pool.levels if any(size >= gpus for _, size in level)), ())
+    if possible and all(pool.free_within(domain) < gpus for domain, _ in possible):
+        return None
+    return _fewest_domains(pool, gpus)
+
+
+def _closest(pool: Pool, gpus: int, within: int, level: int) -> list[tuple[int, int]]:
+    """Choose GPUs among nodes that have enough: on one node, else in one domain below `level`, else in few domains."""
+    node = pool.best_fit(gpus, within)
+    if node is not None:
+        return [(node, gpus)]
+    free: dict[int, int] = {}
+    for below, domains in enumerate(pool.levels[:level]):
+        free = {domain: pool.free_within(domain) for domain, _ in domains if domain & within}
+        fit = min((domain for domain in free if free[domain] >= gpus), key=free.__getitem__, default=None)
+        if fit is not None:
+            return _closest(pool, gpus, fit, below)
+    if not level:
+        return _closest_nodes(pool, gpus, within)
+    picked: list[tuple[int, int]] = []
+    while max(free.values()) < gpus:
+        most = max(free, key=free.__getitem__)
+        picked += pool.most_free(most)
+        gpus -= free.pop(most)
+    last = min((domain for domain in free if free[domain] >= gpus), key=free.__getitem__)
+    return picked + _closest(pool, gpus, last, level - 1)
+
+
+def _closest_nodes(pool: Pool, gpus: int, within: int) -> list[tuple[int, int]]:
+    """Choose GPUs on the fewest nodes, the most free first and the last by best fit."""
+    picked: list[tuple[int, int]] = []
+    nodes = pool.most_free(within)
+    last = None
+    while last is None:
+        picked.append(next(nodes))
+        within &= ~(1 << picked[-1][0])
+        gpus -= picked[-1][1]
+        last = pool.best_fit(gpus, within)
+    return [*picked, (last, gpus)]
 
 
 #: The node with the most free GPUs first, as the published Pollux simulator places jobs.
@@ -203,9 +277,14 @@ CONSOLIDATED = Placer("consolidated", _consolidated, waits=True)
 FRAGMENTS = Placer("fragments", _fragments)
 #: The nodes of the lowest index first.
 ANY = Placer("any", _any)
+#: One node, else one domain of the lowest level above the nodes that has room, each by best fit, else few domains: the
+#: most free first, the last by best fit.
+FEWEST_DOMAINS = Placer("fewest-domains", _fewest_domains)
+#: The same, but a job waits until it is in one domain of the lowest level of which an empty domain would hold it.
+ONE_DOMAIN = Placer("one-domain", _one_domain, waits=True)
 
 #: The names of the placers, for parameters of policies.
-PlacerName = Literal["most-free", "consolidated", "fragments", "any"]
+PlacerName = Literal["most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain"]
 PLACERS: Mapping[str, Placer] = MappingProxyType(
-    {placer.name: placer for placer in (MOST_FREE, CONSOLIDATED, FRAGMENTS, ANY)}
+    {placer.name: placer for placer in (MOST_FREE, CONSOLIDATED, FRAGMENTS, ANY, FEWEST_DOMAINS, ONE_DOMAIN)}
 )

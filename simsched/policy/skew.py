@@ -8,7 +8,7 @@ from simsched.model.application import ApplicationFacts
 from simsched.model.job import JobRequest
 from simsched.policy.placers import CONSOLIDATED, FRAGMENTS, PLACERS, Placer
 
-PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any"]
+PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain"]
 
 
 class SkewPlacement:

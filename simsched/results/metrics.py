@@ -20,6 +20,7 @@ import pandas as pd
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
+from simsched.results.fragmentation import PLACEMENT_METRICS
 from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
 from simsched.results.over_time import integral
 
@@ -289,6 +290,7 @@ _ALL = (
         _rho(lambda rho: share_above(rho, 2)),
     ),
     *FAILURE_METRICS,
+    *PLACEMENT_METRICS,
     Metric("finished_jobs", "finished jobs", "", "", "rows of the table of jobs", _finished),
     Metric("decisions", "decisions", "", "", "rows of the table of rounds", _decisions),
 )
@@ -357,8 +359,8 @@ def find_metric(name: str) -> Reading:
 
     Times may be asked for in seconds, minutes or hours by the end of the name: `makespan_h` reads `makespan_s`
     divided by 3600. A bracket picks an application or a tenant, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
-    `rho_above_1[all but ncf]`. With `_ratio` for the unit the
-    metric is divided by the reference policy's: `makespan_ratio`. Raises `InputError` on other names.
+    `rho_above_1[all but ncf]`. With `_ratio` for the unit the metric is divided by the reference policy's:
+    `makespan_ratio`. Raises `InputError` on other names.
     """
     match = _NAME.fullmatch(name)
     stem, application = (match["name"], match["application"]) if match else (name, None)

@@ -14,8 +14,10 @@ import pyarrow as pa
 #: Version of the tables; stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
 
-#: Features of the engine that show in the tables: GPUs that are shared, time finer than a second, and failures.
+#: Features of the engine that show in the tables: GPUs that are shared, time finer than a second, failures, ...
 SHARING, FINE_TIME, FAILURES = "sharing", "fine-time", "failures"
+#: ... levels above the nodes, and free GPUs that are of no use.
+TOPOLOGY, FRAGMENTATION = "topology", "fragmentation"
 
 _TEXT = pa.string()
 _TIME = pa.int64()
@@ -128,6 +130,9 @@ ALLOCATIONS = Table(
         Column("neighbours", _TEXT, "", "ids of the jobs on the same GPUs, separated by spaces", SHARING),
         Column("gpu_share", _NUMBER, "", "mean share of its GPUs, split evenly among their holders", SHARING),
         Column("relative_speed", _NUMBER, "", "speed relative to that when alone on its GPUs", SHARING),
+        Column(
+            "levels_crossed", _COUNT, "", "levels above the nodes of which its nodes are in several domains", TOPOLOGY
+        ),
     ),
 )
 
@@ -147,6 +152,27 @@ ROUNDS = Table(
         Column("diagnostics", _TEXT_NUMBERS, "", "the policy's own numbers about the decision, keys sorted"),
         Column("failed_nodes", _COUNT, "", "nodes that are out of order", FAILURES),
         Column("node_failures", _COUNT, "", "failures of nodes since the start", FAILURES),
+        Column(
+            "stranded_gpus",
+            _COUNT,
+            "GPU",
+            "free GPUs that no waiting job can use, however it is spread over nodes of one type",
+            FRAGMENTATION,
+        ),
+        Column(
+            "stranded_by_node_gpus",
+            _COUNT,
+            "GPU",
+            "free GPUs that no waiting job can use on as few nodes as it needs in an empty cluster",
+            FRAGMENTATION,
+        ),
+        Column(
+            "stranded_by_domain_gpus",
+            _COUNT,
+            "GPU",
+            "the same in as few domains of the lowest level above the nodes (without levels, the cluster)",
+            FRAGMENTATION,
+        ),
     ),
 )
 

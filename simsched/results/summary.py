@@ -29,8 +29,18 @@ _COLUMNS = {
         "lost_gpu_s",
         "checkpoint_s",
     ),
-    "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share"),
-    "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
+    "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share", "levels_crossed"),
+    "rounds": (
+        "time_s",
+        "available_gpus",
+        "provisioned_nodes",
+        "active_jobs",
+        "running_jobs",
+        "allocated_gpus",
+        "stranded_gpus",
+        "stranded_by_node_gpus",
+        "stranded_by_domain_gpus",
+    ),
 }
 
 

@@ -21,9 +21,10 @@ from simsched.model.fitted import FittedApplication, NoiseCurve, Training
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION, JobRequest, JobSpec, JobTruth
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
-from simsched.model.placement import NOTHING, Allocation, Shape, Site, shape_of
+from simsched.model.placement import NOTHING, Allocation, Shape, Site
 from simsched.model.step_model import SevenParameters
 from simsched.model.throughput import ThroughputParams
+from simsched.model.topology import site_of
 from simsched.policy import signals
 from simsched.policy.contract import Policy
 from simsched.policy.signals import JobSignal, Signal, Speed, ViewSignal
@@ -168,7 +169,7 @@ class FakeJob:
         """Return where the job runs."""
         if not self.allocation:
             return None
-        return Site(shape_of(self.allocation), self.cluster.nodes[self.allocation[0][0]].gpu_type)
+        return site_of(self.cluster, self.allocation)
 
 
 #: What provides signals of jobs without an engine.

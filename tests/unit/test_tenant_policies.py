@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from simsched_policies.hived.ownership import divide
 from simsched_policies.hived.policy import HiveD
+from simsched_policies.hived.scheduler import CellScheduler
 from simsched_policies.kueue.policy import Kueue
 from simsched_policies.volcano import Volcano, deserved
 from simsched_policies.yarn_cs import YarnCs
 
 from simsched.engine.options import EngineOptions
-from simsched.model.cluster import Cluster
+from simsched.model.cluster import Cluster, Level
 from simsched.model.job import JobSpec
+from simsched.model.topology import with_levels
 from simsched.policy import Policy
 from simsched.policy.tenants import Tenant, circle, excess
 from simsched.testing.builders import run
@@ -20,7 +23,11 @@ HALVES = {"a": Tenant(share=0.5), "b": Tenant(share=0.5)}
 
 def times(policy: Policy, jobs: list[JobSpec]) -> dict[str, tuple[float, float, int]]:
     """Return start, end and restarts of each job on two nodes of four GPUs."""
-    records = run(policy, jobs, cluster=Cluster.uniform(2, 4), options=EngineOptions(restart_delay_s=0))
+    return times_on(Cluster.uniform(2, 4), policy, jobs)
+
+
+def times_on(cluster: Cluster, policy: Policy, jobs: list[JobSpec]) -> dict[str, tuple[float, float, int]]:
+    records = run(policy, jobs, cluster=cluster, options=EngineOptions(restart_delay_s=0))
     return {one.job_id: (one.start_time_s, one.end_time_s, one.restarts) for one in records.jobs}
 
 
@@ -114,6 +121,50 @@ def test_hived_keeps_a_job_of_a_tenant_in_its_own_cells() -> None:
 
 def test_hived_runs_a_job_too_large_for_its_cells_on_idle_ones() -> None:
     assert times(HiveD(HALVES), [job("a1", 0, 8)])["a1"] == (0, 100, 0)
+
+
+def test_hived_gives_tenants_parts_of_nodes() -> None:
+    # Six GPUs of a are a node and half of the other one, whose second half is b's.
+    parts = {"a": Tenant(share=0.75), "b": Tenant(share=0.25)}
+    jobs = [job("x1", 0, 8), job("a1", 10, 6), job("b1", 20, 2), job("b2", 20, 2)]
+    found = times(HiveD(parts), jobs)
+    assert found["a1"] == (10, 110, 0)
+    assert found["b1"] == (20, 120, 0)
+    assert found["b2"] == (120, 220, 0)
+    assert found["x1"] == (0, 310, 1)
+    assert times(HiveD(parts), [job("b1", 0, 3), job("a1", 10, 6)])["b1"][2] == 1  # too large for b's cells
+
+
+@pytest.mark.parametrize(
+    ("tenants", "cells"),
+    [
+        ({}, {"(others)": (4, 4)}),
+        (HALVES, {"a": (4,), "b": (4,)}),
+        ({"a": Tenant(gpus=7)}, {"a": (4, 2, 1)}),
+        ({"a": Tenant(gpus=3), "b": Tenant(gpus=5)}, {"a": (2, 1), "b": (4, 1)}),
+        ({"a": Tenant(gpus=2), "b": Tenant(gpus=2), "c": Tenant(gpus=4)}, {"a": (2,), "b": (2,), "c": (4,)}),
+    ],
+)
+def test_hived_deals_out_the_largest_cells(tenants: dict[str, Tenant], cells: dict[str, tuple[int, ...]]) -> None:
+    found = divide(Cluster.uniform(2, 4).nodes, tenants, "(others)")
+    assert {name: found.owned.get((name, ("t4", 4)), ()) for name in cells} == cells
+    CellScheduler(found.cluster)  # refuses cells that do not all fit
+
+
+def test_hived_gives_tenants_racks_where_the_topology_has_them() -> None:
+    cluster = with_levels(Cluster.uniform(4, 4), [Level("rack", ((0, 2), (1, 3)))])
+    found = divide(cluster.nodes, {"a": Tenant(share=0.5), "b": Tenant(gpus=6)}, "(others)")
+    assert found.cluster.tenants["a"].cells == (("2 x node of 4 t4", 1),)
+    assert [path.count(".") for path, _ in found.cluster.tenants["b"].cells] == [1, 2]  # a node, and half of one
+    # On racks of a's own a job has nodes that are close: 0 and 2, or 1 and 3.
+    jobs = [job("a1", 0, 8), job("b1", 0, 4)]
+    records = run(HiveD(HALVES), jobs, cluster=cluster, options=EngineOptions(restart_delay_s=0))
+    assert {one.levels_crossed for one in records.allocations} == {0}
+
+
+def test_hived_takes_nodes_where_racks_differ() -> None:
+    uneven = with_levels(Cluster.uniform(3, 4), [Level("rack", ((0, 1), (2,)))])
+    assert times_on(uneven, HiveD(), [job("a1", 0, 12)]) == {"a1": (0, 100, 0)}
 
 
 def test_proportion_divides_by_weight_and_passes_on_what_is_not_wanted() -> None:

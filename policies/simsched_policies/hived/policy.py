@@ -1,10 +1,10 @@
 """HiveD: every tenant has a private cluster of cells, and others may use its cells while they are idle.
 
-Idea: tenants own cells (here whole nodes) instead of numbers of GPUs, so that a guaranteed job finds GPUs as close as
-in a cluster of its own; opportunistic jobs run on what is idle and are preempted (Zhao et al., OSDI'20, sections 3 and
-4). Deviations: cells of a node are halves of it down to single GPUs; nothing is known of racks; the engine counts the
-GPUs of a node, so that which of them a job gets shows only in where later jobs find room; preempted jobs leave at once
-and keep their progress.
+Idea: tenants own cells (racks, nodes, parts of nodes) instead of numbers of GPUs, so that a guaranteed job finds GPUs
+as close as in a cluster of its own; opportunistic jobs run on what is idle and are preempted (Zhao et al., OSDI'20,
+sections 3 and 4). Deviations: cells of a node are halves of it down to single GPUs, those above it the domains of the
+lowest level of the cluster's topology, as far as their nodes are alike; the engine counts the GPUs of a node, so that
+which of them a job gets shows only in where later jobs find room; preempted jobs leave at once and keep their progress.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
+from simsched_policies.hived.ownership import Make, Ownership, divide, leaf
 from simsched_policies.hived.scheduler import CellScheduler
 from simsched_policies.hived.spec import (
     MOST_URGENT,
     OPPORTUNISTIC,
     CellCluster,
-    CellSpec,
-    CellType,
     Gang,
     Placed,
     PodPlace,
     Preempts,
-    VirtualCluster,
 )
 
 #: The tenant of all that nobody named; without any named tenants it owns the cluster, else nothing.
@@ -53,17 +51,17 @@ class _Job(NamedTuple):
 class HiveD(Policy):
     """Places guaranteed jobs in their tenants' cells and opportunistic ones wherever GPUs are idle.
 
-    A tenant owns so many whole nodes of each make as its share covers. Its jobs are guaranteed by their priority (0 to
-    1000); those of negative priority, of tenants without cells, and those too large for their tenant's cells are
-    opportunistic.
+    A tenant owns as many GPUs of each make of nodes as its share covers, in the largest cells that make them up. Its
+    jobs are guaranteed by their priority (0 to 1000); those of negative priority, of tenants without cells, and those
+    too large for their tenant's cells are opportunistic.
     """
 
     name: ClassVar[str] = "hived"
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _cells: CellScheduler | None = field(default=None, init=False, repr=False)
-    _owned: dict[tuple[str, str, int], int] = field(default_factory=dict, init=False, repr=False)
-    _makes: list[tuple[str, int]] = field(default_factory=list, init=False, repr=False)
+    _owned: Ownership = field(default=Ownership(CellCluster({}, (), {}), {}), init=False, repr=False)
+    _makes: list[Make] = field(default_factory=list, init=False, repr=False)
     _jobs: dict[str, _Job] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _waiting: dict[str, _Job] = field(default_factory=dict, init=False, repr=False)
@@ -91,14 +89,11 @@ class HiveD(Policy):
         self, cells: CellScheduler, job: _Job, start: dict[str, Allocation], stop: dict[str, None]
     ) -> tuple[PodPlace, ...] | None:
         tenant, priority = job.tenant, self._priority(job)
-        for kind, per_node in self._makes:
-            nodes = -(-job.gpus // per_node)
-            if kind not in job.kinds or (priority >= 0 and self._owned.get((tenant, kind, per_node), 0) < nodes):
+        for make in self._makes:
+            pods = self._owned.pods(tenant, make, job.gpus) if priority >= 0 else _pods(job.gpus, make[1])
+            if make[0] not in job.kinds or pods is None:
                 continue
-            rest = job.gpus - per_node * (nodes - 1)
-            gang = Gang(
-                job.number, tenant, priority, (*(per_node,) * (nodes - 1), rest), gpu_type=_leaf(kind, per_node)
-            )
+            gang = Gang(job.number, tenant, priority, pods, gpu_type=leaf(make))
             outcome = cells.schedule(gang)
             if isinstance(outcome, Preempts):
                 for victim in outcome.victims:
@@ -119,14 +114,15 @@ class HiveD(Policy):
     def _priority(self, job: _Job) -> int:
         """Return a job's priority, that of opportunistic jobs where its tenant's cells can never hold it."""
         fits = any(
-            kind in job.kinds and self._owned.get((job.tenant, kind, size), 0) * size >= job.gpus
-            for kind, size in self._makes
+            make[0] in job.kinds and self._owned.pods(job.tenant, make, job.gpus) is not None for make in self._makes
         )
         return min(int(job.priority), MOST_URGENT) if fits and job.priority >= 0 else OPPORTUNISTIC
 
     def _look(self, view: View) -> CellScheduler:
         if self._cells is None:
-            self._cells = CellScheduler(self._cluster(view))
+            self._makes = list(dict.fromkeys((node.gpu_type, node.gpus) for node in view.nodes))
+            self._owned = divide(view.nodes, self.tenants, OTHERS)
+            self._cells = CellScheduler(self._owned.cluster)
         cells = self._cells
         for job_id in [*view.finished, *(job.id for job in view.lost)]:
             number = self._numbers.get(job_id, "")
@@ -151,54 +147,11 @@ class HiveD(Policy):
         known = _Job(job.id, number, tenant, request.priority, request.submit_time_s, job.num_gpus, kinds)
         return self._jobs.setdefault(number, known)
 
-    def _cluster(self, view: View) -> CellCluster:
-        counts: dict[tuple[str, int], int] = {}
-        for node in view.nodes:
-            counts[node.gpu_type, node.gpus] = counts.get((node.gpu_type, node.gpus), 0) + 1
-        self._makes = list(counts)
-        types = {name: kind for make in self._makes for name, kind in _cell_types(*make).items()}
-        left = dict(counts)
-        virtual: dict[str, VirtualCluster] = {}
-        for name, tenant in sorted(self.tenants.items()):
-            own: list[tuple[str, int]] = []
-            wanted = tenant.gpus
-            for (kind, size), nodes in counts.items():
-                asked = tenant.own_gpus(nodes * size) if wanted is None else wanted
-                mine = min(asked // size, left[kind, size])
-                left[kind, size] -= mine
-                wanted = None if wanted is None else wanted - mine * size
-                if mine:
-                    own.append((_top(kind, size), mine))
-                    self._owned[name, kind, size] = mine
-            virtual[name] = VirtualCluster(tuple(own))
-        if not self.tenants:
-            self._owned = {(OTHERS, kind, size): nodes for (kind, size), nodes in counts.items()}
-            virtual[OTHERS] = VirtualCluster(tuple((_top(*make), nodes) for make, nodes in counts.items()))
-        else:
-            virtual.setdefault(OTHERS, VirtualCluster())
-        cells = tuple(CellSpec(_top(node.gpu_type, node.gpus), str(node.index)) for node in view.nodes)
-        return CellCluster(types, cells, virtual)
 
-
-def _leaf(kind: str, size: int) -> str:
-    return f"{kind} of {size}"
-
-
-def _top(kind: str, size: int) -> str:
-    return f"node of {size} {kind}"
-
-
-def _cell_types(kind: str, size: int) -> dict[str, CellType]:
-    """Return the cells of a node: halves of halves as long as they are even, then single GPUs."""
-    types: dict[str, CellType] = {}
-    name, parts = _top(kind, size), size
-    while parts > 1 and parts % 2 == 0:
-        half = f"{parts // 2} of {name}" if parts > 2 else _leaf(kind, size)
-        types[name] = CellType(half, 2, is_node=parts == size)
-        name, parts = half, parts // 2
-    if name != _leaf(kind, size):
-        types[name] = CellType(_leaf(kind, size), parts, is_node=parts == size)
-    return types
+def _pods(gpus: int, per_node: int) -> tuple[int, ...]:
+    """Return the GPUs of each pod of a job that fills nodes."""
+    whole, rest = divmod(gpus, per_node)
+    return (*(per_node,) * whole, *((rest,) if rest else ()))
 
 
 def _allocation(places: tuple[PodPlace, ...]) -> Allocation:

@@ -18,6 +18,7 @@ from simsched.report.figures.history import history_figures
 from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
 from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
+from simsched.report.figures.placement import placement_figures
 from simsched.report.figures.style import FORMATS, Drawn, Look, looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
@@ -70,6 +71,7 @@ FIGURES = MappingProxyType(
         "sweep-KEY": "metrics against the values of a swept key",
         "rho-cdf": "distribution of finish-time fairness",
         "co-adaptation": "jobs that the experiment asks to follow",
+        "placement": "mean JCT, time across racks and fragmentation, where these are recorded",
         "jct-parts": "what completion times consist of, over a sweep",
     }
 )
@@ -112,6 +114,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
         *history_figures(run, replicate_over).items(),
         *evaluation_figures(run, rows),
         *failure_figures(run, rows),
+        *placement_figures(run, rows),
     ]
     yield from ((name, partial(_already, figure)) for name, figure in drawn)
 

@@ -1,0 +1,91 @@
+"""Levels above the nodes: racks, NVLink or InfiniBand islands, blocks of racks.
+
+A level divides the nodes into domains; a domain lies within one domain of the next level. Where a job runs is a site,
+which tells how many levels its nodes straddle and, with it, how much slower they synchronise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from simsched.model.cluster import Cluster, Level, Node
+from simsched.model.placement import Allocation, Site, consolidated_shape, shape_of
+
+
+def consecutive(nodes: int, count: int) -> tuple[tuple[int, ...], ...]:
+    """Divide `count` nodes into domains of `nodes` consecutive ones; the last may have fewer."""
+    return tuple(tuple(range(at, min(at + nodes, count))) for at in range(0, count, nodes))
+
+
+def check_nodes(domains: Sequence[Sequence[int]], count: int) -> None:
+    """Raise `ValueError` where domains name a node that a cluster of `count` nodes has not."""
+    for node in (node for domain in domains for node in domain):
+        if not 0 <= node < count:
+            message = f"there is no node {node}; the nodes are 0 to {count - 1}"
+            raise ValueError(message)
+
+
+def with_levels(cluster: Cluster, levels: Sequence[Level]) -> Cluster:
+    """Return a cluster with levels above its nodes, the lowest first.
+
+    Raises `ValueError` unless every node is in one domain of each level, and every domain within one of the next level.
+    """
+    places = [_places(level, len(cluster.nodes)) for level in levels]
+    for lower, upper, below, above in zip(levels, levels[1:], places, places[1:], strict=False):
+        for place, domain in enumerate(lower.domains):
+            if len({above[node] for node in domain}) > 1:
+                message = f"domain {place} of level '{lower.name}' lies in several domains of level '{upper.name}'"
+                raise ValueError(message)
+        if below == above:
+            message = f"the levels '{lower.name}' and '{upper.name}' have the same domains"
+            raise ValueError(message)
+    nodes = [replace(node, domains=tuple(place[node.index] for place in places)) for node in cluster.nodes]
+    return replace(cluster, nodes=tuple(nodes), levels=tuple(levels))
+
+
+def _places(level: Level, count: int) -> list[int]:
+    """Return the domain of each node; raises `ValueError` where a node is in none or in two."""
+    check_nodes(level.domains, count)
+    found: dict[int, int] = {}
+    for place, domain in enumerate(level.domains):
+        for node in domain:
+            if node in found:
+                message = f"node {node} is twice in the domains of level '{level.name}'"
+                raise ValueError(message)
+            found[node] = place
+    missing = next((node for node in range(count) if node not in found), None)
+    if missing is not None:
+        message = f"node {missing} is in no domain of level '{level.name}'"
+        raise ValueError(message)
+    return [found[node] for node in range(count)]
+
+
+def levels_crossed(nodes: Sequence[Node], allocation: Allocation) -> int:
+    """Count the levels, from the lowest up, of which an allocation is not within one domain."""
+    held = {nodes[node].domains for node, _ in allocation}
+    if len(held) < 2:
+        return 0
+    return sum(len(set(places)) > 1 for places in zip(*held, strict=True))
+
+
+def site_of(cluster: Cluster, allocation: Allocation) -> Site:
+    """Return the site of an allocation, of the type of its first node."""
+    kind = cluster.nodes[allocation[0][0]].gpu_type
+    crossed = levels_crossed(cluster.nodes, allocation) if cluster.levels else 0
+    return _site(cluster, shape_of(allocation), kind, crossed)
+
+
+def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
+    """Return the site of so many GPUs of a type in the empty cluster, on few nodes that straddle few levels."""
+    shape = consolidated_shape(gpus, cluster.gpus_per_node(gpu_type))
+    crossed = 0
+    if cluster.levels and len(shape) > 1:
+        crossed = sum(most < gpus for most in cluster.largest_domains[gpu_type])
+    return _site(cluster, shape, gpu_type, crossed)
+
+
+def _site(cluster: Cluster, shape: tuple[int, ...], gpu_type: str, crossed: int) -> Site:
+    if not crossed:
+        return Site(shape, gpu_type)
+    return Site(shape, gpu_type, crossed, cluster.levels[crossed - 1].sync_factor)

@@ -1,0 +1,59 @@
+"""Metrics of placement that are there only where it was recorded: free GPUs of no use, and jobs spread over domains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simsched.results.metric import Metric, Tables, ratio
+from simsched.results.over_time import held_between_rounds
+
+
+def _share(column: str) -> Callable[[Tables], float | None]:
+    """Return the share of free GPU-seconds that is stranded, over the time in which jobs wait."""
+
+    def compute(tables: Tables) -> float | None:
+        rounds = tables.rounds
+        if rounds is None or column not in rounds or not len(tables.jobs):
+            return None
+        waiting = rounds["active_jobs"] > rounds["running_jobs"]
+        free = (rounds["available_gpus"] - rounds["allocated_gpus"]).where(waiting, 0)
+        both = rounds.assign(free_gpus=free, lost_gpus=rounds[column].where(waiting, 0))
+        until_s = float(tables.jobs["end_time_s"].max())
+        start, end, free_gpus = held_between_rounds(both, "free_gpus", until_s)
+        *_, lost_gpus = held_between_rounds(both, "lost_gpus", until_s)
+        return ratio(float((end - start) @ lost_gpus), float((end - start) @ free_gpus))
+
+    return compute
+
+
+def _crossing(tables: Tables) -> float | None:
+    intervals = tables.allocations
+    if intervals is None or "levels_crossed" not in intervals:
+        return None
+    gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
+    return ratio(float(gpu_s[intervals["levels_crossed"] > 0].sum()), float(gpu_s.sum()))
+
+
+_MEANING = "`{}` / free GPUs, both integrated over the time in which jobs wait; needs `engine.fragmentation`"
+
+_FRAGMENTATION = tuple(
+    Metric(name, title, "share", "lower", _MEANING.format(column), _share(column))
+    for name, title, column in (
+        ("fragmentation", "fragmentation", "stranded_gpus"),
+        ("fragmentation_by_node", "fragmentation by node", "stranded_by_node_gpus"),
+        ("fragmentation_by_domain", "fragmentation by domain", "stranded_by_domain_gpus"),
+    )
+)
+
+#: The metrics of this page.
+PLACEMENT_METRICS = (
+    *_FRAGMENTATION,
+    Metric(
+        "crossing_share",
+        "time across domains",
+        "share",
+        "lower",
+        "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
+        _crossing,
+    ),
+)
