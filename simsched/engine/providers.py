@@ -18,7 +18,7 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
 from simsched.policy import signals
-from simsched.policy.signals import FileSignal, JobSignal, Signal, Speed, ViewSignal
+from simsched.policy.signals import FileSignal, JobSignal, LossReports, Signal, Speed, ViewSignal
 
 
 class OfflineProfiles:
@@ -49,6 +49,11 @@ def goodput(job: JobState) -> GoodputReport:
 def measured_speeds(job: JobState) -> Mapping[Site, Speed]:
     """Return what a job has measured of itself, by site."""
     return MappingProxyType(job.speeds if job.speeds is not None else {})
+
+
+def losses(job: JobState) -> LossReports | None:
+    """Return what a job has reported of its loss, None where its application has no curve."""
+    return None if job.losses is None else job.losses.reports(job.live_progress)
 
 
 def step_times(job: JobState) -> Callable[[Site, int], StepTime]:
@@ -105,6 +110,7 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
     {
         signals.GOODPUT: goodput,
         signals.MEASURED_SPEEDS: measured_speeds,
+        signals.LOSSES: losses,
         signals.STEP_TIMES: step_times,
         signals.REMAINING_WORK: remaining_work,
         signals.TRUE_RATES: true_rates,
@@ -129,3 +135,8 @@ class Granted:
     def measures_speed(self) -> bool:
         """Return whether jobs have to keep what they measure."""
         return signals.MEASURED_SPEEDS in self.job
+
+    @property
+    def reports_losses(self) -> bool:
+        """Return whether jobs have to report their losses."""
+        return signals.LOSSES in self.job
