@@ -22,7 +22,6 @@ from simsched.engine.failures import FailureOptions, Failures
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import LiveView, ReadOnly
-from simsched.engine.losses import LossReporter
 from simsched.engine.options import EngineOptions
 from simsched.engine.patience import Patience
 from simsched.engine.providers import Granted
@@ -133,7 +132,6 @@ class _Simulation:
         self._on_finish = on_finish
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
         self._expected = len(jobs)
-        self._seed = seed
         self._rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s)
         self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
@@ -166,7 +164,7 @@ class _Simulation:
             self._on_failed_attempt,
         )
         self._ledger.kill_at_time_limit = options.kill_at_time_limit
-        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
+        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), seed)
         most = options.max_jobs_per_gpu
         self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
         if self._cluster.occupancy is not None:
@@ -209,10 +207,7 @@ class _Simulation:
         if hasattr(job.agent, "lease"):
             job.leases = cast("LeasingAgent", job.agent)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
-        if self._granted.measures_speed:
-            job.speeds = {}
-        if self._granted.reports_losses and app.loss_curve is not None:
-            job.losses = LossReporter(app, app.loss_curve, stream(self._seed, f"losses/{spec.id}"))
+        self._granted.prepare(job)
         if self._failures is not None:
             job.recovery = self._failures.recovery_of(spec)
         job.view = JobView(job.request, job, self._granted.job)

@@ -70,6 +70,8 @@ FIGURES = MappingProxyType(
         "sweep-KEY": "metrics against the values of a swept key",
         "rho-cdf": "distribution of finish-time fairness",
         "co-adaptation": "jobs that the experiment asks to follow",
+        "quality": "how the losses of jobs fall, where they are recorded",
+        "predictions": "how true a policy's predictions of completion and speed were",
         "jct-parts": "what completion times consist of, over a sweep",
     }
 )
