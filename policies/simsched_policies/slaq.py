@@ -47,6 +47,10 @@ _WINDOW = 30
 _UNKNOWN = Fit("sublinear", (0.0, 1.0, 1.0, 0.0), 0.0)
 
 
+#: Progress per second by the number of GPUs.
+Rate = Callable[[int], float]
+
+
 @dataclass
 class Slaq(Policy):
     """Gives every job a GPU, then each further one to the largest predicted fall of normalised loss.
@@ -93,16 +97,17 @@ class Slaq(Policy):
 
     def _count(self, pool: TypePool) -> dict[str, int]:
         gpus = available_gpus(pool.view)
-        most = [usable_gpus(job, gpus) for job in pool.jobs.values()]
-        gains = [self._gains(job, pool, usable) for job, usable in zip(pool.jobs.values(), most, strict=True)]
+        rates = [self._rates(job, pool) for job in pool.jobs.values()]
+        most = [_fastest(rate, usable_gpus(job, gpus)) for job, rate in zip(pool.jobs.values(), rates, strict=True)]
+        known = zip(pool.jobs.values(), rates, most, strict=True)
+        gains = [self._gains(job, rate, usable) for job, rate, usable in known]
         counts = allocate_by_gain(gains, gpus)
         return dict(zip(pool.jobs, share_evenly(counts, most, gpus - sum(counts)), strict=True))
 
-    def _gains(self, job: JobView, pool: TypePool, most: int) -> Callable[[int], float]:
+    def _gains(self, job: JobView, rate: Rate | None, most: int) -> Callable[[int], float]:
         """Return the predicted normalised fall of the loss in the next epoch, by the number of GPUs."""
         reports = job[LOSSES]
         assert reports is not None  # `agent` refuses jobs without
-        rate = self._rates(job, pool)
         if rate is None:  # it has never run: one GPU before any other's second
             return lambda gpus: float(min(gpus, 1))
         known = len(reports.losses) >= FEWEST
@@ -117,7 +122,7 @@ class Slaq(Policy):
             self._fits[job_id] = (len(reports.losses), fit)
         return fit
 
-    def _rates(self, job: JobView, pool: TypePool) -> Callable[[int], float] | None:
+    def _rates(self, job: JobView, pool: TypePool) -> Rate | None:
         """Return progress per second by GPUs, None for a job that has not run on GPUs of the pool's type."""
         own = {site: speed for site, speed in job[MEASURED_SPEEDS].items() if site.gpu_type == pool.gpu_type}
         if not own:
@@ -134,7 +139,7 @@ def _gain(
     fit: Fit,
     reports: LossReports,
     largest: float,
-    rate: Callable[[int], float],
+    rate: Rate,
     interval_s: float,
     most: int,
     gpus: int,
@@ -143,6 +148,13 @@ def _gain(
         return 0.0
     epochs = interval_s * rate(min(gpus, most)) / reports.epoch_progress
     return normalised_gain(fit, reports.done, reports.done + epochs, largest)
+
+
+def _fastest(rate: Rate | None, most: int) -> int:
+    """Return the GPUs, up to `most`, beyond which a job would not become faster; `most` where its rate is not known."""
+    if rate is None:
+        return most
+    return next((gpus for gpus in range(1, most) if rate(gpus + 1) <= rate(gpus)), most)
 
 
 def _largest_fall(reports: LossReports) -> float:

@@ -12,7 +12,7 @@ from simsched.report.figures.style import BAND_ALPHA, PALETTE, Drawn, Look, lege
 from simsched.report.units import time_unit
 from simsched.results.quality import Life
 
-_BINS = 120
+_BINS = 60
 _SHARES = (0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
 _DONE = np.linspace(0, 1, 41)
 _LOSS, _TIME = "normalised_loss", "time_to"
