@@ -87,6 +87,7 @@ class ApplicationDocument(Section):
             restart_delay_s=self.restart_delay_s,
             memory=None if self.memory is None else MemoryNeed(self.memory.model_mb, self.memory.example_mb),
             stages_s=tuple(self.stages_s or ()),
+            loss_curve=None if training.loss is None else training.loss.build(),
         )
 
     def _step_models(self) -> dict[str, StepModel]:
@@ -125,7 +126,7 @@ def document_of(
     data = {
         "format": FORMAT,
         "name": application.name,
-        **(asdict(published) | {"source": SOURCE} if published else {}),
+        **(published.described() | {"source": SOURCE} if published else {}),
         "max_gpus": application.max_gpus,
         "restart_delay_s": application.restart_delay_s,
         "batch": {
@@ -146,6 +147,7 @@ def document_of(
                 "batch_sizes": list(noise.batch_sizes),
                 "noise_scale": [list(row) for row in noise.noise],
             },
+            "loss": _loss_of(application, published),
         },
         "speed": [_speed_of(gpu_type, application, seven) for gpu_type in application.gpu_types],
     }
@@ -167,6 +169,14 @@ def _speed_of(
         "step_times": times,
         "across_levels": [{"alpha": a, "beta": b} for a, b in own.across] if own is not None and own.across else None,
     }
+
+
+def _loss_of(application: FittedApplication, published: PublishedApplication | None) -> dict[str, object] | None:
+    curve = application.loss_curve
+    if curve is None:
+        return None
+    measure = published.metric.loss if published and published.metric else ""
+    return {"measure": measure, "epochs": list(curve.epochs), "loss": list(curve.losses), "noise": curve.noise}
 
 
 def _rounded(value: object) -> object:
@@ -219,6 +229,7 @@ training:
       - [100, 100]
       - [1500, 3500]
       - [40000, 160000]
+  # loss: {measure: 1 - accuracy, epochs: [0, 1, 10, 100], loss: [0.9, 0.55, 0.15, 0.05], noise: 0.01}
 
 speed:
   - gpu_type: t4

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from simsched.documents.section import Section
+from simsched.model.loss import LossCurve
 from simsched.model.relative import RelativeSteps
 from simsched.model.scaling import ScalingCurve
 from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel, SyncPair
@@ -80,6 +81,24 @@ class NoiseSection(Section):
         return self
 
 
+class LossSection(Section):
+    """The loss after so many epochs, from 0 on; see `simsched.model.loss.LossCurve`."""
+
+    measure: str = Field(default="", description="what the loss is, for instance 1 - top-1 accuracy")
+    epochs: list[NotNegative] = Field(min_length=2)
+    loss: list[Positive]
+    noise: NotNegative = Field(default=0.0, description="standard deviation of an evaluation, relative to the loss")
+
+    @model_validator(mode="after")
+    def _curve(self) -> LossSection:
+        self.build()
+        return self
+
+    def build(self) -> LossCurve:
+        """Return the curve."""
+        return LossCurve(tuple(self.epochs), tuple(self.loss), self.noise)
+
+
 class TrainingSection(Section):
     """What it takes to reach the target."""
 
@@ -90,6 +109,7 @@ class TrainingSection(Section):
         description="for each validated batch size, iterations of real runs by those that the gain implies",
     )
     noise: NoiseSection
+    loss: LossSection | None = Field(default=None, description="how the loss falls, for policies that predict it")
 
 
 class SevenSection(Section):

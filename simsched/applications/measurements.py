@@ -2,7 +2,8 @@
 
 A folder holds `placements.csv` (placement,local_bsz,step_time,sync_time), `scalability.csv`
 (num_nodes,num_replicas,local_bsz,step_time,sync_time) and a `validation-<batch size>.csv` for each of at least two
-total batch sizes, with a row for every epoch (progress,iteration,grad_sqr,grad_var; other columns are not read).
+total batch sizes, with a row for every epoch (progress,iteration,grad_sqr,grad_var; and metric, what was
+evaluated, where that is known; other columns are not read).
 """
 
 from __future__ import annotations
@@ -213,6 +214,7 @@ def _read_curves(folder: Path) -> list[TrainingCurve]:
 
 def _read_curve(path: Path, batch_size: int) -> TrainingCurve:
     table: list[tuple[float, float, float, float]] = []
+    metric: list[float] = []
     for row in _rows(path, ("progress", "iteration", "grad_sqr", "grad_var")):
         last_progress, last_iteration = table[-1][:2] if table else (0.0, 0.0)
         table.append(
@@ -223,10 +225,12 @@ def _read_curve(path: Path, batch_size: int) -> TrainingCurve:
                 _number(path, row, "grad_var", above=0.0),
             )
         )
+        if "metric" in row[1]:
+            metric.append(_number(path, row, "metric"))
     if not table:
         raise input_error(path, "holds no epoch")
     progress, iterations, sqr, var = zip(*table, strict=True)
-    return TrainingCurve(batch_size, progress, iterations, sqr, var)
+    return TrainingCurve(batch_size, progress, iterations, sqr, var, tuple(metric))
 
 
 def _check_coverage(path: Path, application: MeasuredApplication) -> None:

@@ -7,13 +7,27 @@ the artifact published with it (petuum/adaptdl, branch osdi21-artifact, Apache-2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Literal
 
 from simsched.model.measured import Bounds
 
 SOURCE = "Pollux (Qiao et al., OSDI'21), Table 1 and the published artifact (petuum/adaptdl, branch osdi21-artifact)"
+
+
+@dataclass(frozen=True)
+class LossMetric:
+    """How the metric that was recorded after every epoch becomes a loss: `scale` times it, plus `offset`.
+
+    `loss` says what that is. `start` is the loss before training: that of guessing, which is not measured; None where
+    it is not known and the first epoch is thought to lower the loss by the same factor as the second.
+    """
+
+    loss: str
+    scale: float
+    offset: float
+    start: float | None
 
 
 @dataclass(frozen=True)
@@ -30,24 +44,61 @@ class PublishedApplication:
     learning_rate_rule: Literal["adascale", "square-root"]
     target: str
     size: Literal["S", "M", "L", "XL"]
+    metric: LossMetric | None = None
 
+    def described(self) -> dict[str, str]:
+        """Return what Table 1 says, by the keys of an application's file."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "metric"}
+
+
+_ACCURACY_OF_10 = LossMetric("1 - top-1 accuracy", -1.0, 1.0, 0.9)
+_ACCURACY_OF_1000 = LossMetric("1 - top-1 accuracy", -1.0, 1.0, 0.999)
+_F1 = LossMetric("1 - F1 score", -0.01, 1.0, 1.0)
+_WORD_ERRORS = LossMetric("word error rate", 0.01, 0.0, 1.0)
+_MISSES = LossMetric("1 - hit rate among 10 of 100", -1.0, 1.0, 0.9)
+_VALIDATION_LOSS = LossMetric("validation loss", 1.0, 0.0, None)
 
 APPLICATIONS: Mapping[str, PublishedApplication] = MappingProxyType(
     {
         "bert": PublishedApplication(
-            "Question answering", "SQuAD", "BERT (fine-tuning)", "AdamW", "square-root", "88% F1 score", "M"
+            "Question answering", "SQuAD", "BERT (fine-tuning)", "AdamW", "square-root", "88% F1 score", "M", _F1
         ),
         "cifar10": PublishedApplication(
-            "Image classification", "CIFAR-10", "ResNet-18", "SGD", "adascale", "94% top-1 accuracy", "S"
+            "Image classification",
+            "CIFAR-10",
+            "ResNet-18",
+            "SGD",
+            "adascale",
+            "94% top-1 accuracy",
+            "S",
+            _ACCURACY_OF_10,
         ),
         "deepspeech2": PublishedApplication(
-            "Speech recognition", "CMU-ARCTIC", "DeepSpeech2", "SGD", "adascale", "25% word error rate", "M"
+            "Speech recognition",
+            "CMU-ARCTIC",
+            "DeepSpeech2",
+            "SGD",
+            "adascale",
+            "25% word error rate",
+            "M",
+            _WORD_ERRORS,
         ),
         "imagenet": PublishedApplication(
-            "Image classification", "ImageNet", "ResNet-50", "SGD", "adascale", "75% top-1 accuracy", "XL"
+            "Image classification",
+            "ImageNet",
+            "ResNet-50",
+            "SGD",
+            "adascale",
+            "75% top-1 accuracy",
+            "XL",
+            _ACCURACY_OF_1000,
         ),
-        "ncf": PublishedApplication("Recommendation", "MovieLens", "NeuMF", "Adam", "square-root", "69% hit rate", "S"),
-        "yolov3": PublishedApplication("Object detection", "PASCAL-VOC", "YOLOv3", "SGD", "adascale", "84% mAP", "L"),
+        "ncf": PublishedApplication(
+            "Recommendation", "MovieLens", "NeuMF", "Adam", "square-root", "69% hit rate", "S", _MISSES
+        ),
+        "yolov3": PublishedApplication(
+            "Object detection", "PASCAL-VOC", "YOLOv3", "SGD", "adascale", "84% mAP", "L", _VALIDATION_LOSS
+        ),
     }
 )
 

@@ -13,6 +13,7 @@ from simsched.applications.file_format import ApplicationDocument, document_of
 from simsched.applications.measurements import read_folder
 from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, PublishedApplication
 from simsched.applications.tuned_requests import configurations
+from simsched.calibration.loss_fit import fit_loss
 from simsched.calibration.noise_fit import fit_noise
 from simsched.calibration.scaling_fit import fit_scaling
 from simsched.calibration.step_fit import Measured, fit_placement_model, step_errors
@@ -115,6 +116,7 @@ def fit_application(measured: MeasuredApplication, published: PublishedApplicati
         fixed_batch_size=measured.fixed_batch_size,
         max_gpus=measured.max_gpus,
         restart_delay_s=measured.restart_delay_s,
+        loss_curve=fit_loss(measured, published.metric) if published and published.metric else None,
     )
     document = document_of(application, {measured.gpu_types[0]: seven}, published)
     # The errors are those of the application as it is written, after rounding.

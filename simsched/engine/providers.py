@@ -9,8 +9,10 @@ from typing import Any
 from simsched.agent.goodput_agent import Prior
 from simsched.agent.offline import offline_priors
 from simsched.agent.report import GoodputReport
+from simsched.engine.losses import LossReporter
 from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.state import JobState
+from simsched.engine.streams import stream
 from simsched.errors import input_error
 from simsched.model.application import StepTime
 from simsched.model.cluster import Cluster
@@ -18,7 +20,7 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
 from simsched.policy import signals
-from simsched.policy.signals import FileSignal, JobSignal, Signal, Speed, ViewSignal
+from simsched.policy.signals import FileSignal, JobSignal, LossReports, Signal, Speed, ViewSignal
 
 
 class OfflineProfiles:
@@ -49,6 +51,11 @@ def goodput(job: JobState) -> GoodputReport:
 def measured_speeds(job: JobState) -> Mapping[Site, Speed]:
     """Return what a job has measured of itself, by site."""
     return MappingProxyType(job.speeds if job.speeds is not None else {})
+
+
+def losses(job: JobState) -> LossReports | None:
+    """Return what a job has reported of its loss, None where its application has no curve."""
+    return None if job.losses is None else job.losses.reports(job.live_progress)
 
 
 def step_times(job: JobState) -> Callable[[Site, int], StepTime]:
@@ -105,6 +112,7 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
     {
         signals.GOODPUT: goodput,
         signals.MEASURED_SPEEDS: measured_speeds,
+        signals.LOSSES: losses,
         signals.STEP_TIMES: step_times,
         signals.REMAINING_WORK: remaining_work,
         signals.TRUE_RATES: true_rates,
@@ -117,15 +125,21 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
 class Granted:
     """The signals that one policy may read, with what provides each."""
 
-    def __init__(self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[float]) -> None:
-        """Grant `wanted`; raises `KeyError` for a signal that nothing provides."""
+    def __init__(
+        self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[float], seed: int
+    ) -> None:
+        """Grant `wanted`; raises `KeyError` for a signal that nothing provides. `seed` is that of the run."""
+        self._seed = seed
         job_providers = {**JOB_PROVIDERS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
         view_values: dict[ViewSignal[Any], object] = {signals.SERVICE_HISTORY: service_history}
         self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
 
-    @property
-    def measures_speed(self) -> bool:
-        """Return whether jobs have to keep what they measure."""
-        return signals.MEASURED_SPEEDS in self.job
+    def prepare(self, job: JobState) -> None:
+        """Have a job that is submitted keep what it measures and report its losses, where somebody may read them."""
+        if signals.MEASURED_SPEEDS in self.job:
+            job.speeds = {}
+        curve = job.app.loss_curve if signals.LOSSES in self.job else None
+        if curve is not None:
+            job.losses = LossReporter(job.app, curve, stream(self._seed, f"losses/{job.request.id}"))

@@ -166,7 +166,7 @@ class _Simulation:
             self._on_failed_attempt,
         )
         self._ledger.kill_at_time_limit = options.kill_at_time_limit
-        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
+        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), seed)
         most = options.max_jobs_per_gpu
         self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
         if self._cluster.occupancy is not None:
@@ -210,8 +210,7 @@ class _Simulation:
         if hasattr(job.agent, "lease"):
             job.leases = cast("LeasingAgent", job.agent)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
-        if self._granted.measures_speed:
-            job.speeds = {}
+        self._granted.prepare(job)
         if self._failures is not None:
             job.recovery = self._failures.recovery_of(spec)
         job.view = JobView(job.request, job, self._granted.job)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from simsched.agent.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
+from simsched.engine.losses import LossReporter
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.recovery import Recovery
 from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
@@ -119,8 +120,8 @@ class JobState:
     A job that holds GPUs is in one of three conditions: restarting, running (`running` says how since
     `since`, at `rate` progress per second), or at a breakpoint inside the current instant. `appointment` is what
     happens to it next. Service is settled up to `since`; the properties add what has passed since. Times and services
-    are in ticks where their names have no unit. `speeds` are what the job has measured by site, None where nobody asks
-    for it.
+    are in ticks where their names have no unit. `speeds` are what the job has measured by site, and `losses` what it
+    reports, None where nobody asks for it.
     """
 
     __slots__ = (
@@ -141,6 +142,7 @@ class JobState:
         "lease_began",
         "leases",
         "limit",
+        "losses",
         "neighbours",
         "progress",
         "rate",
@@ -204,6 +206,7 @@ class JobState:
         self.watch_gpu: float = 0
         self.watch: Appointment | None = None
         self.speeds: dict[Site, Speed] | None = None
+        self.losses: LossReporter | None = None
         self.agent: Agent
         self.view: JobView
 

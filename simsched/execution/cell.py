@@ -15,6 +15,7 @@ from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.execution.limits import DecisionTimeoutError, Limits, TimedPolicy, limited_memory
+from simsched.execution.losses import loss_tables
 from simsched.execution.manifest import cell_manifest
 from simsched.execution.store import Store
 from simsched.experiment.grid import Task
@@ -25,6 +26,7 @@ from simsched.plugins import quiet_stdout
 from simsched.policy import Policy, registry
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
+from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.reader import read_json
 from simsched.results.schema import FAILURES, FINE_TIME, FRAGMENTATION, SHARING, TABLES, TOPOLOGY
 from simsched.results.summary import summarise_folder
@@ -162,6 +164,8 @@ def _run(
         )
     if tuner is not None:
         write_trials(temporary, tuner.trials())
+    if task.losses:
+        write_losses(temporary, loss_tables(jobs, source))
     return used
 
 
@@ -179,7 +183,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
     leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
     for name, text in sorted(leave().items()):
-        taken = {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, *(table.file for table in TABLES.values())}
+        taken = {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
         if not name or name in taken or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)

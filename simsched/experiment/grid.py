@@ -82,6 +82,7 @@ class Task:
     sharing: SharingSpec | None = None
     failures: FailureOptions | None = None
     gpu_speed: Mapping[str, float] = field(default_factory=dict)
+    losses: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,7 @@ class _Maker:
             sharing,
             failures,
             speeds,
+            spec.losses,
         )
 
     def _conditions(
@@ -291,6 +293,8 @@ class _Maker:
         speeds = dict(spec.workload_of(policy).gpu_speed)
         if speeds:
             about["gpu_speed"] = speeds
+        if spec.losses:
+            about["losses"] = True
         if spec.tuning is not None:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.topology:

@@ -324,6 +324,9 @@ class ExperimentSpec(Section):
     diagnostics: tuple[str, ...] = Field(
         default=(), description="diagnostics that the policies should record, for instance 'gap'"
     )
+    losses: bool = Field(
+        default=False, description="record how the losses of jobs fall, for the metrics 'time_to_90_mean_s' and others"
+    )
     published: dict[str, dict[str, float]] = Field(
         default={}, description="label -> metric -> published value, shown beside"
     )

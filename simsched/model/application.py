@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 from simsched.model.job import JobRequest, JobTruth
+from simsched.model.loss import LossCurve
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
 
@@ -144,6 +145,10 @@ class Application(Protocol):
         """
 
     @property
+    def loss_curve(self) -> LossCurve | None:
+        """Return how the loss falls, None where this is not known."""
+
+    @property
     def epochs(self) -> int:
         """Count the epochs until completion."""
 
@@ -187,6 +192,7 @@ class Undeclared:
     tensor_skew: float | None = None
     memory: MemoryNeed | None = None
     stages_s: tuple[float, ...] = ()
+    loss_curve: LossCurve | None = None
     epochs: int = 1
 
 
@@ -196,6 +202,7 @@ class ApplicationFacts:
 
     The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
     `regimes` are the published batch regimes of what it trains, which only applications have that know them.
+    `reports_loss` says whether its jobs report their losses.
     """
 
     name: str
@@ -211,6 +218,7 @@ class ApplicationFacts:
     memory: MemoryNeed | None = None
     stages_s: tuple[float, ...] = ()
     regimes: BatchRegimes | None = None
+    reports_loss: bool = False
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
 from simsched.model.efficiency import gradient_of
+from simsched.model.loss import LossCurve
 from simsched.model.placement import Site
 from simsched.model.step_model import Placements, StepModel
 
@@ -70,6 +71,7 @@ class FittedApplication:
         restart_delay_s: float | None = None,
         memory: MemoryNeed | None = None,
         stages_s: tuple[float, ...] = (),
+        loss_curve: LossCurve | None = None,
     ) -> None:
         """Take the models; `step_models` is keyed by GPU type."""
         self.name = name
@@ -86,6 +88,8 @@ class FittedApplication:
         self.tensor_skew: float | None = None
         self.memory = memory
         self.stages_s = stages_s
+        self.loss_curve = loss_curve
+        self.reports_loss = loss_curve is not None
         self.epochs = training.epochs
         self._steps: dict[tuple[Site, int], StepTime] = {}
         self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}

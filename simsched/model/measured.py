@@ -19,6 +19,7 @@ from scipy.interpolate import LinearNDInterpolator
 from scipy.spatial import QhullError
 
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
+from simsched.model.loss import LossCurve
 from simsched.model.placement import Shape, Site, canonical_rotation
 
 Floats = NDArray[np.float64]
@@ -64,7 +65,8 @@ class ScalabilityRow:
 class TrainingCurve:
     """A whole training run at one total batch size, one value per epoch.
 
-    `progress` (iterations at the initial batch size) and `iterations` are totals at the end of the epoch.
+    `progress` (iterations at the initial batch size) and `iterations` are totals at the end of the epoch. `metric` is
+    what was evaluated then, () where nothing is known of it.
     """
 
     batch_size: int
@@ -72,6 +74,7 @@ class TrainingCurve:
     iterations: tuple[float, ...]
     grad_sqr: tuple[float, ...]
     grad_var: tuple[float, ...]
+    metric: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class MeasuredApplication:
         *,
         bounds: Bounds = Bounds(),
         gpu_type: str = "t4",
+        loss_curve: LossCurve | None = None,
     ) -> None:
         """Take the tables; they are not copied and must not change."""
         self.name = name
@@ -118,6 +122,8 @@ class MeasuredApplication:
         self.tensor_skew: float | None = None
         self.memory: MemoryNeed | None = None
         self.stages_s: tuple[float, ...] = ()
+        self.loss_curve = loss_curve
+        self.reports_loss = loss_curve is not None
         self.epochs = len(curves[0].progress)
         self._ends = tuple(min(curve.progress[epoch] for curve in curves) for epoch in range(self.epochs))
         self._steps: dict[tuple[Shape, int], StepTime] = {}

@@ -50,4 +50,7 @@ def with_types(
         fixed_batch_size=app.fixed_batch_size,
         max_gpus=app.max_gpus,
         restart_delay_s=app.restart_delay_s if restart_delay_s is None else restart_delay_s,
+        memory=app.memory,
+        stages_s=app.stages_s,
+        loss_curve=app.loss_curve,
     )

@@ -28,6 +28,8 @@ class ScaledApplication:
         self.tensor_skew = inner.tensor_skew
         self.memory = inner.memory
         self.stages_s = tuple(seconds * factor for seconds in inner.stages_s)
+        self.loss_curve = inner.loss_curve
+        self.reports_loss = inner.loss_curve is not None
         self.epochs = inner.epochs
 
     def epoch_end(self, epoch: int) -> float:

@@ -1,28 +1,32 @@
 """Predicting how the loss of a job falls: SLAQ's two families and Optimus' convergence model.
 
 Sources: SLAQ (SoCC'17, section 4), Optimus (EuroSys'18, section 3.1). Losses are measured at iteration numbers that
-rise; nothing here knows how long an iteration takes.
+rise (epochs will do as well); nothing here knows how long an iteration takes.
+
+All families are linear in their parameters but one, so that one is searched on a grid that narrows, and the others are
+solved for by least squares at every point of it. That takes about a millisecond, always the same number of steps.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import nnls
 
 from simsched.errors import input_error
 
 Numbers = npt.NDArray[np.float64]
-#: A fitted curve: the loss expected at an iteration.
-Curve = Callable[[float], float]
 
 _DECAY = 0.9
-_FEWEST = 4
+#: Reports that a fit needs.
+FEWEST = 4
+#: Points of the grids on which the floor of the first family and the rate of the second are searched.
+_GRID, _RATES = 9, 33
+_NARROWINGS = 4
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,11 @@ class Fit:
 
     def loss(self, iteration: float) -> float:
         """Return the loss expected at an iteration."""
-        return float(_FAMILIES[self.family](np.asarray([iteration]), *self.parameters)[0])
+        if self.family == "sublinear":
+            a, b, c, d = self.parameters
+            return 1 / ((a * iteration + b) * iteration + c) + d
+        rate, scale, c = self.parameters
+        return scale * float(np.exp(-rate * iteration)) + c
 
 
 def fit_slaq(iterations: Sequence[float], losses: Sequence[float], decay: float = _DECAY) -> Fit:
@@ -49,56 +57,73 @@ def fit_slaq(iterations: Sequence[float], losses: Sequence[float], decay: float 
     return min((_fit_sublinear(k, y, weights), _fit_geometric(k, y, weights)), key=lambda fit: fit.residual)
 
 
-def _sublinear(k: Numbers, a: float, b: float, c: float, d: float) -> Numbers:
-    return 1 / (a * k * k + b * k + c) + d
-
-
-def _geometric(k: Numbers, rate: float, scale: float, c: float) -> Numbers:
-    return scale * np.exp(-rate * k) + c
-
-
 def _fit_sublinear(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
-    span = max(float(y[0] - y.min()), 1e-9)
-    floor = float(y.min()) - 0.1 * span
-    c, reach = 1 / (y[0] - floor), float(k[-1]) or 1.0
-    slope = max(float(1 / (y[-1] - floor) - c), 1e-9) / reach
-    start = [slope / reach, slope, float(c), floor]
-    lower, upper = [0.0, 0.0, 1e-12, -np.inf], [np.inf] * 4
-    return _fit("sublinear", k, y, weights, start, (lower, upper))
+    span = max(float(np.ptp(y)), 1e-9)
+    powers = np.column_stack([k * k, k, np.ones_like(k)])
+
+    def fit(log_depth: float) -> Fit:
+        floor = float(y.min()) - span * float(np.exp(log_depth))
+        coefficients, residual = _inverse(powers, y, weights, floor)
+        return Fit("sublinear", (*coefficients, floor), residual)
+
+    return _narrowed(fit, np.log(1e-3), np.log(1e2))
+
+
+def _inverse(powers: Numbers, y: Numbers, weights: Numbers, floor: float) -> tuple[tuple[float, ...], float]:
+    """Fit 1/(y - floor) by non-negative multiples of `powers`; returns these and the squared residual of y."""
+    above = y - floor
+    # Weighting a row by above^2 turns errors of the inverse into errors of the loss, to first order.
+    root = np.sqrt(weights) * above**2
+    scale = powers.max(axis=0)
+    found, _ = nnls(powers / scale * root[:, None], root / above)
+    coefficients = found / scale
+    inverse = powers @ coefficients
+    if not (inverse > 0).all():
+        return tuple(coefficients.tolist()), np.inf
+    return tuple(coefficients.tolist()), float(weights @ (1 / inverse - above) ** 2)
 
 
 def _fit_geometric(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
-    span = max(float(y[0] - y.min()), 1e-9)
-    floor = float(y.min()) - 0.1 * span
-    reach = float(k[-1] - k[0]) or 1.0
-    rate = max(math.log(float((y[0] - floor) / (y[-1] - floor))), 1e-3) / reach
-    start = [rate, float(y[0] - floor) * math.exp(min(rate * float(k[0]), 50.0)), floor]
-    return _fit("geometric", k, y, weights, start, ([1e-12, 0.0, -np.inf], [np.inf] * 3))
+    reach, share = float(k[-1] - k[0]), weights / weights.sum()
+    level = float(share @ y)
+
+    def fit(log_rates: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the residual, the scale and the constant for each rate."""
+        shapes = np.exp(-np.exp(log_rates)[:, None] * (k - k[0]) / reach)
+        means = shapes @ share
+        around = shapes - means[:, None]
+        scales = np.maximum(around @ (share * (y - level)) / np.maximum(around**2 @ share, 1e-300), 0.0)
+        constants = level - scales * means
+        return (scales[:, None] * shapes + constants[:, None] - y) ** 2 @ weights, scales, constants
+
+    low, high = np.log(1e-2), np.log(50.0)
+    for _ in range(_NARROWINGS):
+        grid = np.linspace(low, high, _RATES)
+        residuals, scales, constants = fit(grid)
+        best = int(np.argmin(residuals))
+        step = (high - low) / (_RATES - 1)
+        low, high = grid[best] - step, grid[best] + step
+    rate = float(np.exp(grid[best])) / reach
+    scale = float(scales[best]) * float(np.exp(rate * k[0]))
+    return Fit("geometric", (rate, scale, float(constants[best])), float(residuals[best]))
 
 
-_FAMILIES: dict[str, Callable[..., Numbers]] = {"sublinear": _sublinear, "geometric": _geometric}
-
-
-def _fit(
-    family: str,
-    k: Numbers,
-    y: Numbers,
-    weights: Numbers,
-    start: list[float],
-    bounds: tuple[list[float], list[float]],
-) -> Fit:
-    curve, root = _FAMILIES[family], np.sqrt(weights)
-
-    def residuals(parameters: Numbers) -> Numbers:
-        return np.asarray(root * (curve(k, *parameters) - y))
-
-    found = least_squares(residuals, start, bounds=bounds, x_scale=np.maximum(np.abs(start), 1e-9), max_nfev=200)
-    return Fit(family, tuple(float(value) for value in found.x), float(2 * found.cost))
+def _narrowed(fit: Callable[[float], Fit], low: float, high: float) -> Fit:
+    """Return the best fit on a grid of one parameter that narrows around the best so far."""
+    found: list[Fit] = []
+    for _ in range(_NARROWINGS):
+        grid = np.linspace(low, high, _GRID)
+        fits = [fit(float(value)) for value in grid]
+        best = min(range(_GRID), key=lambda i: fits[i].residual)
+        found.append(fits[best])
+        step = (high - low) / (_GRID - 1)
+        low, high = float(grid[best]) - step, float(grid[best]) + step
+    return min(found, key=lambda one: one.residual)
 
 
 def _points(iterations: Sequence[float], losses: Sequence[float]) -> tuple[Numbers, Numbers]:
     k, y = np.asarray(iterations, dtype=np.float64), np.asarray(losses, dtype=np.float64)
-    if len(k) != len(y) or len(k) < _FEWEST:
+    if len(k) != len(y) or len(k) < FEWEST:
         raise input_error(
             "loss curve", f"has {len(k)} iterations and {len(y)} losses", "a fit needs four of each or more"
         )
@@ -190,15 +215,8 @@ def fit_convergence(steps: Sequence[float], losses: Sequence[float], floors: int
     if y[0] <= 0:
         raise input_error("loss curve", f"starts at {y[0]:g}", "Optimus' model needs positive losses")
     y = without_outliers((y / y[0]).tolist())
-    fits = (_fit_floor(k, y, floor) for floor in np.linspace(0.0, float(y.min()), floors, endpoint=False))
-    return min(fits, key=lambda fit: fit.residual)
-
-
-def _fit_floor(k: Numbers, y: Numbers, floor: float) -> Convergence:
-    above = y - floor
-    # Dividing a row by 1/above^2 turns errors of the inverse into errors of the loss, to first order.
-    design = np.column_stack([k, np.ones_like(k)]) * (above**2)[:, None]
-    (slope, offset), _ = nnls(design, above)
-    model = Convergence(float(slope), float(offset), float(floor), 0.0)
-    error = float(sum((model.loss(step) - loss) ** 2 for step, loss in zip(k, y, strict=True)))
-    return Convergence(model.slope, model.offset, model.floor, error)
+    powers, weights = np.column_stack([k, np.ones_like(k)]), np.ones_like(k)
+    grid = np.linspace(0.0, float(y.min()), floors, endpoint=False)
+    fits = [(*_inverse(powers, y, weights, float(floor)), float(floor)) for floor in grid]
+    (slope, offset), residual, floor = min(fits, key=lambda fit: fit[1])
+    return Convergence(slope, offset, floor, residual)

@@ -123,12 +123,27 @@ class Speed(NamedTuple):
     rate: float = 0.0
 
 
+class LossReports(NamedTuple):
+    """The losses that a job has reported so far, each with the epochs trained by then, both in order of time.
+
+    `done` are the epochs trained by now, parts included, and `epoch_progress` is the progress of an epoch, in the unit
+    of `Speed.rate`.
+    """
+
+    epochs: tuple[float, ...]
+    losses: tuple[float, ...]
+    done: float
+    epoch_progress: float
+
+
 #: The model of its goodput that the job's agent has fitted.
 GOODPUT: JobSignal[GoodputReport] = JobSignal("goodput", "the goodput model fitted by the job's own agent")
 #: Speeds by site, as last measured while the job ran there.
 MEASURED_SPEEDS: JobSignal[Mapping[Site, Speed]] = JobSignal(
     "measured_speeds", "the speed that the job itself has measured on each site where it ran"
 )
+#: Losses of what has been trained; None where the application reports none.
+LOSSES: JobSignal[LossReports | None] = JobSignal("losses", "the losses that the job has reported so far")
 #: What an operator who has profiled the application knows, by GPU type.
 OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
     "offline_profiles", "true step times of the application, profiled before the job was submitted"

@@ -7,7 +7,7 @@ terms in p are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,8 +16,12 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 
 from simsched.errors import input_error
+from simsched.model.placement import Site
+from simsched.policy.signals import Speed
 
 _ALL_REDUCE_TERMS, _SERVER_TERMS = 3, 5
+#: What a second saved by a young job counts (section 4.1).
+DAMPING = 0.95
 
 
 class SpeedSample(NamedTuple):
@@ -63,22 +67,53 @@ def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
     return SpeedModel(batch_size, tuple(float(value) for value in theta))
 
 
+def samples_of(speeds: Mapping[Site, Speed]) -> tuple[SpeedSample, ...]:
+    """Return what a job measured on sites of one GPU type as samples, by GPUs; workers of all-reduce, no servers."""
+    samples = (SpeedSample(site.gpus, 0, 1 / speed.iteration_s) for site, speed in speeds.items() if speed.iteration_s)
+    return tuple(sorted(samples))
+
+
+class SpeedModels:
+    """The models of several jobs, each fitted anew only where there are other samples than before."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._models: dict[str, tuple[tuple[SpeedSample, ...], SpeedModel]] = {}
+
+    def of(self, job_id: str, samples: tuple[SpeedSample, ...], batch_size: int) -> SpeedModel:
+        """Return the model of a job; raises as `fit_speed` does."""
+        known = self._models.get(job_id)
+        if known is None or known[0] != samples:
+            known = self._models[job_id] = (samples, fit_speed(samples, batch_size))
+        return known[1]
+
+    def forget(self, job_ids: Iterable[str]) -> None:
+        """Drop the models of jobs that are gone."""
+        for job_id in job_ids:
+            self._models.pop(job_id, None)
+
+
 def allocate_by_time(
-    remaining_steps: Sequence[float], speeds: Sequence[Callable[[int], float]], gpus: int, young: Sequence[bool] = ()
+    remaining_steps: Sequence[float],
+    step_s: Sequence[Callable[[int], float]],
+    gpus: int,
+    young: Sequence[bool] = (),
+    damping: float = DAMPING,
 ) -> tuple[int, ...]:
     """Return the workers of every job: one each in their order, then one after the other to the greatest saving.
 
-    The saving is the fall in remaining seconds, times 0.95 for jobs in `young`, whose curve is not yet certain
-    (section 4.1). Ends when nobody gains.
+    `step_s[i](n)` are the seconds of a step of job i on n workers, infinite where it cannot use them. The saving is the
+    fall in remaining seconds, times `damping` for jobs in `young`, whose curve is not yet certain (section 4.1). Ends
+    when nobody gains.
     """
-    early = [*young, *[False] * (len(speeds) - len(young))]
-    counts = [1 if i < gpus else 0 for i in range(len(speeds))]
+    early = [*young, *[False] * (len(step_s) - len(young))]
+    counts = [1 if i < gpus else 0 for i in range(len(step_s))]
 
     def saving(i: int) -> float:
-        now, more = speeds[i](counts[i]), speeds[i](counts[i] + 1)
-        if now <= 0 or more <= now:
+        now, more = step_s[i](counts[i]), step_s[i](counts[i] + 1)
+        if more >= now:
             return 0.0
-        return remaining_steps[i] * (1 / now - 1 / more) * (0.95 if early[i] else 1.0)
+        return (now - more) * remaining_steps[i] * (damping if early[i] else 1.0)
 
     savings = [saving(i) if count else 0.0 for i, count in enumerate(counts)]
     for _ in range(gpus - sum(counts)):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from simsched.results.quality import LossTable
 
 SECONDS_PER_HOUR = 3600
 
@@ -15,7 +19,8 @@ class Tables:
     """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
 
     `node_price_per_h` is what a node costs an hour, `accuracies` are those of the trials of hyper-parameter tuning, in
-    per cent, and `rho` the ratios of finish-time fairness; None where there are none.
+    per cent, `rho` the ratios of finish-time fairness, and `losses` those of the applications over progress; None where
+    there are none.
     """
 
     jobs: pd.DataFrame
@@ -25,6 +30,7 @@ class Tables:
     node_price_per_h: float | None = None
     accuracies: Sequence[float] | None = None
     rho: Sequence[float] | None = None
+    losses: Mapping[str, LossTable] | None = None
 
 
 @dataclass(frozen=True)

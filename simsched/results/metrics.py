@@ -23,6 +23,7 @@ from simsched.results.fairness import share_above
 from simsched.results.fragmentation import PLACEMENT_METRICS
 from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
 from simsched.results.over_time import integral
+from simsched.results.quality import QUALITY_METRICS, LossTable
 
 
 @dataclass(frozen=True)
@@ -291,6 +292,7 @@ _ALL = (
     ),
     *FAILURE_METRICS,
     *PLACEMENT_METRICS,
+    *QUALITY_METRICS,
     Metric("finished_jobs", "finished jobs", "", "", "rows of the table of jobs", _finished),
     Metric("decisions", "decisions", "", "", "rows of the table of rounds", _decisions),
 )
@@ -310,8 +312,8 @@ HEADLINE = (
     "restarts_per_job",
 )
 
-#: Metrics that few runs have (nodes with a price, hyper-parameter tuning), and that are then wanted.
-OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
+#: Metrics that few runs have (nodes with a price, hyper-parameter tuning, losses), and that are then wanted.
+OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd", "normalised_loss_mean", "time_to_90_mean_s")
 
 
 def summarise(
@@ -322,15 +324,14 @@ def summarise(
     *,
     node_price_per_h: float | None = None,
     accuracies: Sequence[float] | None = None,
+    losses: Mapping[str, LossTable] | None = None,
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
-    Where nodes or jobs may fail, the mean JCT of each final state too (`jct_mean_s[Failed]`).
-
-    A metric without a value (no finished job, a table not recorded) is left out rather than given as not-a-number.
-    Percentiles are interpolated linearly.
+    Where nodes or jobs may fail, the mean JCT of each final state too (`jct_mean_s[Failed]`). A metric without a value
+    (no job, no table) is left out rather than given as not-a-number. Percentiles are interpolated linearly.
     """
-    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies)
+    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, losses=losses)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from simsched.results.metrics import summarise
+from simsched.results.quality import JOB_COLUMNS, LIFE_COLUMNS, read_losses
 from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
 from simsched.results.trials import read_trials
@@ -51,9 +52,13 @@ def summarise_folder(folder: Path, total_gpus: int, *, node_price_per_h: float |
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
-    jobs = read_table(folder, "jobs", _COLUMNS["jobs"])
+    losses = read_losses(folder)
+    beside = {} if losses is None else {"jobs": JOB_COLUMNS, "allocations": LIFE_COLUMNS}
+    columns = {name: tuple(dict.fromkeys([*own, *beside.get(name, ())])) for name, own in _COLUMNS.items()}
+    jobs = read_table(folder, "jobs", columns["jobs"])
     allocations, rounds = (
-        read_table(folder, name, _COLUMNS[name]) if (Path(folder) / TABLES[name].file).is_file() else None
+        read_table(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
         for name in ("allocations", "rounds")
     )
-    return summarise(jobs, allocations, rounds, total_gpus, node_price_per_h=node_price_per_h, accuracies=accuracies)
+    given = (jobs, allocations, rounds, total_gpus)
+    return summarise(*given, node_price_per_h=node_price_per_h, accuracies=accuracies, losses=losses)

@@ -11,6 +11,7 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.offline import offline_priors
+from simsched.engine.losses import LossReporter
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.remaining import TrueRemainingWork, true_rates
@@ -20,6 +21,7 @@ from simsched.model.cluster import Cluster, Node
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import FIXED_DURATION, JobRequest, JobSpec, JobTruth
+from simsched.model.loss import LossCurve
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.model.placement import NOTHING, Allocation, Shape, Site
 from simsched.model.step_model import SevenParameters
@@ -27,7 +29,7 @@ from simsched.model.throughput import ThroughputParams
 from simsched.model.topology import site_of
 from simsched.policy import signals
 from simsched.policy.contract import Policy
-from simsched.policy.signals import JobSignal, Signal, Speed, ViewSignal
+from simsched.policy.signals import JobSignal, LossReports, Signal, Speed, ViewSignal
 from simsched.policy.view import JobView
 
 T = TypeVar("T")
@@ -45,7 +47,8 @@ def toy_application(
 
     On one node a micro-batch of b takes 0.1 + 0.01 b seconds, and synchronising n > 1 GPUs adds 0.05; on several nodes
     it adds 0.2. Batches run from 16 to 256 with 8 to 64 per GPU; the squared gradient norm is 1 and the variance 1, so
-    the gain at scale s is 2 / (1/s + 1). Placements on up to four nodes of up to four GPUs are known.
+    the gain at scale s is 2 / (1/s + 1). Placements on up to four nodes of up to four GPUs are known. The loss is
+    1 / (1 + epochs).
     """
     sizes = (8, 64)
 
@@ -74,7 +77,9 @@ def toy_application(
         for batch in (16, 32, 64, 128, 256)
     ]
     bounds = Bounds(fixed_batch_size=fixed_batch_size, max_gpus=max_gpus)
-    return MeasuredApplication(name, {shape: table(shape) for shape in shapes}, rows, curves, bounds=bounds)
+    falling = LossCurve((0.0, float(epochs)), (1.0, 1 / (1 + epochs)))
+    tables = {shape: table(shape) for shape in shapes}
+    return MeasuredApplication(name, tables, rows, curves, bounds=bounds, loss_curve=falling)
 
 
 def two_type_application(name: str = "toy") -> FittedApplication:
@@ -87,7 +92,8 @@ def two_type_application(name: str = "toy") -> FittedApplication:
     batches = (16, 32, 64, 128, 256)
     training = Training(4, 100.0, NoiseCurve((0, 3), (16, 256), ((16.0, 32.0), (64.0, 128.0))), batches, (1.0,) * 5)
     models = {"t4": SevenParameters(slow), "v100": SevenParameters(fast)}
-    return FittedApplication(name, BatchLimits(16, 256, 8, 64), training, models)
+    falling = LossCurve((0.0, 4.0), (1.0, 0.2))
+    return FittedApplication(name, BatchLimits(16, 256, 8, 64), training, models, loss_curve=falling)
 
 
 class Applications:
@@ -172,11 +178,19 @@ class FakeJob:
         return site_of(self.cluster, self.allocation)
 
 
+def _losses(job: FakeJob) -> LossReports | None:
+    curve = job.app.loss_curve
+    if curve is None:
+        return None
+    return LossReporter(job.app, curve, np.random.default_rng(0)).reports(job.progress)
+
+
 #: What provides signals of jobs without an engine.
 PROVIDERS: Mapping[JobSignal[Any], Callable[[Any], object]] = MappingProxyType(
     {
         signals.GOODPUT: lambda job: job.agent.goodput,
         signals.MEASURED_SPEEDS: lambda job: job.speeds,
+        signals.LOSSES: lambda job: _losses(job),
         signals.OFFLINE_PROFILES: lambda job: offline_priors(job.app, job.cluster),
         signals.STEP_TIMES: lambda job: job.app.step_time,
         signals.REMAINING_WORK: lambda job: TrueRemainingWork(job, job.progress),

@@ -21,7 +21,7 @@ from simsched.policy.signals import OFFLINE_PROFILES, FileSignal
 from simsched.policy.view import View
 
 _TRUTH = ("duration_s", "status", "attempts", "truth")
-_PHYSICS = ("run", "step_time", "iterations", "epoch_end", "epochs", "duration_s")
+_PHYSICS = ("run", "step_time", "iterations", "epoch_end", "epochs", "duration_s", "loss_curve")
 
 
 class LeakError(Exception):

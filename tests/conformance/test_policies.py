@@ -16,8 +16,9 @@ from simsched.policy.gang import most_free_first, run_in_order
 from simsched.policy.signals import REMAINING_WORK, JobSignal
 from simsched.testing import check_policy
 
-#: Policies that solve programs at every round; one seed of random workloads instead of three is enough for these.
-SOLVERS = ("gavel-", "sia", "shockwave")
+#: Policies that solve programs or fit curves at every round; for these one seed of random workloads instead of three
+#: is enough.
+SOLVERS = ("gavel-", "sia", "shockwave", "slaq", "optimus-online")
 
 
 @pytest.mark.parametrize("name", registry.names())

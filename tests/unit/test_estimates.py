@@ -76,17 +76,17 @@ def test_samples_that_cannot_be_fitted_are_refused():
 def test_workers_go_where_they_save_most_time():
     models = [SpeedModel(64, (0.01, 0.1, 0.01)), SpeedModel(64, (0.02, 0.05, 0.002)), SpeedModel(64, (0.001, 0.1, 0.1))]
     remaining = [100.0, 300.0, 50.0]
-    counts = allocate_by_time(remaining, [model.steps_per_s for model in models], 9)
+    counts = allocate_by_time(remaining, [model.step_s for model in models], 9)
 
     def total(counts) -> float:
         return sum(steps * model.step_s(n) for steps, model, n in zip(remaining, models, counts, strict=True))
 
     assert total(counts) == pytest.approx(min(map(total, (c for c in product(range(1, 10), repeat=3) if sum(c) <= 9))))
     assert counts[2] == 1, "the third only gets slower"
-    assert allocate_by_time(remaining, [model.steps_per_s for model in models], 2) == (1, 1, 0)
+    assert allocate_by_time(remaining, [model.step_s for model in models], 2) == (1, 1, 0)
 
 
 def test_a_young_job_counts_a_little_less():
-    speed = SpeedModel(64, (0.01, 0.1, 0.0)).steps_per_s
+    speed = SpeedModel(64, (0.01, 0.1, 0.0)).step_s
     assert allocate_by_time([100.0, 100.0], [speed, speed], 3) == (2, 1)
     assert allocate_by_time([100.0, 100.0], [speed, speed], 3, young=[True]) == (1, 2)

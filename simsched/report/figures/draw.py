@@ -72,6 +72,8 @@ FIGURES = MappingProxyType(
         "rho-cdf": "distribution of finish-time fairness",
         "co-adaptation": "jobs that the experiment asks to follow",
         "placement": "mean JCT, time across racks and fragmentation, where these are recorded",
+        "quality": "how the losses of jobs fall, where they are recorded",
+        "predictions": "how true a policy's predictions of completion and speed were",
         "jct-parts": "what completion times consist of, over a sweep",
     }
 )

@@ -6,20 +6,32 @@ from collections.abc import Iterator, Sequence
 
 from simsched.report.figures.co_adaptation import JOB_COLUMNS, LIFE_COLUMNS, adaptation_data, chosen_jobs, co_adaptation
 from simsched.report.figures.jct_parts import jct_parts, parts_data
+from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
 from simsched.report.figures.rho import rho_cdf, rho_data
 from simsched.report.figures.style import Drawn, looks
 from simsched.results.compare import Row
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import describe, read_fairness
-from simsched.results.reader import Run
+from simsched.results.predictions import has_predictions, prediction_errors
+from simsched.results.quality import JOB_COLUMNS as QUALITY_COLUMNS
+from simsched.results.quality import LIFE_COLUMNS as PROGRESS_COLUMNS
+from simsched.results.quality import Life, lives, read_losses
+from simsched.results.reader import Cell, Run
 
 _MOST_ROWS = 9
+_MOST_FORESEEN = 2
 
 
 def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
     """Draw what a run's experiment asks for beyond the usual figures, one after the other."""
     if len(rows) <= _MOST_ROWS and all(cell.fairness_file for row in rows for cell in row.cells):
         yield "rho-cdf", _rho(run, rows)
+    if len(rows) <= _MOST_ROWS and all(read_losses(cell.folder) for row in rows for cell in row.cells):
+        yield "quality", _quality(run, rows)
+    foreseen = [row for row in rows if all(has_predictions(cell) for cell in row.cells)][:_MOST_FORESEEN]
+    if foreseen:
+        errors = {row.name: [prediction_errors(cell) for cell in row.cells] for row in foreseen}
+        yield "predictions", predictions(predictions_data(errors), title=f"{run.name}: how true predictions were")
     report = run.experiment.get("report") or {}
     follow = report.get("follow") or {}
     if follow:
@@ -28,6 +40,17 @@ def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Dra
     if len(keys) == 1 and len(run.policies) == 1 and 1 < len(rows) <= _MOST_ROWS:
         title = f"{run.name}: what completion times consist of"
         yield "jct-parts", jct_parts(parts_data(rows, keys[0]), keys[0], title=title, source=run.published_source)
+
+
+def _quality(run: Run, rows: Sequence[Row]) -> Drawn:
+    data = quality_data({row.name: [_lives(cell) for cell in row.cells] for row in rows})
+    seeds = max(len(row.cells) for row in rows)
+    return quality(data, title=f"{run.name}: how losses fall", seeds=seeds, styles=looks(row.name for row in rows))
+
+
+def _lives(cell: Cell) -> list[Life]:
+    losses = read_losses(cell.folder) or {}
+    return lives(cell.table("jobs", QUALITY_COLUMNS), cell.table("allocations", PROGRESS_COLUMNS), losses)
 
 
 def curves_of(run: Run, figure: str) -> tuple[CurvePoint, ...]:

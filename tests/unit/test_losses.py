@@ -1,0 +1,123 @@
+"""Losses: the curve, what jobs report of it, and what stands in application files."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simsched.applications.catalogue import catalogue
+from simsched.applications.file_format import document_of, read_document
+from simsched.engine.losses import LEAST_REPORTS, LossReporter
+from simsched.errors import InputError
+from simsched.execution.losses import loss_table
+from simsched.model.application import facts_of
+from simsched.model.job import JobSpec
+from simsched.model.loss import LossCurve
+from simsched.model.scaled import ScaledApplication
+from simsched.paths import data_folder
+from simsched.policy import Decision, Policy, Triggers, UndeclaredSignalError
+from simsched.policy.signals import LOSSES
+from simsched.testing.builders import run, toy_application
+
+APP = toy_application()
+CURVE = LossCurve((0.0, 1.0, 3.0), (1.0, 0.5, 0.25), 0.1)
+
+
+def test_a_piece_of_the_curve_is_a_power_law():
+    # log2(1 + epochs) is 0, 1, 2 at the points given: the loss halves each time, so it is 1 / (1 + epochs).
+    assert CURVE.at([0, 0.5, 2, 3, 9]) == pytest.approx([1, 1 / 1.5, 1 / 3, 0.25, 0.25])
+    assert CURVE.normalised([0, 1, 3]) == pytest.approx([1, 1 / 3, 0])
+
+
+@pytest.mark.parametrize(
+    ("epochs", "losses"),
+    [((0, 1), (1,)), ((1, 2), (2, 1)), ((0, 2, 1), (3, 2, 1)), ((0, 1), (1, 2)), ((0, 1), (1, 1)), ((0, 1), (1, 0))],
+)
+def test_what_does_not_fall_is_no_curve(epochs, losses):
+    with pytest.raises(ValueError, match="loss"):
+        LossCurve(epochs, losses)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(0, 400), min_size=2, max_size=6), st.integers(0, 5))
+def test_reports_tell_the_past_only(progress, seed):
+    reporter = LossReporter(APP, CURVE, np.random.default_rng(seed))
+    earlier = reporter.reports(0.0)
+    assert earlier.epochs == ()
+    for now in sorted(progress):
+        reports = reporter.reports(now)
+        assert reports.done == pytest.approx(now / 100)
+        assert all(epochs <= reports.done + 1e-12 for epochs in reports.epochs)
+        assert len(reports.epochs) == len(reports.losses)
+        assert reports.losses[: len(earlier.losses)] == earlier.losses, "what was reported stays"
+        earlier = reports
+
+
+def test_reports_scatter_around_the_curve():
+    reports = LossReporter(APP, CURVE, np.random.default_rng(0)).reports(400)
+    assert len(reports.epochs) == LEAST_REPORTS + 1
+    assert (reports.epochs[0], reports.epochs[-1], reports.epoch_progress) == (0, 4, 100)
+    off = np.log(reports.losses) - np.log(CURVE.at(reports.epochs))
+    assert off.std() == pytest.approx(0.1, rel=0.2)
+
+
+class Listener(Policy):
+    """Keeps what its job reports."""
+
+    name = "listener"
+    needs = frozenset({LOSSES})
+
+    def __init__(self):
+        self.heard = []
+
+    @property
+    def triggers(self):
+        return Triggers(interval_s=60)
+
+    def decide(self, view, rng):
+        for job in view.jobs.values():
+            self.heard.append(job[LOSSES])
+        return Decision({job.id: ((0, 1),) for job in view.jobs.values()})
+
+
+class Deaf(Listener):
+    """Reads what it does not declare."""
+
+    needs = frozenset()
+
+
+def test_a_policy_hears_of_losses_as_training_goes_on():
+    policy, other = Listener(), Listener()
+    run(policy, [JobSpec("a", 0, 1, "toy", 64)])
+    run(other, [JobSpec("a", 0, 1, "toy", 64)], seed=2)
+    assert policy.heard[0].losses == (), "it has not begun"
+    lengths = [len(reports.losses) for reports in policy.heard]
+    assert lengths == sorted(lengths)
+    assert 1 < lengths[-1] <= LEAST_REPORTS
+    last = policy.heard[-1]
+    assert last.epochs[-1] <= last.done < 4
+    assert last.losses == pytest.approx(APP.loss_curve.at(last.epochs)), "the toy's reports have no noise"
+    assert other.heard == policy.heard
+    with pytest.raises(UndeclaredSignalError, match="losses"):
+        run(Deaf(), [JobSpec("a", 0, 1, "toy", 64)])
+
+
+def test_all_shipped_applications_report_losses():
+    for name, app in catalogue().applications.items():
+        assert facts_of(app).reports_loss, name
+        assert app.loss_curve.epochs[-1] == app.epochs, name
+        table = loss_table(app, app.loss_curve)
+        assert (table.loss[0], table.loss[-1]) == (1, 0)
+        assert table.progress[-1] == pytest.approx(app.epoch_end(app.epochs - 1))
+        assert (np.diff(table.loss) <= 0).all()
+        assert ScaledApplication(app, name, 2.0).loss_curve is app.loss_curve
+
+
+def test_a_file_keeps_its_curve(tmp_path):
+    path = data_folder("workloads") / "applications" / "cifar10.yaml"
+    app = read_document(path).application()
+    assert document_of(app, {}).application().loss_curve == app.loss_curve
+    text = path.read_text(encoding="utf-8").replace("epochs: [0.0,", "epochs: [0.5,")
+    (tmp_path / "bad.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="begin at 0"):
+        read_document(tmp_path / "bad.yaml")
