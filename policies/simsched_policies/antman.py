@@ -171,6 +171,4 @@ def _touches(one: Iterable[int], other: Iterable[int]) -> bool:
 
 
 def _busy(job: JobView) -> float:
-    """Return the share of its time for which a job keeps its GPUs busy, 0 where that is not known."""
-    profile = job.request.profile
-    return 0.0 if profile is None else profile.stages_s[1] / profile.iteration_s
+    return job.gpu_busy or 0.0

@@ -170,5 +170,4 @@ def _speed(job: JobView, view: View) -> float:
 
 
 def _busy(job: JobView) -> float:
-    profile = job.request.profile
-    return 1.0 if profile is None else profile.stages_s[1] / profile.iteration_s
+    return 1.0 if job.gpu_busy is None else job.gpu_busy

@@ -26,7 +26,7 @@ from simsched.policy import Policy, registry
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.reader import read_json
-from simsched.results.schema import FAILURES, FINE_TIME, SHARING, TABLES
+from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, SHARING, TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
@@ -170,6 +170,7 @@ def _features(task: Task) -> set[str]:
     options = task.engine
     found = {SHARING} if options.max_jobs_per_gpu > 1 else set()
     found |= set() if task.failures is None else {FAILURES}
+    found |= {DEADLINES} if any(job.deadline_s is not None for job in task.jobs) else set()
     return found | ({FINE_TIME} if options.tick_s != 1 else set())
 
 

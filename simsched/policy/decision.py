@@ -21,6 +21,7 @@ class Decision:
     for a job that is placed, the jobs whose GPUs it may share: it gets the GPUs of its nodes that are least shared.
     `onto` names, for a job that is placed, the one whose very GPUs it gets; that one's allocation must be the same, and
     it may not itself be placed onto a third. Jobs in `anew` are placed again even where their nodes stay the same.
+    Of the jobs in `declined` the policy says that it does not promise their deadline; they may run all the same.
     `diagnostics` are numbers about the decision that end in the table of decisions.
     """
 
@@ -35,6 +36,7 @@ class Decision:
     beside: Mapping[str, Collection[str]] = field(default_factory=dict)
     onto: Mapping[str, str] = field(default_factory=dict)
     anew: Collection[str] = ()
+    declined: Collection[str] = ()
 
     @classmethod
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:

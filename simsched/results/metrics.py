@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
+from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
 from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
@@ -289,6 +290,7 @@ _ALL = (
         _rho(lambda rho: share_above(rho, 2)),
     ),
     *FAILURE_METRICS,
+    *DEADLINE_METRICS,
     Metric("finished_jobs", "finished jobs", "", "", "rows of the table of jobs", _finished),
     Metric("decisions", "decisions", "", "", "rows of the table of rounds", _decisions),
 )
@@ -308,8 +310,16 @@ HEADLINE = (
     "restarts_per_job",
 )
 
-#: Metrics that few runs have (nodes with a price, hyper-parameter tuning), and that are then wanted.
-OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
+#: Metrics that few runs have (nodes with a price, hyper-parameter tuning, deadlines), and that are then wanted.
+OCCASIONAL = (
+    "cost",
+    "top5_accuracy",
+    "top5_accuracy_sd",
+    "deadlines_met",
+    "deadlines_declined",
+    "tardiness_mean_s",
+    "late_gpu_share",
+)
 
 
 def summarise(

@@ -28,6 +28,8 @@ _COLUMNS = {
         "lost_s",
         "lost_gpu_s",
         "checkpoint_s",
+        "deadline_s",
+        "declined",
     ),
     "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share"),
     "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
