@@ -13,7 +13,7 @@ is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -57,30 +57,33 @@ class Horus(Policy):
         for pool in type_pools(view, rigid=True):
             free = list(pool.view.free)
             shares = self.packing and view.max_jobs_per_gpu > 1
-            hosts = [job for job in pool.jobs.values() if shares and job.running and not job.neighbours]
+            running = (job for job in pool.jobs.values() if job.running and not job.neighbours)
+            hosts = {job.id: job.allocation for job in running}
             waiting = [job for job in pool.jobs.values() if not job.running]
             for job in sorted(waiting, key=self._expected.gpu_time_gpu_s):
                 picked = most_free_first(free, job.num_gpus)
-                host = None if picked else self._host(job, hosts, pool)
-                if host is not None:
-                    hosts.remove(host)
-                    picked, onto[job.id] = host.allocation, host.id
+                host = self._host(job, hosts, pool) if shares and picked is None else None
+                if picked is not None:
+                    hosts[job.id] = picked
+                elif host is not None:
+                    picked, onto[job.id] = hosts.pop(host), host
                 if picked:
                     start[job.id] = picked
                     self._expected.started(job, view.now_s)
         return Decision.change(start, onto=onto)
 
-    def _host(self, job: JobView, hosts: Sequence[JobView], pool: TypePool) -> JobView | None:
+    def _host(self, job: JobView, hosts: Iterable[str], pool: TypePool) -> str | None:
         """Return the job beside which another is predicted to be disturbed least, None where it would be too much."""
         room_mb = self._memory_mb.get(pool.gpu_type, float("inf"))
         fitting = [
             host
-            for host in hosts
+            for host in map(pool.jobs.__getitem__, hosts)
             if host.num_gpus == job.num_gpus
             and host.memory_mb + job.memory_mb <= room_mb
             and self._busy(host) + self._busy(job) <= self.most_busy
         ]
-        return min(fitting, key=self._busy, default=None)
+        best = min(fitting, key=self._busy, default=None)
+        return None if best is None else best.id
 
     def _busy(self, job: JobView) -> float:
         return self.assumed_busy if job.gpu_busy is None else job.gpu_busy

@@ -148,25 +148,25 @@ class Lucid(Policy):
         gpu_time = {job.id: self._expected.gpu_time_gpu_s(job) for job in queue}
         main = [node for node in pool.nodes if node not in profiling]
         largest = _capacity(pool.view, main)
-        hosts = self._hosts(pool, queue) if shares else []
+        hosts = self._hosts(pool, queue) if shares else {}
         for job in sorted(queue, key=lambda job: gpu_time[job.id]):
             picked = _pick(free, main if job.num_gpus <= largest else pool.nodes, job.num_gpus)
             if picked is not None:
-                changes.start[job.id] = picked
+                changes.start[job.id] = hosts[job.id] = picked
                 continue
             if not shares:
                 break
-            host = next((host for host in hosts if self._may_share(job, host, pool.gpu_type, gpu_time[job.id])), None)
+            fitting = (pool.jobs[host] for host in hosts)
+            host = next((one for one in fitting if self._may_share(job, one, pool.gpu_type, gpu_time[job.id])), None)
             if host is not None:
-                hosts.remove(host)
-                changes.start[job.id] = host.allocation
+                changes.start[job.id] = hosts.pop(host.id)
                 changes.onto[job.id] = host.id
 
-    def _hosts(self, pool: TypePool, queue: Iterable[JobView]) -> list[JobView]:
-        """List the jobs that run alone on their GPUs and stay there."""
-        waiting = {job.id for job in queue}
-        running = [job for job in pool.jobs.values() if job.running and not job.neighbours]
-        return [job for job in running if job.id not in waiting and job.id not in self._profiling]
+    def _hosts(self, pool: TypePool, queue: Iterable[JobView]) -> dict[str, Allocation]:
+        """Return the GPUs of the jobs that run alone on them and stay there."""
+        others = {job.id for job in queue} | self._profiling.keys()
+        running = (job for job in pool.jobs.values() if job.running and not job.neighbours)
+        return {job.id: job.allocation for job in running if job.id not in others}
 
     def _may_share(self, job: JobView, host: JobView, gpu_type: str, gpu_time_gpu_s: float) -> bool:
         room_mb = self._memory_mb.get(gpu_type, float("inf"))

@@ -7,7 +7,17 @@ from functools import cache
 from pathlib import Path
 
 #: The modules of this package on which a cell's summary depends.
-_MODULES = ("deadline_metrics", "failure_metrics", "fairness", "metric", "metrics", "over_time", "summary", "trials")
+_MODULES = (
+    "deadline_metrics",
+    "failure_metrics",
+    "fairness",
+    "metric",
+    "metrics",
+    "over_time",
+    "rho_metrics",
+    "summary",
+    "trials",
+)
 
 
 @cache

@@ -31,7 +31,7 @@ _COLUMNS = {
         "deadline_s",
         "declined",
     ),
-    "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share"),
+    "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share", "relative_speed"),
     "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
 }
 
