@@ -62,8 +62,8 @@ class Gandiva(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Judge the trials, let jobs take turns, and try new pairs."""
         self._update(view)
-        self._judge(view)
-        hosts = [job for job in view.jobs.values() if job.id not in self._guests.values()]
+        parted = self._judge(view)
+        hosts = [job for job in view.jobs.values() if job.id not in {*self._guests.values(), *parted}]
         waits = any(not job.running for job in hosts)
         if self._quantum.over(view) and waits:
             for job in sorted((job for job in hosts if job.running), key=lambda job: self._turns[job.id]):
@@ -102,8 +102,12 @@ class Gandiva(Policy):
             if speed and not job.neighbours:
                 self._alone[job.id, _site(job.allocation, view)] = speed
 
-    def _judge(self, view: View) -> None:
-        """Part the pairs whose trial is over and does not pay; a trial stops while its pair does not run."""
+    def _judge(self, view: View) -> list[str]:
+        """Part the pairs whose trial is over and does not pay, and return the guests; they wait for their turn.
+
+        A trial stops while its pair does not run.
+        """
+        parted: list[str] = []
         for host in [host for host, end_s in self._trials.items() if end_s <= view.now_s]:
             pair = [view.jobs[host], view.jobs[self._guests[host]]]
             if not all(job.running for job in pair):
@@ -111,7 +115,9 @@ class Gandiva(Policy):
                 continue
             del self._trials[host]
             if sum(self._relative(job, view) for job in pair) <= 1:
-                self._refused.add(frozenset((host, self._guests.pop(host))))
+                parted.append(self._guests.pop(host))
+                self._refused.add(frozenset((host, parted[-1])))
+        return parted
 
     def _relative(self, job: JobView, view: View) -> float:
         alone = self._alone.get((job.id, _site(job.allocation, view)), 0.0)

@@ -15,7 +15,7 @@ from simsched.applications.tensor_models import models_file
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
 from simsched.errors import input_error
-from simsched.experiment.deadlines import with_deadlines
+from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder
@@ -27,7 +27,7 @@ from simsched.workload.source import WorkloadOptions, make_workload
 # `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
 _VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
 #: Keys of a workload that are no recipe's.
-_OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share"}
+_OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share", "guaranteed_share"}
 
 
 class CellInputs:
@@ -113,6 +113,8 @@ class CellInputs:
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
         jobs = make_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        if workload.guaranteed_share:
+            jobs = with_guarantees(jobs, workload.guaranteed_share, seed)
         if workload.deadline_factor is None:
             return jobs
         cluster = spec.cluster.build()

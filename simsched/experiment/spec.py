@@ -137,6 +137,10 @@ class WorkloadSpec(Section):
     )
     deadline_share: float = Field(default=1, ge=0, le=1, description="share of the jobs that 'deadline_factor' is for")
 
+    guaranteed_share: float = Field(
+        default=0, ge=0, le=1, description="share of the jobs, drawn, that are made guaranteed ones"
+    )
+
     @model_validator(mode="after")
     def _deadlines(self) -> WorkloadSpec:
         factor = self.deadline_factor

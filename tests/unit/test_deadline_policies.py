@@ -7,7 +7,7 @@ from simsched_policies.edf import Edf
 from simsched_policies.elasticflow import ElasticFlow
 
 from simsched.engine.options import EngineOptions
-from simsched.experiment.deadlines import with_deadlines
+from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import WorkloadSpec
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -112,3 +112,10 @@ def test_workloads_get_deadlines_by_the_time_that_jobs_take_alone():
 def test_deadlines_that_are_none_are_refused(factor):
     with pytest.raises(ValueError, match="deadline_factor"):
         WorkloadSpec(deadline_factor=factor)
+
+
+def test_a_share_of_the_jobs_is_guaranteed():
+    jobs = [job(str(number), 0, 1, 100) for number in range(100)]
+    few, many = ({one.id for one in with_guarantees(jobs, share, 3) if one.guaranteed} for share in (0.2, 0.6))
+    assert few < many
+    assert 10 < len(few) < 30 < 50 < len(many) < 70

@@ -129,6 +129,15 @@ def test_qssf_expects_what_jobs_of_a_user_have_taken() -> None:
     assert found == {"a": 100, "b": 110, "c": 210, "e": 220, "d": 320}
 
 
+def test_gandiva_parts_a_pair_whose_trial_fails_even_where_gpus_are_free() -> None:
+    # c is tried beside a or b at 0.4 of the speed of either, while the other job ends and leaves a node empty.
+    jobs = [job("a", 0, 1, steps=3000), job("b", 0, 1, steps=250), job("c", 0, 1, steps=3000)]
+    recorder = run(Gandiva(), jobs, Cluster.uniform(2, 1), ConstantSharing(0.4))
+    shared_s = [row.end_s - row.start_s for row in recorder.allocations if row.job_id == "c" and row.neighbours]
+    assert 0 < sum(shared_s) <= 4 * 60, "at most one trial of two slices with each of the others"
+    assert max(ends(recorder).values()) < 3600
+
+
 class Scripted(Policy):
     """Decides as it is told, in turn."""
 

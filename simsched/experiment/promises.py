@@ -1,4 +1,4 @@
-"""Gives the jobs of a workload deadlines, as multiples of the time that they take when alone."""
+"""Gives the jobs of a workload what they are promised: deadlines, in multiples of their time alone, and guarantees."""
 
 from __future__ import annotations
 
@@ -52,3 +52,9 @@ def with_deadlines(
             job = replace(job, deadline_s=(low + (high - low) * float(place)) * known[key])
         made.append(job)
     return made
+
+
+def with_guarantees(jobs: Iterable[JobSpec], share: float, seed: int) -> list[JobSpec]:
+    """Return the jobs, a drawn `share` of them made guaranteed; more of them with a larger share, and the same ones."""
+    rng = stream(seed, "guarantees")
+    return [replace(job, guaranteed=job.guaranteed or bool(rng.random() < share)) for job in jobs]
