@@ -2,8 +2,9 @@
 
 Idea: introspection instead of profiles (Xiao et al., Gandiva, OSDI'18, section 3). Jobs take turns in slices of a
 minute. While any waits, a waiting job is put onto the GPUs of one that runs; what both achieve is measured, and unless
-the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again. When jobs
-have left and none waits, jobs move off nodes that are almost empty.
+the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again. Once
+nobody waits, pairs get GPUs of their own where some are free, and when jobs have left, others move off nodes that are
+almost empty.
 
 Published: slices of 60 s, migration while a node that is in use has three quarters of its GPUs free. The trial lasts
 two slices (from memory: about a minute). Deviations: only jobs that have run alone are tried, because a speed can only
@@ -24,7 +25,7 @@ import numpy as np
 from simsched.model.cluster import Cluster
 from simsched.model.placement import Allocation, Site, gpus_of, shape_of
 from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.policy.gang import run_in_order
+from simsched.policy.gang import most_free_first, run_in_order
 from simsched.policy.quantum import Quantum
 from simsched.policy.signals import MEASURED_SPEEDS
 
@@ -72,6 +73,8 @@ class Gandiva(Policy):
         waiting = [job for job in hosts if job.id not in allocations]
         if self.packing and waiting and view.max_jobs_per_gpu > 1:
             self._pack(waiting, allocations, view)
+        if not waiting:
+            self._unpack(allocations, view)
         if self.migration and view.finished and not waiting:
             self._migrate(allocations, view)
         return self._decision(allocations, view)
@@ -133,6 +136,23 @@ class Gandiva(Policy):
                     self._trials[host.id] = view.now_s + _TRIAL_SLICES * self.quantum_s
                     free.remove(host)
                     break
+
+    def _unpack(self, allocations: dict[str, Allocation], view: View) -> None:
+        """Give guests GPUs of their own where some are free: jobs share only while the cluster is overloaded."""
+        free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+        for held in allocations.values():
+            for node, gpus in held:
+                free[node] -= gpus
+        for host, guest in list(self._guests.items()):
+            kind = view.nodes[allocations[host][0][0]].gpu_type
+            own = [count if view.nodes[node].gpu_type == kind else 0 for node, count in enumerate(free)]
+            picked = most_free_first(own, view.jobs[guest].num_gpus)
+            if picked is not None:
+                del self._guests[host]
+                self._trials.pop(host, None)
+                allocations[guest] = picked
+                for node, gpus in picked:
+                    free[node] -= gpus
 
     def _may_share(self, host: JobView, guest: JobView, site: Site) -> bool:
         known = (host.id, site) in self._alone and (guest.id, site) in self._alone

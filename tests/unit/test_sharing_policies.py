@@ -138,6 +138,15 @@ def test_gandiva_parts_a_pair_whose_trial_fails_even_where_gpus_are_free() -> No
     assert max(ends(recorder).values()) < 3600
 
 
+def test_gandiva_unpacks_a_pair_once_gpus_are_free() -> None:
+    # At 0.8 of their speed each the pair pays; when b ends, nobody waits and one of the two moves onto its GPU.
+    jobs = [job("a", 0, 1, steps=2000), job("b", 0, 1, steps=400), job("c", 0, 1, steps=2000)]
+    recorder = run(Gandiva(), jobs, Cluster.uniform(2, 1), ConstantSharing(0.8))
+    b_ends_s = ends(recorder)["b"]
+    assert neighbours(recorder)
+    assert all(row.end_s <= b_ends_s for row in recorder.allocations if row.neighbours)
+
+
 class Scripted(Policy):
     """Decides as it is told, in turn."""
 
