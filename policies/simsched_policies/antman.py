@@ -34,6 +34,7 @@ class AntMan(Policy):
     name: ClassVar[str] = "antman"
 
     max_busy: float = 0.8
+    packing: bool = True
     _reserved: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False)
     _memory_mb: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -48,7 +49,7 @@ class AntMan(Policy):
         waiting = {job.id for job in view.jobs.values() if not job.running}
         self._reserved = {job_id: held for job_id, held in self._reserved.items() if job_id in waiting}
         for pool in type_pools(view, rigid=True):
-            board = _Board(pool.view, sharing=view.max_jobs_per_gpu > 1)
+            board = _Board(pool.view, sharing=self.packing and view.max_jobs_per_gpu > 1)
             jobs = [job for job in pool.jobs.values() if not job.running and job.num_gpus <= board.total]
             for job in jobs:
                 self._keep_reservation(job.id, board)
@@ -171,6 +172,4 @@ def _touches(one: Iterable[int], other: Iterable[int]) -> bool:
 
 
 def _busy(job: JobView) -> float:
-    """Return the share of its time for which a job keeps its GPUs busy, 0 where that is not known."""
-    profile = job.request.profile
-    return 0.0 if profile is None else profile.stages_s[1] / profile.iteration_s
+    return job.gpu_busy or 0.0

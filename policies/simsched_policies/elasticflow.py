@@ -69,9 +69,11 @@ class ElasticFlow(Policy):
         for job_id in view.finished:
             self._admitted.pop(job_id, None)
         allocations: dict[str, Allocation] = {}
+        before = {job_id for job_id, admitted in self._admitted.items() if not admitted}
         for pool in type_pools(view):
             allocations |= _place(self._count(pool), pool.view)
-        return Decision(allocations)
+        declined = [job_id for job_id, admitted in self._admitted.items() if not admitted and job_id not in before]
+        return Decision(allocations, declined=declined)
 
     def _count(self, pool: TypePool) -> dict[str, int]:
         gpus = available_gpus(pool.view)

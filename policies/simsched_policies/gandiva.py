@@ -2,8 +2,9 @@
 
 Idea: introspection instead of profiles (Xiao et al., Gandiva, OSDI'18, section 3). Jobs take turns in slices of a
 minute. While any waits, a waiting job is put onto the GPUs of one that runs; what both achieve is measured, and unless
-the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again. When jobs
-have left and none waits, jobs move off nodes that are almost empty.
+the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again. Once
+nobody waits, pairs get GPUs of their own where some are free, and when jobs have left, others move off nodes that are
+almost empty.
 
 Published: slices of 60 s, migration while a node that is in use has three quarters of its GPUs free. The trial lasts
 two slices (from memory: about a minute). Deviations: only jobs that have run alone are tried, because a speed can only
@@ -25,7 +26,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.placement import Allocation, Site, gpus_of
 from simsched.model.topology import site_of
 from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.policy.gang import run_in_order
+from simsched.policy.gang import most_free_first, run_in_order
 from simsched.policy.quantum import Quantum
 from simsched.policy.signals import MEASURED_SPEEDS
 
@@ -63,8 +64,8 @@ class Gandiva(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Judge the trials, let jobs take turns, and try new pairs."""
         self._update(view)
-        self._judge(view)
-        hosts = [job for job in view.jobs.values() if job.id not in self._guests.values()]
+        parted = self._judge(view)
+        hosts = [job for job in view.jobs.values() if job.id not in {*self._guests.values(), *parted}]
         waits = any(not job.running for job in hosts)
         if self._quantum.over(view) and waits:
             for job in sorted((job for job in hosts if job.running), key=lambda job: self._turns[job.id]):
@@ -73,6 +74,8 @@ class Gandiva(Policy):
         waiting = [job for job in hosts if job.id not in allocations]
         if self.packing and waiting and view.max_jobs_per_gpu > 1:
             self._pack(waiting, allocations, view)
+        if not waiting:
+            self._unpack(allocations, view)
         if self.migration and view.finished and not waiting:
             self._migrate(allocations, view)
         return self._decision(allocations, view)
@@ -103,8 +106,12 @@ class Gandiva(Policy):
             if speed and not job.neighbours:
                 self._alone[job.id, site_of(self._cluster, job.allocation)] = speed
 
-    def _judge(self, view: View) -> None:
-        """Part the pairs whose trial is over and does not pay; a trial stops while its pair does not run."""
+    def _judge(self, view: View) -> list[str]:
+        """Part the pairs whose trial is over and does not pay, and return the guests; they wait for their turn.
+
+        A trial stops while its pair does not run.
+        """
+        parted: list[str] = []
         for host in [host for host, end_s in self._trials.items() if end_s <= view.now_s]:
             pair = [view.jobs[host], view.jobs[self._guests[host]]]
             if not all(job.running for job in pair):
@@ -112,7 +119,9 @@ class Gandiva(Policy):
                 continue
             del self._trials[host]
             if sum(self._relative(job) for job in pair) <= 1:
-                self._refused.add(frozenset((host, self._guests.pop(host))))
+                parted.append(self._guests.pop(host))
+                self._refused.add(frozenset((host, parted[-1])))
+        return parted
 
     def _relative(self, job: JobView) -> float:
         alone = self._alone.get((job.id, site_of(self._cluster, job.allocation)), 0.0)
@@ -133,6 +142,23 @@ class Gandiva(Policy):
                     self._trials[host.id] = view.now_s + _TRIAL_SLICES * self.quantum_s
                     free.remove(host)
                     break
+
+    def _unpack(self, allocations: dict[str, Allocation], view: View) -> None:
+        """Give guests GPUs of their own where some are free: jobs share only while the cluster is overloaded."""
+        free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+        for held in allocations.values():
+            for node, gpus in held:
+                free[node] -= gpus
+        for host, guest in list(self._guests.items()):
+            kind = view.nodes[allocations[host][0][0]].gpu_type
+            own = [count if view.nodes[node].gpu_type == kind else 0 for node, count in enumerate(free)]
+            picked = most_free_first(own, view.jobs[guest].num_gpus)
+            if picked is not None:
+                del self._guests[host]
+                self._trials.pop(host, None)
+                allocations[guest] = picked
+                for node, gpus in picked:
+                    free[node] -= gpus
 
     def _may_share(self, host: JobView, guest: JobView, site: Site) -> bool:
         known = (host.id, site) in self._alone and (guest.id, site) in self._alone
@@ -166,5 +192,4 @@ class Gandiva(Policy):
 
 
 def _busy(job: JobView) -> float:
-    profile = job.request.profile
-    return 1.0 if profile is None else profile.stages_s[1] / profile.iteration_s
+    return 1.0 if job.gpu_busy is None else job.gpu_busy

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, View
-from simsched.policy.estimates import DurationHistory
+from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.priority import Key, PriorityScheduler
 
@@ -31,21 +31,17 @@ class Qssf(Policy):
     prior_s: float = 3600.0
     window: int = 100
     placement: PlacerName = "consolidated"
-    _history: DurationHistory = field(init=False, repr=False)
+    _expected: LearnedDurations = field(init=False, repr=False)
     _scheduler: PriorityScheduler = field(init=False, repr=False)
-    _running: dict[str, tuple[str, str, int, float]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without history."""
-        self._history = DurationHistory(prior_s=self.prior_s, window=self.window)
+        self._expected = LearnedDurations(DurationHistory(prior_s=self.prior_s, window=self.window))
         self._scheduler = PriorityScheduler(preempts=False)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Learn from the jobs that have finished, then start others."""
-        for job_id in view.finished:
-            user, name, gpus, start_s = self._running.pop(job_id, ("", "", 0, view.now_s))
-            if gpus:
-                self._history.finished(user, name, gpus, view.now_s - start_s)
+        self._expected.learn(view)
         self._scheduler.take_in(view, self._key, PLACERS[self.placement])
         if view.finished:
             for job in view.jobs.values():
@@ -53,10 +49,8 @@ class Qssf(Policy):
                     self._scheduler.rekey(job.id, self._key(job))
         start, stop = self._scheduler.schedule()
         for job_id in start:
-            request = view.jobs[job_id].request
-            self._running[job_id] = (request.user, request.application, request.num_gpus, view.now_s)
+            self._expected.started(view.jobs[job_id], view.now_s)
         return Decision.change(start, stop)
 
     def _key(self, job: JobView) -> Key:
-        request = job.request
-        return (self._history.gpu_time_gpu_s(request.user, request.application, request.num_gpus),)
+        return (self._expected.gpu_time_gpu_s(job),)

@@ -11,8 +11,8 @@ from typing import ClassVar
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.batch_rules.adabatch import AdaBatch
 from simsched.agent.batch_rules.cabs import cabs
-from simsched.agent.batch_rules.noise import NEWEST, NoiseAverage, averaged, noise_rule
-from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
+from simsched.agent.batch_rules.noise import NEWEST, NoiseAverage, averaged, noise_doubling, noise_rule
+from simsched.agent.batch_rules.regime import Accordion, MeasuredAccordion, NoiseSchedule
 from simsched.agent.batch_rules.rule import BatchMetrics, BatchRule, BatchState
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.errors import InputError, input_error
@@ -84,7 +84,7 @@ class RuleAgent:
         noise, known = self._noise, self._known
         if noise is None:
             return BatchMetrics(learning_rate=known.learning_rate, loss=known.loss)
-        return BatchMetrics(noise.noise_scale, noise.variance, known.loss, known.learning_rate)
+        return BatchMetrics(noise.noise_scale, noise.variance, known.loss, known.learning_rate, noise.squared_norm)
 
 
 def configured_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
@@ -179,7 +179,10 @@ class NoiseAgents:
 
 @dataclass
 class AccordionAgents:
-    """Trains every job's critical epochs with the initial batch, the others with the largest (Accordion, MLSys'21)."""
+    """Trains every job's critical epochs with the initial batch, the others with the largest (Accordion, MLSys'21).
+
+    The epochs are the published ones where there are such, else found by measuring gradients.
+    """
 
     name: ClassVar[str] = "accordion"
 
@@ -187,13 +190,17 @@ class AccordionAgents:
         """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job; raises `InputError` where no regimes are published."""
-        return RuleAgent(request, facts, _published("accordion", request, facts))
+        """Make the agent of a job."""
+        measured = facts.regimes is None
+        return RuleAgent(request, facts, MeasuredAccordion() if measured else _published("accordion", request, facts))
 
 
 @dataclass
 class ScheduleAgents:
-    """Doubles every job's batch at the epochs of its published gradient-noise schedule (Shockwave, NSDI'23)."""
+    """Doubles every job's batch at the epochs of its published gradient-noise schedule (Shockwave, NSDI'23).
+
+    Where none is published the batch doubles once the gradient noise scale that the job measures allows it.
+    """
 
     name: ClassVar[str] = "gradient-noise"
 
@@ -201,5 +208,5 @@ class ScheduleAgents:
         """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job; raises `InputError` where no regimes are published."""
-        return RuleAgent(request, facts, _published("gns", request, facts))
+        """Make the agent of a job."""
+        return RuleAgent(request, facts, noise_doubling if facts.regimes is None else _published("gns", request, facts))

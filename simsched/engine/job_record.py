@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from simsched.engine.records import JobRecord
 from simsched.engine.state import JobState
 
@@ -33,6 +35,8 @@ def job_record(job: JobState, status: str) -> JobRecord:
         restart_s=clock.seconds(job.restart),
         attained_gpu_s=clock.seconds(job.settled_gpu),
         restarts=max(job.starts - 1, 0),
+        deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
+        declined=job.declined,
     )
     recovery = job.recovery
     if recovery is None:

@@ -6,6 +6,7 @@ All times are seconds from the start of the workload, whole ones where the tick 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
@@ -34,6 +35,8 @@ class JobRecord(NamedTuple):
     lost_s: float = 0
     lost_gpu_s: float = 0
     checkpoint_s: float = 0
+    deadline_s: float = math.inf
+    declined: bool = False
 
 
 class AllocationRecord(NamedTuple):

@@ -348,6 +348,8 @@ class _Simulation:
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
         if decision.target_nodes is not None:
             self._provision(set(decision.target_nodes))
+        for job_id in decision.declined:
+            self._active[job_id].declined = True
         for job_id, attained_gpu_s in decision.watch.items():
             self._ledger.watch(self._active[job_id], attained_gpu_s)
         counted = self._fragmentation

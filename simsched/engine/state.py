@@ -132,6 +132,7 @@ class JobState:
         "batch",
         "clock",
         "cluster",
+        "declined",
         "epoch",
         "facts",
         "first_start",
@@ -198,6 +199,8 @@ class JobState:
         #: What the job falls back to, None where nothing fails.
         self.recovery: Recovery | None = None
         self.starts = 0
+        #: Whether the policy has declined its deadline.
+        self.declined = False
         self.first_start: float | None = None
         self.settled_gpu: float = 0
         self.settled_held: float = 0

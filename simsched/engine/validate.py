@@ -41,7 +41,9 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
 
     Raises `InfeasibleDecisionError`.
     """
-    named = [*decision.allocations, *decision.stop, *decision.watch, *decision.onto, *decision.cancel]
+    named = [
+        *decision.allocations, *decision.stop, *decision.watch, *decision.onto, *decision.cancel, *decision.declined
+    ]  # fmt: skip
     unknown = sorted({str(job_id) for job_id in named if job_id not in active})
     if unknown:
         reasons = [f"job '{job_id}' is not active" for job_id in unknown]

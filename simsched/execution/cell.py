@@ -28,7 +28,7 @@ from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.reader import read_json
-from simsched.results.schema import FAILURES, FINE_TIME, FRAGMENTATION, SHARING, TABLES, TOPOLOGY
+from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, FRAGMENTATION, SHARING, TABLES, TOPOLOGY
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
@@ -176,6 +176,7 @@ def _features(task: Task) -> set[str]:
     found |= set() if task.failures is None else {FAILURES}
     found |= {TOPOLOGY} if task.cluster.levels else set()
     found |= {FRAGMENTATION} if options.fragmentation else set()
+    found |= {DEADLINES} if any(job.deadline_s is not None for job in task.jobs) else set()
     return found | ({FINE_TIME} if options.tick_s != 1 else set())
 
 

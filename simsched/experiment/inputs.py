@@ -9,11 +9,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
+from simsched.applications.duration_by_type import with_speeds
 from simsched.applications.measurements import bounds_named
 from simsched.applications.tensor_models import models_file
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
 from simsched.errors import input_error
+from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder
@@ -24,6 +26,8 @@ from simsched.workload.source import WorkloadOptions, make_workload
 
 # `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
 _VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
+#: Keys of a workload that are no recipe's.
+_OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share", "guaranteed_share"}
 
 
 class CellInputs:
@@ -100,7 +104,7 @@ class CellInputs:
         catalogued = self.applications(spec.applications)
         known = catalogued.applications
         source = file or workload.path or workload.source
-        options = WorkloadOptions(**{**workload.model_dump(exclude={"path", "gpu_speed"}), "source": source})
+        options = WorkloadOptions(**{**workload.model_dump(exclude=_OWN_KEYS), "source": source})
         if workload.path is not None and not Path(workload.path).exists():
             remedy = "name it with -o workload.path=..."
             raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)
@@ -108,7 +112,14 @@ class CellInputs:
         if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        return make_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        jobs = make_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        if workload.guaranteed_share:
+            jobs = with_guarantees(jobs, workload.guaranteed_share, seed)
+        if workload.deadline_factor is None:
+            return jobs
+        cluster = spec.cluster.build()
+        speeds = with_speeds(catalogued, dict(workload.gpu_speed), cluster)
+        return with_deadlines(jobs, speeds, cluster, workload.deadline_factor, workload.deadline_share, seed)
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
         """Return the configurations of tuned jobs on nodes like the first of the cluster."""

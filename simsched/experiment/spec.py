@@ -138,6 +138,26 @@ class WorkloadSpec(Section):
         default=(), description="speed of jobs of fixed duration by GPU type; their durations are those at speed 1"
     )
 
+    deadline_factor: float | tuple[float, float] | None = Field(
+        default=None,
+        description="gives jobs a deadline: so many times their time when alone on the GPUs asked for, or times a "
+        "factor drawn between these two",
+    )
+    deadline_share: float = Field(default=1, ge=0, le=1, description="share of the jobs that 'deadline_factor' is for")
+
+    guaranteed_share: float = Field(
+        default=0, ge=0, le=1, description="share of the jobs, drawn, that are made guaranteed ones"
+    )
+
+    @model_validator(mode="after")
+    def _deadlines(self) -> WorkloadSpec:
+        factor = self.deadline_factor
+        low, high = factor if isinstance(factor, tuple) else (factor, factor)
+        if low is not None and high is not None and not 0 < low <= high <= MOST_SECONDS:
+            message = f"deadline_factor must be above 0 and in ascending order, not {factor}"
+            raise ValueError(message)
+        return self
+
     @property
     def file(self) -> str | None:
         """The file or folder that is read, if any: `path`, or a `source` that is no name."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from simsched.errors import input_error
+from simsched.policy.view import JobView, View
 
 _DIGITS = re.compile(r"\d+")
 _Key = tuple[str, ...]
@@ -73,6 +74,35 @@ class DurationHistory:
             if found is not None and len(found) >= self.least:
                 return found
         return ()
+
+
+class LearnedDurations:
+    """What the jobs that have finished in a run make expect of the others.
+
+    Of a job's name only the application is known. A duration is the time for which the job held GPUs.
+    """
+
+    def __init__(self, history: DurationHistory) -> None:
+        """Learn into `history`, as the run goes."""
+        self._history = history
+        self._running: dict[str, tuple[str, str, int, float]] = {}
+
+    def learn(self, view: View) -> None:
+        """Learn from the jobs that have finished since the last decision."""
+        for job_id in view.finished:
+            if job_id in self._running:
+                user, name, gpus, began_s = self._running.pop(job_id)
+                self._history.finished(user, name, gpus, view.now_s - began_s)
+
+    def started(self, job: JobView, now_s: float) -> None:
+        """Note that a job starts now, or goes on after a pause that does not count."""
+        request = job.request
+        self._running[job.id] = (request.user, request.application, request.num_gpus, now_s - job.held_s)
+
+    def gpu_time_gpu_s(self, job: JobView) -> float:
+        """Return the duration expected of a job x the GPUs that it asks for."""
+        request = job.request
+        return self._history.gpu_time_gpu_s(request.user, request.application, request.num_gpus)
 
 
 def stem(name: str) -> str:

@@ -7,7 +7,19 @@ from functools import cache
 from pathlib import Path
 
 #: The modules of this package on which a cell's summary depends.
-_MODULES = ("fairness", "fragmentation", "metrics", "over_time", "quality", "summary", "trials")
+_MODULES = (
+    "deadline_metrics",
+    "failure_metrics",
+    "fairness",
+    "fragmentation",
+    "metric",
+    "metrics",
+    "over_time",
+    "quality",
+    "rho_metrics",
+    "summary",
+    "trials",
+)
 
 
 @cache

@@ -18,12 +18,13 @@ import numpy as np
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
+from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
-from simsched.results.fairness import share_above
 from simsched.results.fragmentation import PLACEMENT_METRICS
 from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
 from simsched.results.over_time import integral
 from simsched.results.quality import QUALITY_METRICS, LossTable
+from simsched.results.rho_metrics import RHO_METRICS
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,16 @@ def _held_gpu_s(tables: Tables) -> float:
     return float((seconds * intervals["gpus"] * intervals["gpu_share"]).sum())
 
 
+def _speed_per_gpu(tables: Tables) -> float | None:
+    """Return the sum of the relative speeds of the jobs on a GPU, over all GPUs and seconds for which any holds it."""
+    intervals = tables.allocations
+    if intervals is None or "relative_speed" not in intervals:
+        return None
+    gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
+    achieved = float((gpu_s * intervals["relative_speed"])[~intervals["restarting"]].sum())
+    return ratio(achieved, _held_gpu_s(tables))
+
+
 def _node_hours(tables: Tables) -> float | None:
     if tables.rounds is None or not len(tables.jobs):
         return None
@@ -138,10 +149,6 @@ def _finished(tables: Tables) -> float | None:
 
 def _decisions(tables: Tables) -> float | None:
     return None if tables.rounds is None else float(len(tables.rounds))
-
-
-def _rho(compute: Callable[[Sequence[float]], float]) -> Callable[[Tables], float | None]:
-    return lambda tables: compute(tables.rho) if tables.rho is not None and len(tables.rho) else None
 
 
 _LOWER, _HIGHER = "lower", "higher"
@@ -262,37 +269,22 @@ _ALL = (
         "standard deviation (n - 1) of the accuracies of these five",
         _accuracy_spread,
     ),
+    Metric(
+        "speed_per_gpu",
+        "sum of speeds per GPU",
+        "",
+        _HIGHER,
+        "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
+        "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared",
+        _speed_per_gpu,
+    ),
     Metric("held_mean_s", "mean running", "s", _LOWER, "mean of `held_s`, restarting included", _mean("held_s")),
     Metric("restart_mean_s", "mean restarting", "s", _LOWER, "mean of `restart_s`", _mean("restart_s")),
-    Metric("rho_median", "median rho", "", _LOWER, "median of `rho`", _rho(lambda rho: float(np.median(rho)))),
-    Metric(
-        "rho_p99",
-        "99th percentile rho",
-        "",
-        _LOWER,
-        "99th percentile of `rho`",
-        _rho(lambda rho: float(np.percentile(rho, 99))),
-    ),
-    Metric("rho_max", "largest rho", "", _LOWER, "largest `rho`", _rho(lambda rho: float(np.max(rho)))),
-    Metric(
-        "rho_above_1",
-        "jobs with rho > 1",
-        "share",
-        _LOWER,
-        "share of the jobs with `rho` > 1: treated unfairly",
-        _rho(lambda rho: share_above(rho, 1)),
-    ),
-    Metric(
-        "rho_above_2",
-        "jobs with rho > 2",
-        "share",
-        _LOWER,
-        "share of the jobs with `rho` > 2",
-        _rho(lambda rho: share_above(rho, 2)),
-    ),
+    *RHO_METRICS,
     *FAILURE_METRICS,
     *PLACEMENT_METRICS,
     *QUALITY_METRICS,
+    *DEADLINE_METRICS,
     Metric("finished_jobs", "finished jobs", "", "", "rows of the table of jobs", _finished),
     Metric("decisions", "decisions", "", "", "rows of the table of rounds", _decisions),
 )
@@ -312,8 +304,18 @@ HEADLINE = (
     "restarts_per_job",
 )
 
-#: Metrics that few runs have (nodes with a price, hyper-parameter tuning, losses), and that are then wanted.
-OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd", "normalised_loss_mean", "time_to_90_mean_s")
+#: Metrics that few runs have (nodes with a price, hyper-parameter tuning, losses, deadlines), and that are then wanted.
+OCCASIONAL = (
+    "cost",
+    "top5_accuracy",
+    "top5_accuracy_sd",
+    "normalised_loss_mean",
+    "time_to_90_mean_s",
+    "deadlines_met",
+    "deadlines_declined",
+    "tardiness_mean_s",
+    "late_gpu_share",
+)
 
 
 def summarise(

@@ -14,8 +14,8 @@ import pyarrow as pa
 #: Version of the tables; stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
 
-#: Features of the engine that show in the tables: GPUs that are shared, time finer than a second, failures, ...
-SHARING, FINE_TIME, FAILURES = "sharing", "fine-time", "failures"
+#: Features that show in the tables: GPUs that are shared, time finer than a second, failures, jobs with deadlines, ...
+SHARING, FINE_TIME, FAILURES, DEADLINES = "sharing", "fine-time", "failures", "deadlines"
 #: ... levels above the nodes, and free GPUs that are of no use.
 TOPOLOGY, FRAGMENTATION = "topology", "fragmentation"
 
@@ -98,6 +98,14 @@ JOBS = Table(
         Column("lost_s", _TIME, "s", "running time whose progress was lost to failures", FAILURES),
         Column("lost_gpu_s", _TIME, "GPU s", "the same, times the GPUs held", FAILURES),
         Column("checkpoint_s", _TIME, "s", "time spent writing checkpoints, the job pausing", FAILURES),
+        Column(
+            "deadline_s",
+            _NUMBER,
+            "s",
+            "deadline, counted from `submit_time_s`; infinite where there is none",
+            DEADLINES,
+        ),
+        Column("declined", pa.bool_(), "", "whether the policy ever declined to promise that deadline", DEADLINES),
     ),
 )
 

@@ -8,11 +8,10 @@ from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise, 
 from simsched.results.partial_rho import summarise_rho_without
 
 
-def job(name, application, submit, start, end, *, held, restart, gpu_s, restarts):
+def job(name, application, submit, start, end, *, held, restart, gpu_s, restarts, **rest):
     jct = end - submit
-    return JobRecord(
-        name, application, "", "", "", 1, 0, submit, start, end, jct, held, jct - held, restart, gpu_s, restarts
-    )
+    times = (submit, start, end, jct, held, jct - held, restart, gpu_s, restarts)
+    return JobRecord(name, application, "", "", "", 1, 0, *times, **rest)
 
 
 def interval(name, start, end, *, restarting=False, efficiency=0.0, gpus=1):
@@ -80,8 +79,45 @@ def test_metric_of_the_hand_worked_example(metric, expected):
     assert SUMMARY[metric] == pytest.approx(expected, rel=1e-12)
 
 
-def test_every_metric_is_in_the_hand_worked_example():
-    assert set(METRICS) <= set(SUMMARY)
+# Deadlines of 150 (met, promised), 200 (met to the second, declined), 250 (late by 50) and none.
+DEADLINES = summarise(
+    JOBS.assign(deadline_s=[150, 200, 250, np.inf], declined=[False, True, False, False]), None, None, 8
+)
+# Two jobs at 0.7 of their speed on one GPU for 100 s, the first of them restarting for 20 s; a third alone for 50 s.
+SHARED = pd.DataFrame(
+    [
+        interval("a", 0, 20, restarting=True)._replace(gpu_share=0.5, relative_speed=0.7),
+        interval("a", 20, 100)._replace(gpu_share=0.5, relative_speed=0.7),
+        interval("b", 0, 100)._replace(gpu_share=0.5, relative_speed=0.7),
+        interval("c", 0, 50, gpus=2),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("deadlines_met", 2 / 3),
+        ("deadlines_declined", 1 / 3),
+        ("promises_kept", 1 / 2),
+        ("tardiness_mean_s", 50 / 3),
+        ("late_gpu_share", 400 / 800),
+        ("late_gpu_hours", 400 / 3600),
+    ],
+)
+def test_metric_of_deadlines(metric, expected):
+    assert DEADLINES[metric] == pytest.approx(expected, rel=1e-12)
+    assert metric not in SUMMARY
+
+
+def test_speeds_of_jobs_that_share_a_gpu_are_added():
+    assert summarise(JOBS, SHARED, None, 8)["speed_per_gpu"] == pytest.approx(
+        (80 * 0.7 + 100 * 0.7 + 100) / (100 + 100)
+    )
+
+
+def test_every_metric_is_in_the_hand_worked_examples():
+    assert set(METRICS) <= set(SUMMARY) | set(DEADLINES) | {"speed_per_gpu"}
     assert set(HEADLINE) <= set(METRICS)
 
 

@@ -5,8 +5,13 @@ from simsched_policies.fifo import Fifo
 
 from simsched.agent import registry
 from simsched.agent.agent import Measurement
+from simsched.agent.batch_rules.noise import noise_doubling
+from simsched.agent.batch_rules.regime import MeasuredAccordion
+from simsched.agent.batch_rules.rule import BatchMetrics, BatchState
 from simsched.agent.rule_agent import AdaBatchAgents, CabsAgents, NoiseAgents, configured_agent
 from simsched.engine.options import EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.application import ApplicationFacts, BatchChoice, GradientStats, StepTime, facts_of
 from simsched.model.cluster import Cluster
@@ -15,7 +20,7 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, CriticalEpochs
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.policy.signals import STEPS
-from simsched.testing.builders import run, toy_application
+from simsched.testing.builders import Applications, run, toy_application
 
 ONE = Site((1,), "v100")
 TWO = Site((2,), "v100")
@@ -123,3 +128,31 @@ def test_rules_without_regimes_or_batches_are_refused():
         fixed = JobRequest("b", 0, 1)
         with pytest.raises(InputError, match="fixed-duration"):
             registry.load(name)().agent(fixed, ApplicationFacts("fixed-duration"))
+
+
+def test_without_a_published_schedule_the_batch_doubles_once_the_measured_noise_allows_it():
+    state = BatchState(16, 16, 1, 1, 16, 50)
+    assert [noise_doubling(state, BatchMetrics(noise)) for noise in (None, 31.0, 32.0, 1e9)] == [16, 16, 32, 32]
+    assert noise_doubling(state._replace(batch=32), BatchMetrics(1e9)) == 50
+
+
+def test_without_published_regimes_accordion_compares_the_gradients_norms():
+    rule = MeasuredAccordion(change=0.5, every=2)
+    state = BatchState(16, 16, 0, 1, 16, 256)
+    norms = (10.0, 99.0, 4.0, 99.0, 3.0, 99.0, 4.5)  # only even epochs are looked at: 10 -> 4 -> 3 -> 4.5
+    found = [rule(state._replace(epoch=epoch), BatchMetrics(gradient_sqr=norm**2)) for epoch, norm in enumerate(norms)]
+    assert found == [16, 16, 16, 16, 256, 256, 16]
+    assert MeasuredAccordion()(state, BatchMetrics()) == 16
+
+
+def test_every_agent_runs_on_an_application_without_published_regimes():
+    jobs = [JobSpec("a", 0, 2, "toy", 32), JobSpec("b", 0, 1, "toy", 16)]
+    largest = {}
+    for name in ("accordion", "adabatch", "cabs", "gradient-noise", "kungfu-noise"):
+        records, known = MemoryRecorder(), Applications(toy_application(epochs=30))
+        agents = registry.load(name)()
+        simulate(Cluster.uniform(1, 4), jobs, known, Fifo(), EngineOptions(), 1, records, agents=agents)
+        assert {record.job_id for record in records.jobs} == {"a", "b"}
+        largest[name] = max(interval.batch_size for interval in records.allocations if interval.job_id == "a")
+    # The noise scale is 16 everywhere, and a gradient whose norm stays is not critical after ten epochs.
+    assert largest == {"accordion": 256, "adabatch": 64, "cabs": 32, "gradient-noise": 32, "kungfu-noise": 32}

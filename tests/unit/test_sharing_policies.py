@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from simsched_policies.antman import AntMan
 from simsched_policies.gandiva import Gandiva
+from simsched_policies.horus import Horus
+from simsched_policies.lucid import Lucid
 from simsched_policies.muri import MuriL, MuriS
 from simsched_policies.qssf import Qssf
 from simsched_policies.themis import Themis, ThemisRho
@@ -127,6 +129,24 @@ def test_qssf_expects_what_jobs_of_a_user_have_taken() -> None:
     assert found == {"a": 100, "b": 110, "c": 210, "e": 220, "d": 320}
 
 
+def test_gandiva_parts_a_pair_whose_trial_fails_even_where_gpus_are_free() -> None:
+    # c is tried beside a or b at 0.4 of the speed of either, while the other job ends and leaves a node empty.
+    jobs = [job("a", 0, 1, steps=3000), job("b", 0, 1, steps=250), job("c", 0, 1, steps=3000)]
+    recorder = run(Gandiva(), jobs, Cluster.uniform(2, 1), ConstantSharing(0.4))
+    shared_s = [row.end_s - row.start_s for row in recorder.allocations if row.job_id == "c" and row.neighbours]
+    assert 0 < sum(shared_s) <= 4 * 60, "at most one trial of two slices with each of the others"
+    assert max(ends(recorder).values()) < 3600
+
+
+def test_gandiva_unpacks_a_pair_once_gpus_are_free() -> None:
+    # At 0.8 of their speed each the pair pays; when b ends, nobody waits and one of the two moves onto its GPU.
+    jobs = [job("a", 0, 1, steps=2000), job("b", 0, 1, steps=400), job("c", 0, 1, steps=2000)]
+    recorder = run(Gandiva(), jobs, Cluster.uniform(2, 1), ConstantSharing(0.8))
+    b_ends_s = ends(recorder)["b"]
+    assert neighbours(recorder)
+    assert all(row.end_s <= b_ends_s for row in recorder.allocations if row.neighbours)
+
+
 class Scripted(Policy):
     """Decides as it is told, in turn."""
 
@@ -170,3 +190,70 @@ def test_gpus_of_others_that_cannot_be_had(decision: Decision, message: str) -> 
     jobs = [job(name, 0, 1) for name in "abc"]
     with pytest.raises(InfeasibleDecisionError, match=message):
         run(Scripted(decision), jobs, Cluster.uniform(2, 4), HALF)
+
+
+def neighbours(recorder: MemoryRecorder) -> set[frozenset[str]]:
+    return {frozenset((row.job_id, row.neighbours)) for row in recorder.allocations if row.neighbours}
+
+
+def test_lucid_profiles_on_its_own_nodes_and_short_jobs_finish_there() -> None:
+    jobs = [job("short", 0, 1, steps=50), job("long", 0, 1, steps=100), job("wide", 0, 4, steps=100)]
+    recorder = run(Lucid(profile_s=60, profiled_gpus=2), jobs, Cluster.uniform(2, 4), HALF)
+    assert ends(recorder) == {"short": 50, "long": 140, "wide": 100}  # `long` waits from 60 to 100
+    places = {(row.job_id, row.placement) for row in recorder.allocations}
+    assert places == {("short", "1:1"), ("long", "1:1"), ("wide", "0:4"), ("long", "0:1")}
+
+
+def test_lucid_serves_by_expected_gpu_time_learned_from_finished_jobs() -> None:
+    # `x` lasts 100 s, `y` 40 s, and neither is known at first; then a job like `y` goes before one like `x`.
+    jobs = [job("x1", 0, 1, model="x"), job("y1", 1, 1, model="y", steps=40)]
+    jobs += [job("x2", 2, 1, model="x"), job("y2", 3, 1, model="y", steps=40)]
+    assert ends(run(Lucid(profile_s=0, packing=False), jobs, Cluster.uniform(1, 1), HALF)) == {
+        "x1": 100,
+        "y1": 140,
+        "y2": 180,
+        "x2": 280,
+    }
+
+
+def lucid_pairs(first: float, second: float, *, warm: int = 3, **params) -> set[frozenset[str]]:
+    """Run two jobs that ask for the same two GPUs and keep them busy for so long, after others that came and went."""
+    early = [job(f"early-{number}", 0, 2, steps=1) for number in range(warm)]
+    pair = [job(name, 20, 2, (1 - busy, busy, 0)) for name, busy in (("a", first), ("b", second))]
+    return neighbours(run(Lucid(profile_s=0, **params), [*early, *pair], Cluster.uniform(1, 2), HALF))
+
+
+@pytest.mark.parametrize(("first", "second", "shares"), [(0.5, 0.5, True), (0.9, 0.1, True), (0.9, 0.5, False)])
+def test_lucid_packs_jobs_whose_scores_add_up_to_two(first: float, second: float, shares: bool) -> None:
+    found = lucid_pairs(first, second)
+    assert (frozenset("ab") in found) == shares
+    assert not lucid_pairs(first, second, packing=False)
+
+
+def test_lucid_backs_off_while_few_jobs_arrive() -> None:
+    assert frozenset("ab") not in lucid_pairs(0.5, 0.5, warm=0)
+    assert frozenset("ab") in lucid_pairs(0.5, 0.5, warm=0, least_jobs_per_h=1)
+
+
+def test_lucid_puts_no_long_job_beside_one_that_is_expected_to_end_soon() -> None:
+    # Jobs like s took 10 s, jobs like l 30 s: more than twice as long.
+    known = [job("s1", 0, 1, model="s", steps=10), job("l1", 0, 1, model="l", steps=30)]
+    later = [job("s2", 50, 1, model="s", steps=100), job("l2", 51, 1, model="l"), job("s3", 52, 1, model="s")]
+    found = neighbours(run(Lucid(profile_s=0), [*known, *later], Cluster.uniform(1, 1), HALF))
+    assert frozenset(("s2", "s3")) in found
+    assert frozenset(("s2", "l2")) not in found
+
+
+def test_horus_shares_where_predicted_utilisations_leave_room() -> None:
+    def pairs(*busy: float) -> set[frozenset[str]]:
+        jobs = [job(name, at, 2, (1 - one, one, 0)) for at, (name, one) in enumerate(zip("abc", busy, strict=True))]
+        return neighbours(run(Horus(), jobs, Cluster.uniform(2, 2), HALF))
+
+    assert pairs(0.7, 0.3, 0.3) == {frozenset("bc")}, "beside the least busy one"
+    assert pairs(0.7, 0.8, 0.3) == {frozenset("ac")}
+    assert pairs(0.7, 0.8, 0.4) == set()
+
+
+def test_antman_without_packing_lets_nobody_share() -> None:
+    jobs = [job("a", 10, 2, guaranteed=True), job("b", 10, 2)]
+    assert ends(run(AntMan(packing=False), jobs, Cluster.uniform(1, 2), HALF)) == {"a": 110, "b": 210}

@@ -44,6 +44,16 @@ def averaged(before: NoiseAverage | None, newest: NoiseAverage, weight: float = 
     return NoiseAverage(*(weight * new + (1 - weight) * old for new, old in zip(newest, before, strict=True)))
 
 
+def noise_doubling(state: BatchState, metrics: BatchMetrics) -> int:
+    """Return twice the batch where the measured noise scale is at least that, else the batch.
+
+    What Shockwave's jobs do on a published schedule (Zheng et al., NSDI'23), by measurement; the threshold is ours.
+    """
+    if metrics.noise_scale is None or metrics.noise_scale < 2 * state.batch:
+        return state.batch
+    return state.clip(2 * state.batch)
+
+
 def noise_rule(state: BatchState, metrics: BatchMetrics) -> int:
     """Return the measured noise scale as the batch, rounded into the bounds."""
     if metrics.noise_scale is None:

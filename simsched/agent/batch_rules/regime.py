@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 from simsched.agent.batch_rules.rule import BatchMetrics, BatchState
 from simsched.model.regimes import RUN_TIME_EPOCHS, BatchRegimes
@@ -22,6 +23,30 @@ class Accordion:
         if not self.regimes.is_critical(state.initial, state.epoch):
             return state.largest if state.batch == state.initial else state.batch
         return state.batch if state.batch == state.smallest else state.initial
+
+
+@dataclass
+class MeasuredAccordion:
+    """Accordion by measurement: the gradient's norm is compared every `every` epochs (Agarwal et al., MLSys'21).
+
+    While it has changed by at least the share `change` of itself since the comparison before, the training is in a
+    critical regime and keeps the initial batch; else it gets the largest. The first epochs are critical. Both numbers
+    are the paper's from memory. One instance serves one training.
+    """
+
+    change: float = 0.5
+    every: int = 10
+    _norm: float | None = field(default=None, init=False)
+    _critical: bool = field(default=True, init=False)
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return the initial batch in a critical regime, else the largest."""
+        if metrics.gradient_sqr is not None and (self._norm is None or state.epoch % self.every == 0):
+            norm = math.sqrt(metrics.gradient_sqr)
+            if self._norm is not None:
+                self._critical = abs(self._norm - norm) >= self.change * self._norm
+            self._norm = norm
+        return state.initial if self._critical else state.largest
 
 
 @dataclass(frozen=True)

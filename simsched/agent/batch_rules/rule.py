@@ -24,13 +24,15 @@ class BatchMetrics(NamedTuple):
     """What a training measures of itself; a figure that it does not measure is None.
 
     `noise_scale` is the gradient noise scale in examples, `gradient_variance` the trace of the covariance of one
-    example's gradient, `loss` the training loss, `learning_rate` the optimizer's step.
+    example's gradient, `loss` the training loss, `learning_rate` the optimizer's step, `gradient_sqr` the squared norm
+    of the mean gradient.
     """
 
     noise_scale: float | None = None
     gradient_variance: float | None = None
     loss: float | None = None
     learning_rate: float | None = None
+    gradient_sqr: float | None = None
 
 
 NOTHING_MEASURED = BatchMetrics()

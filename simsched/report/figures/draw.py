@@ -19,6 +19,7 @@ from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nod
 from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
 from simsched.report.figures.placement import placement_figures
+from simsched.report.figures.purposes import purpose_figures
 from simsched.report.figures.style import FORMATS, Drawn, Look, looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
@@ -31,6 +32,7 @@ from simsched.results.trials import read_trials
 #: More rows than this (policies times sweep points) are not told apart in one figure.
 MOST_ROWS = 8
 _MOST_LIVES = 4
+_MOST_SYSTEMS = 16
 #: More panels or bars than these are not told apart on a page.
 _MOST_PANELS = 4
 _MOST_BARS = 5000
@@ -75,6 +77,10 @@ FIGURES = MappingProxyType(
         "quality": "how the losses of jobs fall, where they are recorded",
         "predictions": "how true a policy's predictions of completion and speed were",
         "jct-parts": "what completion times consist of, over a sweep",
+        "deadlines": "deadlines met, promises kept, and GPU time of late jobs",
+        "deadlines-KEY": "the same against the values of a swept key",
+        "agents": "schedulers in panels, a line for each agent that adapts batches",
+        "sharing": "what GPUs achieve that are shared, completion times and utilisation",
     }
 )
 
@@ -117,6 +123,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
         *evaluation_figures(run, rows),
         *failure_figures(run, rows),
         *placement_figures(run, rows),
+        *purpose_figures(run, rows, _MOST_SYSTEMS),
     ]
     yield from ((name, partial(_already, figure)) for name, figure in drawn)
 

@@ -62,7 +62,7 @@ def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mappin
     rows = list(dict.fromkeys(data["others"]))
     names = dict.fromkeys(data["policy"])
     styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
-    values = _ordered(data["value"])
+    values = values_in_order(data["value"])
     with styled():
         width = min(1.4 + 2.7 * len(metrics), _WIDEST)
         figure = new_figure(width, 0.3 + 2.6 * len(rows), title or f"Sweep of {axis_title(key)}", _caption(data))
@@ -70,8 +70,8 @@ def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mappin
         for line, others in zip(panels, rows, strict=True):
             for axes, metric in zip(line, metrics, strict=True):
                 part = data[data["metric"] == metric]
-                _panel(axes, part, others, values, styles)
-                _value_axis(axes, values)
+                draw_panel(axes, part, others, values, styles)
+                value_axis(axes, values)
                 if others:
                     axes.set_title(f"{axes.get_title(loc='left')}\n{others}")
         for axes in panels[-1]:
@@ -95,7 +95,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _ordered(values: pd.Series) -> list[Any]:
+def values_in_order(values: pd.Series) -> list[Any]:
     """List the swept values: numbers ascending, others in the order of the grid."""
     found = list(dict.fromkeys(values.tolist()))
     return sorted(found) if all(_is_number(value) for value in found) else found
@@ -107,7 +107,8 @@ def _places(values: Sequence[Any]) -> dict[Any, float]:
     return {value: float(value if numeric else index) for index, value in enumerate(values)}
 
 
-def _panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any], styles: Mapping[str, Look]) -> None:
+def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any], styles: Mapping[str, Look]) -> None:
+    """Draw the lines of one metric, whose rows of `sweep_data` are `part`, over `values`."""
     reading = find_metric(part["metric"].iloc[0])
     shown = shown_unit(part["unit"].iloc[0], part["mean"])
     places = _places(values)
@@ -134,7 +135,8 @@ def _panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any], s
     axes.set_title(shown.title(reading.title))
 
 
-def _value_axis(axes: Axes, values: Sequence[Any]) -> None:
+def value_axis(axes: Axes, values: Sequence[Any]) -> None:
+    """Put the swept values on the horizontal axis, which is logarithmic where they are far apart."""
     places = _places(values)
     if all(_is_number(value) and value > 0 for value in values) and max(values) >= _LOG_RATIO * min(values):
         axes.set_xscale("log")

@@ -1,0 +1,60 @@
+"""Gives the jobs of a workload what they are promised: deadlines, in multiples of their time alone, and guarantees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from simsched.engine.remaining import TrueRemainingWork
+from simsched.engine.streams import stream
+from simsched.model.application import Application, ApplicationSource
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest, JobSpec, JobTruth
+from simsched.model.placement import Site
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    """A job at its submission."""
+
+    request: JobRequest
+    app: Application
+    cluster: Cluster
+    epoch: int = 0
+    site: Site | None = None
+
+
+def with_deadlines(
+    jobs: Iterable[JobSpec],
+    applications: ApplicationSource,
+    cluster: Cluster,
+    factor: float | tuple[float, float],
+    share: float,
+    seed: int,
+) -> list[JobSpec]:
+    """Return the jobs with deadlines: `factor`, or one drawn between two, times the seconds that a job takes alone.
+
+    Alone means consolidated, on the GPUs and at the batch size asked for, of the fastest type on which it runs, without
+    any delay. `share` of the jobs, drawn, get a deadline; the others keep what they have. A seed gives the same draws
+    whatever the factors, so that over a sweep of them the same jobs have deadlines.
+    """
+    rng = stream(seed, "deadlines")
+    low, high = factor if isinstance(factor, tuple) else (factor, factor)
+    known: dict[tuple[JobTruth, str, int, int], float] = {}
+    made = []
+    for job in jobs:
+        chosen, place = rng.random(2)
+        if chosen < share:
+            key = (job.truth, job.application, job.num_gpus, job.batch_size)
+            if key not in known:
+                app = applications.for_job(job.request, job.truth)
+                known[key] = TrueRemainingWork(_Submitted(job.request, app, cluster), 0.0).seconds
+            job = replace(job, deadline_s=(low + (high - low) * float(place)) * known[key])
+        made.append(job)
+    return made
+
+
+def with_guarantees(jobs: Iterable[JobSpec], share: float, seed: int) -> list[JobSpec]:
+    """Return the jobs, a drawn `share` of them made guaranteed; more of them with a larger share, and the same ones."""
+    rng = stream(seed, "guarantees")
+    return [replace(job, guaranteed=job.guaranteed or bool(rng.random() < share)) for job in jobs]

@@ -1,0 +1,85 @@
+"""The program that reserves leases for jobs with deadlines, as Chronus does (Gao et al., SoCC'21).
+
+Time ahead is cut into leases; a job that holds one runs on all its GPUs until it ends. Functions on arrays; when a
+lease begins and who runs on what is left is not their business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+#: The solver stops at this gap, or after so many nodes, never by the clock: the same input gives the same answer.
+RELATIVE_GAP = 1e-3
+NODE_LIMIT = 2000
+_SLACK_S = 1e-6
+
+
+def reserve(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
+    """Return who holds which lease, of shape (n, t), so that every job gets its seconds in time; None if none is found.
+
+    Job i needs `need_s[i]` seconds on `gpus[i]` GPUs, of which it can use `usable_s[i, t]` in lease t (0 after its
+    deadline); lease t has `room[t]` GPUs. The jobs are taken first in their order, each on the earliest leases that it
+    can use; only where that fails, the program is solved, which minimises GPU-leases weighted by how late they are.
+    """
+    early = reserve_in_order(need_s, gpus, usable_s, room)
+    return early if early is not None else _program(need_s, gpus, usable_s, room)
+
+
+def reserve_in_order(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
+    """Reserve for one job after the other the earliest leases that have room; None where one cannot be in time."""
+    left = room.copy()
+    held = np.zeros(usable_s.shape, dtype=bool)
+    for job, missing_s in enumerate(need_s):
+        for lease in range(len(room)):
+            if missing_s <= _SLACK_S:
+                break
+            if usable_s[job, lease] > 0 and left[lease] >= gpus[job]:
+                held[job, lease] = True
+                left[lease] -= gpus[job]
+                missing_s -= usable_s[job, lease]
+        if missing_s > _SLACK_S:
+            return None
+    return held
+
+
+def _program(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
+    jobs, leases = np.nonzero(usable_s > 0)
+    if not len(jobs):
+        return None
+    each = np.arange(len(jobs))
+    enough = coo_array((usable_s[jobs, leases], (jobs, each)), shape=(len(need_s), len(each))).tocsr()
+    fits = coo_array((gpus[jobs].astype(np.float64), (leases, each)), shape=(len(room), len(each))).tocsr()
+    solution = milp(
+        gpus[jobs] * (leases + 1.0),
+        integrality=np.ones(len(each), dtype=np.int64),
+        bounds=Bounds(0, 1),
+        constraints=[
+            LinearConstraint(enough, need_s, np.inf),
+            LinearConstraint(fits, -np.inf, room.astype(np.float64)),
+        ],
+        options={"mip_rel_gap": RELATIVE_GAP, "node_limit": NODE_LIMIT},
+    )
+    if solution.x is None:
+        return None
+    held = np.zeros(usable_s.shape, dtype=bool)
+    held[jobs, leases] = solution.x > 0.5
+    return held
+
+
+def usable_seconds(
+    begin_s: Sequence[float], end_s: Sequence[float], deadline_s: Sequence[float], loss_s: Sequence[float]
+) -> Floats:
+    """Return the seconds of each lease before each deadline, shape (n, t), less what job n loses when one begins."""
+    begin, end = np.asarray(begin_s), np.asarray(end_s)
+    until = np.minimum(end[None, :], np.asarray(deadline_s)[:, None])
+    usable: Floats = np.maximum(until - begin[None, :] - np.asarray(loss_s)[:, None], 0.0)
+    return usable

@@ -1,0 +1,74 @@
+"""Schedulers in panels, with a line for each agent that adapts the batches of their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, value_axis, values_in_order
+from simsched.results.compare import Row
+
+#: What is drawn, a row of panels each.
+METRICS = ("jct_mean_s", "statistical_efficiency")
+OWN_AGENT = "batch as submitted"
+_WIDEST = 9.0
+
+
+def agents_of(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Return policy and agent by label ("" for the policy's own agent)."""
+    found = {}
+    for row in rows:
+        agent = row.cells[0].manifest.get("agent")
+        found[row.policy] = (row.policy_name, str(agent["name"]) if isinstance(agent, Mapping) else "")
+    return found
+
+
+def compares_agents(rows: Sequence[Row]) -> bool:
+    """Tell whether a policy is there with its own agent and with others."""
+    pairs = agents_of(rows).values()
+    return any((policy, "") in pairs for policy, agent in pairs if agent)
+
+
+def agents_data(rows: Sequence[Row], key: str) -> pd.DataFrame:
+    """Gather what `agents_panels` draws: that of `sweep_data`, with columns `panel` and `line`.
+
+    A policy with its own agent alone is a line in the panels of all others, by its label.
+    """
+    pairs = agents_of(rows)
+    panels = dict.fromkeys(policy for policy, agent in pairs.values() if agent)
+    title = {policy: label for label, (policy, agent) in reversed(pairs.items()) if not agent}
+    data = sweep_data(rows, key, METRICS)
+    parts = []
+    for panel in panels:
+        for label, (policy, agent) in pairs.items():
+            if policy == panel or policy not in panels:
+                line = label if policy not in panels else agent or OWN_AGENT
+                part = data[data["policy"] == label]
+                parts.append(part.assign(panel=title.get(panel, panel), policy=line, line=line))
+    return pd.concat(parts, ignore_index=True)
+
+
+def agents_panels(data: pd.DataFrame, key: str, *, title: str, styles: Mapping[str, Look] | None = None) -> Drawn:
+    """Draw a column of panels for each policy and a row for each metric, over the swept key."""
+    names, metrics = list(dict.fromkeys(data["panel"])), list(dict.fromkeys(data["metric"]))
+    styles = styles or looks(data["policy"])
+    values = values_in_order(data["value"])
+    seeds = int(data["seeds"].max())
+    caption = f"Mean over {seeds} seeds; whiskers: 95 % interval (Student's t)." if seeds > 1 else "One seed."
+    with styled():
+        width = min(1.2 + 2.6 * len(names), _WIDEST)
+        figure = new_figure(width, 2.5 * len(metrics), title, caption)
+        panels = figure.subplots(len(metrics), len(names), squeeze=False, sharex=True, sharey="row")
+        for line, metric in zip(panels, metrics, strict=True):
+            whole = data[data["metric"] == metric]
+            for axes, name in zip(line, names, strict=True):
+                draw_panel(axes, whole[whole["panel"] == name], "", values, styles)
+                axes.set_title(f"{name}: {axes.get_title(loc='left')}")
+                value_axis(axes, values)
+            line[0].set_ylim(0, 1.06 * max(axes.get_ylim()[1] / 1.06 for axes in line))
+        for axes in panels[-1]:
+            axes.set_xlabel(axis_title(key))
+        legend_above(figure, panels[0, 0])
+    return figure, data

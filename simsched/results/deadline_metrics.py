@@ -1,0 +1,90 @@
+"""What becomes of deadlines: metrics that are there only where jobs have some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
+
+
+def _of_deadlines(compute: Callable[[pd.DataFrame], float | None]) -> Callable[[Tables], float | None]:
+    """Return a metric of the jobs with a deadline that is there only where there are such jobs."""
+
+    def of_tables(tables: Tables) -> float | None:
+        if "deadline_s" not in tables.jobs:
+            return None
+        jobs = tables.jobs[np.isfinite(tables.jobs["deadline_s"])]
+        return compute(jobs) if len(jobs) else None
+
+    return of_tables
+
+
+def _late(jobs: pd.DataFrame) -> pd.Series:
+    return jobs["jct_s"] > jobs["deadline_s"]
+
+
+def _met(jobs: pd.DataFrame) -> float | None:
+    return 1.0 - float(_late(jobs).mean()) if len(jobs) else None
+
+
+def _tardiness_s(jobs: pd.DataFrame) -> float:
+    return float((jobs["jct_s"] - jobs["deadline_s"]).clip(lower=0).mean())
+
+
+def _late_gpu_s(jobs: pd.DataFrame) -> float:
+    return float(jobs.loc[_late(jobs), "attained_gpu_s"].sum())
+
+
+DEADLINE_METRICS = (
+    Metric(
+        "deadlines_met",
+        "deadlines met",
+        "share",
+        "higher",
+        "share of the jobs with a deadline whose `jct_s` is at most `deadline_s`",
+        _of_deadlines(_met),
+    ),
+    Metric(
+        "deadlines_declined",
+        "deadlines declined",
+        "share",
+        "",
+        "share of the jobs with a deadline that are `declined`; the others are admitted",
+        _of_deadlines(lambda jobs: float(jobs["declined"].mean())),
+    ),
+    Metric(
+        "promises_kept",
+        "admitted deadlines met",
+        "share",
+        "higher",
+        "share of the jobs with a deadline that is not `declined` whose `jct_s` is at most `deadline_s`",
+        _of_deadlines(lambda jobs: _met(jobs[~jobs["declined"]])),
+    ),
+    Metric(
+        "tardiness_mean_s",
+        "mean tardiness",
+        "s",
+        "lower",
+        "mean of `jct_s - deadline_s`, or 0 where that is negative, over the jobs with a deadline",
+        _of_deadlines(_tardiness_s),
+    ),
+    Metric(
+        "late_gpu_share",
+        "GPU time of late jobs",
+        "share",
+        "lower",
+        "`attained_gpu_s` of the jobs that miss their deadline / that of all jobs with a deadline",
+        _of_deadlines(lambda jobs: ratio(_late_gpu_s(jobs), float(jobs["attained_gpu_s"].sum()))),
+    ),
+    Metric(
+        "late_gpu_hours",
+        "GPU hours of late jobs",
+        "GPU h",
+        "lower",
+        "sum of `attained_gpu_s` / 3600 over the jobs that miss their deadline",
+        _of_deadlines(lambda jobs: _late_gpu_s(jobs) / SECONDS_PER_HOUR),
+    ),
+)

@@ -1,0 +1,121 @@
+"""Policies that know deadlines, the leases of Chronus, and deadlines that a workload is given, by hand."""
+
+import numpy as np
+import pytest
+from simsched_policies.chronus import Chronus
+from simsched_policies.edf import Edf
+from simsched_policies.elasticflow import ElasticFlow
+
+from simsched.engine.options import EngineOptions
+from simsched.experiment.promises import with_deadlines, with_guarantees
+from simsched.experiment.spec import WorkloadSpec
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.programs.leases import reserve, reserve_in_order, usable_seconds
+from simsched.testing.builders import Applications, run, toy_application
+
+AT_ONCE = EngineOptions(restart_delay_s=0)
+
+
+def job(name: str, at_s: int, gpus: int, duration_s: int, deadline_s: float | None = None) -> JobSpec:
+    return JobSpec(name, at_s, gpus, duration_s=duration_s, deadline_s=deadline_s)
+
+
+def outcome(policy, jobs, nodes: int = 1, gpus: int = 2):
+    records = run(policy, jobs, cluster=Cluster.uniform(nodes, gpus), options=AT_ONCE)
+    return {record.job_id: (record.end_time_s, record.declined) for record in records.jobs}
+
+
+def test_edf_runs_the_next_deadline_first_and_jobs_without_one_last():
+    jobs = [job("none", 0, 2, 100), job("late", 10, 2, 100, 500), job("soon", 20, 2, 100, 120)]
+    assert outcome(Edf(), jobs) == {"soon": (120, False), "late": (210, False), "none": (300, False)}
+    ends = outcome(Edf(preempts=False), jobs)
+    assert ends == {"none": (100, False), "soon": (200, False), "late": (300, False)}
+
+
+def test_usable_seconds_end_with_the_deadline_and_lose_a_restart_each():
+    usable = usable_seconds([30, 60, 120], [60, 120, 180], [130, 1000], [0, 5])
+    assert usable.tolist() == [[30, 60, 10], [25, 55, 55]]
+
+
+def test_the_program_finds_leases_where_the_order_of_deadlines_does_not():
+    # On 2 GPUs and 2 leases, `a` (1 GPU, one lease) goes first and takes lease 0, and `b` (2 GPUs) the other. Then `c`
+    # (1 GPU, lease 0 alone) fits beside `a`; but with `c` barred from lease 1, `b` before `a` would have to wait.
+    need, gpus = np.array([60.0, 60.0, 60.0]), np.array([1, 2, 1])
+    usable = np.array([[60.0, 60.0], [60.0, 60.0], [0.0, 60.0]])
+    room = np.array([2, 2])
+    assert reserve_in_order(need, gpus, usable, room) is None
+    held = reserve(need, gpus, usable, room)
+    assert held is not None
+    assert held.tolist() == [[False, True], [True, False], [False, True]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_leases_that_are_found_fit_and_suffice_and_none_are_missed(seed):
+    rng = np.random.default_rng(seed)
+    jobs, leases = 3, 3
+    gpus, need = rng.integers(1, 3, jobs), rng.integers(1, 3, jobs) * 60.0
+    usable = np.where(np.arange(leases) < rng.integers(1, 4, (jobs, 1)), 60.0, 0.0)
+    room = np.full(leases, 3)
+
+    def works(held) -> bool:
+        return bool(((held * usable).sum(1) >= need).all() and (gpus @ held <= room).all())
+
+    every = (np.array([(code >> bit) & 1 for bit in range(9)]).reshape(3, 3) for code in range(512))
+    held = reserve(need, gpus, usable, room)
+    assert (held is not None) == any(works(one) for one in every)
+    assert held is None or works(held.astype(int))
+
+
+def test_chronus_admits_what_can_be_in_time_and_runs_the_rest_on_what_is_left():
+    # Leases of 60 s: `a` needs two, the first from its judgement at 30 s on. `b` cannot be in time beside it and is
+    # declined; it runs in slots after `a`, and `free` has the least left and goes before `b`.
+    policy = Chronus(lease_s=60, slot_s=30)
+    jobs = [job("a", 10, 2, 90, 130), job("b", 20, 2, 90, 125), job("free", 25, 2, 30)]
+    assert outcome(policy, jobs) == {"a": (120, False), "free": (150, False), "b": (240, True)}
+
+
+def test_chronus_admits_a_deadline_that_is_just_met_and_declines_one_just_missed():
+    for deadline_s, declined in ((110, False), (109, True)):
+        ends = outcome(Chronus(lease_s=60, slot_s=30), [job("a", 10, 1, 90, deadline_s)])
+        assert ends == {"a": (120, declined)}
+
+
+def test_chronus_keeps_a_lease_from_preemption_by_shorter_jobs():
+    jobs = [job("a", 1, 2, 60, 100), job("short", 31, 2, 5)]
+    assert outcome(Chronus(lease_s=120, slot_s=30), jobs)["a"] == (90, False)
+
+
+def test_chronus_refuses_leases_that_no_slot_ends():
+    with pytest.raises(ValueError, match="multiple of slot_s"):
+        Chronus(lease_s=100, slot_s=30)
+
+
+def test_elasticflow_declines_what_cannot_be_in_time():
+    jobs = [JobSpec(name, 0, 1, "toy", 32, deadline_s=d) for name, d in (("hopeless", 1.0), ("easy", 1e5))]
+    records = run(ElasticFlow(), jobs, cluster=Cluster.uniform(1, 4), applications=Applications(toy_application()))
+    assert {record.job_id: record.declined for record in records.jobs} == {"hopeless": True, "easy": False}
+
+
+def test_workloads_get_deadlines_by_the_time_that_jobs_take_alone():
+    jobs = [job(str(number), 0, 1, 100 * (number + 1)) for number in range(40)]
+    made = with_deadlines(jobs, Applications(), Cluster.uniform(), (0.5, 1.5), 1.0, 7)
+    factors = [one.deadline_s / one.duration_s for one in made]
+    assert 0.5 <= min(factors) < 0.7 < 1.3 < max(factors) <= 1.5
+    half = with_deadlines(jobs, Applications(), Cluster.uniform(), 2.0, 0.5, 7)
+    chosen = [one.deadline_s for one in half if one.deadline_s is not None]
+    assert 10 < len(chosen) < 30
+    assert all(one.deadline_s in (None, 2 * one.duration_s) for one in half)
+
+
+@pytest.mark.parametrize("factor", [0, -1, (2, 1)])
+def test_deadlines_that_are_none_are_refused(factor):
+    with pytest.raises(ValueError, match="deadline_factor"):
+        WorkloadSpec(deadline_factor=factor)
+
+
+def test_a_share_of_the_jobs_is_guaranteed():
+    jobs = [job(str(number), 0, 1, 100) for number in range(100)]
+    few, many = ({one.id for one in with_guarantees(jobs, share, 3) if one.guaranteed} for share in (0.2, 0.6))
+    assert few < many
+    assert 10 < len(few) < 30 < 50 < len(many) < 70
