@@ -7,6 +7,7 @@ All times are seconds from the start of the workload, whole ones where the tick 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 
@@ -77,6 +78,7 @@ class DecisionRecord(NamedTuple):
     diagnostics: Mapping[str, float]
     failed_nodes: int = 0
     node_failures: int = 0
+    provisioned_gpus: Mapping[str, float] = MappingProxyType({})
 
 
 class Recorder(Protocol):

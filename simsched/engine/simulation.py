@@ -165,8 +165,8 @@ class _Simulation:
         )
         self._ledger.kill_at_time_limit = options.kill_at_time_limit
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
-        most = options.max_jobs_per_gpu
-        self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
+        view = (self._clock, self._cluster, self._views, self._granted.view, delay, options.max_jobs_per_gpu)
+        self._view = LiveView(*view)
         if self._cluster.occupancy is not None:
             model = colocation or ConstantSharing()
             self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
@@ -257,8 +257,7 @@ class _Simulation:
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
-        del self._active[job_id]
-        del self._views[job_id]
+        del self._active[job_id], self._views[job_id]
         self._reached.pop(job_id, None)
         self._lost.pop(job_id, None)
         self._finished += 1
@@ -287,7 +286,7 @@ class _Simulation:
         for job in self._ledger.stale.values():
             self._ledger.retune(job)
         self._ledger.stale.clear()
-        if not self._active:
+        if not self._active and not (self._triggers.quiet and self._submitted < self._expected):
             return
         decision = self._ask()
         changes = self._check(decision)
@@ -305,8 +304,7 @@ class _Simulation:
         self._after_decision()
 
     def _ask(self) -> Decision:
-        view = self._view
-        active = self._active
+        view, active = self._view, self._active
         view.arrived = [job.view for job in self._arrived if job.request.id in active]
         view.finished = self._gone
         view.reached_threshold = [job.view for job in self._reached.values()]
@@ -360,6 +358,7 @@ class _Simulation:
                 moved=moves.count((True, True)),
                 failed_nodes=len(self._cluster.broken),
                 node_failures=self._cluster.failures,
+                provisioned_gpus=self._cluster.provisioned_gpus,
                 diagnostics=decision.diagnostics,
             )
         )
@@ -375,8 +374,7 @@ class _Simulation:
             elif node in cluster.broken:
                 cluster.returning.add(node)
             elif not cluster.up[node] and node not in cluster.starting:
-                join = partial(self._on_join, node)
-                cluster.starting[node] = self._clock.at(ready, Phase.RECOVERY, join)
+                cluster.start(node, self._clock.at(ready, Phase.RECOVERY, partial(self._on_join, node)))
 
     def _on_join(self, node: int) -> None:
         self._cluster.bring_up(node)

@@ -76,7 +76,6 @@ class Task:
     engine: EngineOptions
     seed: int
     about: Mapping[str, Any] = field(repr=False)
-    node_price_per_h: float | None = None
     tuning: TuningOptions | None = None
     agent: AgentChoice | None = None
     sharing: SharingSpec | None = None
@@ -275,7 +274,6 @@ class _Maker:
             options,
             seed,
             about,
-            spec.cluster.node_price_per_h,
             spec.tuning,
             agents,
             sharing,
@@ -295,6 +293,9 @@ class _Maker:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
+        power = spec.cluster.drawn_w()
+        if power is not None:
+            about["power"] = power
         if sharing.max_jobs > 1:
             colocation_of(sharing)  # refuses a bad table before anything runs
             about["sharing"] = sharing.model_dump(exclude={"pairs_path"})

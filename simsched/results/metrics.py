@@ -18,10 +18,12 @@ import numpy as np
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
+from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
+from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio
 from simsched.results.over_time import integral
+from simsched.results.power import Power
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,11 @@ def _total(tables: Tables, column: str) -> float:
     return float(tables.jobs[column].sum())
 
 
-def _makespan(tables: Tables) -> float | None:
-    return float(tables.jobs["end_time_s"].max()) if len(tables.jobs) else None
-
-
 def _utilisation(tables: Tables) -> float | None:
-    makespan_s = _makespan(tables) or 0.0
+    span_s = makespan_s(tables) or 0.0
     if tables.rounds is None:
-        return ratio(_held_gpu_s(tables), tables.total_gpus * makespan_s)
-    return ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(makespan_s)))
+        return ratio(_held_gpu_s(tables), tables.total_gpus * span_s)
+    return ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(span_s)))
 
 
 def _held_gpu_s(tables: Tables) -> float:
@@ -88,7 +86,7 @@ def _held_gpu_s(tables: Tables) -> float:
 def _node_hours(tables: Tables) -> float | None:
     if tables.rounds is None or not len(tables.jobs):
         return None
-    return integral(tables.rounds, "provisioned_nodes", int(_makespan(tables) or 0)) / SECONDS_PER_HOUR
+    return integral(tables.rounds, "provisioned_nodes", int(makespan_s(tables) or 0)) / SECONDS_PER_HOUR
 
 
 def _cost(tables: Tables) -> float | None:
@@ -164,7 +162,7 @@ _ALL = (
         "s",
         _LOWER,
         "largest `end_time_s`: from second 0 of the workload to the last completion",
-        _makespan,
+        makespan_s,
     ),
     Metric(
         "gpu_utilisation",
@@ -244,6 +242,7 @@ _ALL = (
         _node_hours,
     ),
     Metric("cost", "cost", "$", _LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost),
+    *ENERGY_METRICS,
     Metric(
         "top5_accuracy",
         "top-5 accuracy",
@@ -308,8 +307,8 @@ HEADLINE = (
     "restarts_per_job",
 )
 
-#: Metrics that few runs have (nodes with a price, hyper-parameter tuning), and that are then wanted.
-OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
+#: Metrics that few runs have (a price or power of nodes, hyper-parameter tuning), and that are then wanted.
+OCCASIONAL = ("cost", "energy_kwh", "top5_accuracy", "top5_accuracy_sd")
 
 
 def summarise(
@@ -320,6 +319,7 @@ def summarise(
     *,
     node_price_per_h: float | None = None,
     accuracies: Sequence[float] | None = None,
+    power: Power | None = None,
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
@@ -328,7 +328,7 @@ def summarise(
     A metric without a value (no finished job, a table not recorded) is left out rather than given as not-a-number.
     Percentiles are interpolated linearly.
     """
-    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies)
+    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, power=power)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))

@@ -14,8 +14,9 @@ import pyarrow as pa
 #: Version of the tables; stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
 
-#: Features of the engine that show in the tables: GPUs that are shared, time finer than a second, and failures.
-SHARING, FINE_TIME, FAILURES = "sharing", "fine-time", "failures"
+#: Features of the engine that show in the tables: GPUs that are shared, time finer than a second, failures,
+#: and nodes of several makes.
+SHARING, FINE_TIME, FAILURES, MAKES = "sharing", "fine-time", "failures", "makes"
 
 _TEXT = pa.string()
 _TIME = pa.int64()
@@ -147,6 +148,7 @@ ROUNDS = Table(
         Column("diagnostics", _TEXT_NUMBERS, "", "the policy's own numbers about the decision, keys sorted"),
         Column("failed_nodes", _COUNT, "", "nodes that are out of order", FAILURES),
         Column("node_failures", _COUNT, "", "failures of nodes since the start", FAILURES),
+        Column("provisioned_gpus", _TEXT_NUMBERS, "GPU", "GPUs of the nodes that are up or starting, by type", MAKES),
     ),
 )
 

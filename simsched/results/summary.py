@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from simsched.results.metrics import summarise
+from simsched.results.power import Power
 from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
 from simsched.results.trials import read_trials
@@ -30,20 +31,33 @@ _COLUMNS = {
         "checkpoint_s",
     ),
     "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share"),
-    "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
+    "rounds": ("time_s", "available_gpus", "provisioned_nodes", "provisioned_gpus"),
 }
 
 
-def summarise_folder(folder: Path, total_gpus: int, *, node_price_per_h: float | None = None) -> dict[str, float]:
+def summarise_folder(
+    folder: Path, total_gpus: int, *, node_price_per_h: float | None = None, power: Power | None = None
+) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
 
-    `node_price_per_h` is what a rented node costs, None where nothing is paid.
+    `node_price_per_h` is what a rented node costs and `power` what is drawn, None where that is not asked for.
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
     jobs = read_table(folder, "jobs", _COLUMNS["jobs"])
+    columns = dict(_COLUMNS)
+    if power is not None and len(power.types) > 1:
+        columns["allocations"] += ("placement",)
     allocations, rounds = (
-        read_table(folder, name, _COLUMNS[name]) if (Path(folder) / TABLES[name].file).is_file() else None
+        read_table(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
         for name in ("allocations", "rounds")
     )
-    return summarise(jobs, allocations, rounds, total_gpus, node_price_per_h=node_price_per_h, accuracies=accuracies)
+    return summarise(
+        jobs,
+        allocations,
+        rounds,
+        total_gpus,
+        node_price_per_h=node_price_per_h,
+        accuracies=accuracies,
+        power=power,
+    )
