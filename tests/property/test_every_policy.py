@@ -15,8 +15,8 @@ from simsched.testing.strategies import clusters, workloads
 
 FEW = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 RIGID = [name for name in registry.names() if registry.load(name).rigid]
-#: Who starts jobs at its own rounds, follows a recording, or lets jobs share GPUs that it could spare.
-IN_ROUNDS = ("gavel-", "recorded", "gandiva")
+#: Who starts jobs at its own rounds, follows a recording, lets jobs share GPUs that it could spare, or wakes nodes.
+IN_ROUNDS = ("gavel-", "recorded", "gandiva", "ces")
 TOY = Applications(toy_application(epochs=2, iterations_per_epoch=200))
 
 
