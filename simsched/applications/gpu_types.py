@@ -1,4 +1,4 @@
-"""The catalogue of GPU types that is shipped: memory, price, and measured speeds."""
+"""The catalogue of GPU types that is shipped: memory, price, power, and measured speeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft
@@ -19,12 +19,21 @@ from simsched.paths import data_folder
 
 
 class GpuType(Section):
-    """A GPU type: its memory, its price, and its speed relative to a V100 by application, where it was measured."""
+    """A GPU type: memory, price, power, and speed relative to a V100 by application, where it was measured."""
 
     title: str = ""
     memory_mb: float = Field(gt=0, description="memory of one GPU, in MB")
     price_per_h: float | None = Field(default=None, ge=0, description="dollars an hour")
+    idle_w: float | None = Field(default=None, ge=0, description="watts of a GPU that does nothing")
+    busy_w: float | None = Field(default=None, ge=0, description="watts of a GPU under full load")
     speed: dict[str, Annotated[float, Field(gt=0)]] = Field(default={}, description="speed relative to a V100")
+
+    @model_validator(mode="after")
+    def _both_powers(self) -> GpuType:
+        if (self.idle_w is None) != (self.busy_w is None):
+            message = "give both 'idle_w' and 'busy_w', or neither"
+            raise ValueError(message)
+        return self
 
 
 class GpuTypesDocument(Section):

@@ -20,6 +20,7 @@ from simsched.cli.compare_runs import compare_runs
 from simsched.cli.experiment import schema, validate
 from simsched.cli.listing import list_
 from simsched.cli.new import new
+from simsched.cli.pack import pack
 from simsched.cli.report import report
 from simsched.cli.results import compare, plot, show, validate_run
 from simsched.cli.run import run
@@ -95,6 +96,7 @@ def cli(debug: bool) -> None:
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, trace, workload,
     application, check, new, clean, verify, calibrate, capacity, what_if,
+    pack,
 ):  # fmt: skip
     cli.add_command(command)
 

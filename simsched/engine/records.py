@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 
@@ -84,6 +85,7 @@ class DecisionRecord(NamedTuple):
     stranded_gpus: int = 0
     stranded_by_node_gpus: int = 0
     stranded_by_domain_gpus: int = 0
+    provisioned_gpus: Mapping[str, float] = MappingProxyType({})
 
 
 class Recorder(Protocol):

@@ -259,8 +259,7 @@ class _Simulation:
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
-        del self._active[job_id]
-        del self._views[job_id]
+        del self._active[job_id], self._views[job_id]
         self._reached.pop(job_id, None)
         self._lost.pop(job_id, None)
         self._finished += 1
@@ -289,7 +288,7 @@ class _Simulation:
         for job in self._ledger.stale.values():
             self._ledger.retune(job)
         self._ledger.stale.clear()
-        if not self._active:
+        if not self._active and not (self._triggers.quiet and self._submitted < self._expected):
             return
         decision = self._ask()
         changes = self._check(decision)
@@ -307,8 +306,7 @@ class _Simulation:
         self._after_decision()
 
     def _ask(self) -> Decision:
-        view = self._view
-        active = self._active
+        view, active = self._view, self._active
         view.arrived = [job.view for job in self._arrived if job.request.id in active]
         view.finished = self._gone
         view.reached_threshold = [job.view for job in self._reached.values()]
@@ -368,6 +366,7 @@ class _Simulation:
                 moved=moves.count((True, True)),
                 failed_nodes=len(self._cluster.broken),
                 node_failures=self._cluster.failures,
+                provisioned_gpus=self._cluster.provisioned_gpus,
                 diagnostics=decision.diagnostics,
                 stranded_gpus=stranded.gpus,
                 stranded_by_node_gpus=stranded.by_node,
@@ -386,8 +385,7 @@ class _Simulation:
             elif node in cluster.broken:
                 cluster.returning.add(node)
             elif not cluster.up[node] and node not in cluster.starting:
-                join = partial(self._on_join, node)
-                cluster.starting[node] = self._clock.at(ready, Phase.RECOVERY, join)
+                cluster.start(node, self._clock.at(ready, Phase.RECOVERY, partial(self._on_join, node)))
 
     def _on_join(self, node: int) -> None:
         self._cluster.bring_up(node)

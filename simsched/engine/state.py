@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from simsched.agent.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
@@ -41,6 +42,8 @@ class ClusterState:
         self.failures = 0
         self.allocated_gpus = 0
         self.running_jobs = 0
+        self._several_makes = len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1
+        self._provisioned: Mapping[str, float] | None = None
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
@@ -59,8 +62,25 @@ class ClusterState:
         """Count the nodes that are up or starting."""
         return self.nodes_up + len(self.starting)
 
+    @property
+    def provisioned_gpus(self) -> Mapping[str, float]:
+        """Count the GPUs of these nodes by type; empty where all nodes are equal, as their number tells it."""
+        if self._provisioned is None:
+            counts: dict[str, float] = {}
+            for node in self.cluster.nodes if self._several_makes else ():
+                on = self.up[node.index] or node.index in self.starting
+                counts[node.gpu_type] = counts.get(node.gpu_type, 0.0) + (node.gpus if on else 0)
+            self._provisioned = MappingProxyType(counts)
+        return self._provisioned
+
+    def start(self, node: int, appointment: Appointment) -> None:
+        """Note what will bring a node up that is down."""
+        self.starting[node] = appointment
+        self._provisioned = None
+
     def bring_up(self, node: int) -> None:
         """Let a node join, empty."""
+        self._provisioned = None
         self.starting.pop(node, None)
         self.up[node] = True
         self.nodes_up += 1
@@ -69,6 +89,7 @@ class ClusterState:
 
     def take_down(self, node: int) -> None:
         """Let an empty node go, or one that is still starting."""
+        self._provisioned = None
         if node in self.starting:
             self.starting.pop(node).cancel()
         elif self.up[node]:

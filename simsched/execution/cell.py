@@ -26,9 +26,10 @@ from simsched.plugins import quiet_stdout
 from simsched.policy import Policy, registry
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
+from simsched.results.power import Power
 from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.reader import read_json
-from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, FRAGMENTATION, SHARING, TABLES, TOPOLOGY
+from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, FRAGMENTATION, MAKES, SHARING, TABLES, TOPOLOGY
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
@@ -67,7 +68,7 @@ def run_cell(
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         with limited_memory(limits):
             agents = _simulate(task, staged.path, progress, limits)
-            _summarise(staged.path, task.cluster.total_gpus, task.node_price_per_h)
+            _summarise(staged.path, task.about)
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
         seal(staged.path, cell_manifest(task, agents, environment, wall_s, cpu_s))
     except MemoryError as error:
@@ -83,8 +84,12 @@ def run_cell(
     return wall_s
 
 
-def _summarise(folder: Path, gpus: int, price: float | None) -> None:
-    write_json(folder / SUMMARY_FILE, summarise_folder(folder, gpus, node_price_per_h=price))
+def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write the summary of a cell whose manifest says `about` its input."""
+    gpus = sum(run["nodes"] * run["gpus_per_node"] for run in about["cluster"])
+    power = Power.of(about["cluster"], about["power"]) if "power" in about else None
+    price = about.get("node_price_per_h")
+    write_json(folder / SUMMARY_FILE, summarise_folder(folder, gpus, node_price_per_h=price, power=power))
 
 
 def refresh_summary(folder: Path) -> bool:
@@ -92,8 +97,7 @@ def refresh_summary(folder: Path) -> bool:
     manifest = read_json(folder / MANIFEST_FILE)
     if manifest.get("summary_definition") == summary_definition():
         return False
-    gpus = sum(group["nodes"] * group["gpus_per_node"] for group in manifest["cluster"])
-    _summarise(folder, gpus, manifest.get("node_price_per_h"))
+    _summarise(folder, manifest)
     seal(folder, {**manifest, "summary_definition": summary_definition()})
     return True
 
@@ -177,6 +181,7 @@ def _features(task: Task) -> set[str]:
     found |= {TOPOLOGY} if task.cluster.levels else set()
     found |= {FRAGMENTATION} if options.fragmentation else set()
     found |= {DEADLINES} if any(job.deadline_s is not None for job in task.jobs) else set()
+    found |= {MAKES} if len({(node.gpus, node.gpu_type) for node in task.cluster.nodes}) > 1 else set()
     return found | ({FINE_TIME} if options.tick_s != 1 else set())
 
 

@@ -76,7 +76,6 @@ class Task:
     engine: EngineOptions
     seed: int
     about: Mapping[str, Any] = field(repr=False)
-    node_price_per_h: float | None = None
     tuning: TuningOptions | None = None
     agent: AgentChoice | None = None
     sharing: SharingSpec | None = None
@@ -276,7 +275,6 @@ class _Maker:
             options,
             seed,
             about,
-            spec.cluster.node_price_per_h,
             spec.tuning,
             agents,
             sharing,
@@ -301,6 +299,9 @@ class _Maker:
             about["topology"] = [asdict(level) for level in spec.cluster.build().levels]
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
+        power = spec.cluster.drawn_w()
+        if power is not None:
+            about["power"] = power
         if sharing.max_jobs > 1:
             colocation_of(sharing)  # refuses a bad table before anything runs
             about["sharing"] = sharing.model_dump(exclude={"pairs_path"})

@@ -7,7 +7,7 @@ such as whether a policy exists and takes the parameters given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import (
@@ -21,13 +21,11 @@ from pydantic import (
 )
 
 from simsched.applications.catalogue import ApplicationsOptions
-from simsched.applications.gpu_types import gpu_types
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
+from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
-from simsched.experiment.topology import LevelSpec, levelled
-from simsched.model.cluster import Cluster, NodeGroup
 from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 
@@ -48,55 +46,6 @@ def _printable(text: str) -> str:
     return text
 
 
-class GroupSpec(Section):
-    """Nodes of one make."""
-
-    nodes: int = Field(ge=1, le=100_000, description="how many nodes")
-    gpus_per_node: int = Field(ge=1, le=1024, description="GPUs on each of them")
-    gpu_type: str = Field(
-        default="t4", min_length=1, description="GPU type, by which an application's speed is looked up"
-    )
-
-
-class ClusterSpec(Section):
-    """The cluster: equal nodes, or groups of them."""
-
-    nodes: int = Field(default=16, ge=1, le=100_000, description="how many nodes, where all are equal")
-    gpus_per_node: int = Field(default=4, ge=1, le=1024, description="GPUs on each node, where all are equal")
-    gpu_type: str = Field(default="t4", min_length=1, description="GPU type, where all nodes are equal")
-    groups: tuple[GroupSpec, ...] | None = Field(
-        default=None, min_length=1, description="groups of equal nodes, instead"
-    )
-    node_price_per_h: float | None = Field(
-        default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
-    )
-    topology: tuple[LevelSpec, ...] = Field(
-        default=(), description="levels above the nodes (racks, islands), the lowest first"
-    )
-
-    @model_validator(mode="after")
-    def _one_way(self) -> ClusterSpec:
-        both = sorted(self.model_fields_set & {"nodes", "gpus_per_node", "gpu_type"})
-        if self.groups is not None and both:
-            message = f"give either 'groups' or '{both[0]}', not both"
-            raise ValueError(message)
-        if self.topology:
-            levelled(self._nodes(), self.topology)
-        return self
-
-    def _nodes(self) -> Cluster:
-        if self.groups is None:
-            return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
-        return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
-
-    def build(self) -> Cluster:
-        """Make the cluster, its GPUs with the memory that the catalogue of types has."""
-        cluster = levelled(self._nodes(), self.topology)
-        known = gpu_types()
-        memory_mb = {kind: known[kind].memory_mb for kind in cluster.gpu_types if kind in known}
-        return replace(cluster, memory_mb=memory_mb)
-
-
 def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
     """Add the fields of a dataclass of keys (`simsched.keys`) to a section."""
 
@@ -113,14 +62,10 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
     return add
 
 
-def _pairs(speeds: Any) -> Any:
-    return tuple(sorted(speeds.items())) if isinstance(speeds, dict) else speeds
-
-
 #: A mapping of GPU types to factors, kept as sorted pairs.
 Speeds = Annotated[
     tuple[tuple[str, Annotated[float, Field(gt=0)]], ...],
-    BeforeValidator(_pairs),
+    BeforeValidator(sorted_pairs),
     PlainSerializer(dict),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
 ]

@@ -27,7 +27,8 @@ class Triggers:
     """When a policy is asked: every `interval_s` while jobs are active, or when something happens.
 
     With an interval, decisions fall on its multiples, the first one after time 0. `node_change` means that a node went
-    down or came up, `leases_over` that of the jobs that run in leases the last one under way has ended its lease.
+    down or came up, `leases_over` that of the jobs that run in leases the last one under way has ended its lease. With
+    `quiet` it is asked at these times while no job is active, too, as long as jobs are still to come.
     """
 
     interval_s: float | None = None
@@ -35,6 +36,7 @@ class Triggers:
     completion: bool = False
     node_change: bool = False
     leases_over: bool = False
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         """Refuse triggers that would never call the policy."""

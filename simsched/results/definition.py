@@ -9,12 +9,14 @@ from pathlib import Path
 #: The modules of this package on which a cell's summary depends.
 _MODULES = (
     "deadline_metrics",
+    "energy",
     "failure_metrics",
     "fairness",
     "fragmentation",
     "metric",
     "metrics",
     "over_time",
+    "power",
     "quality",
     "rho_metrics",
     "summary",

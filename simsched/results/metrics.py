@@ -19,10 +19,12 @@ import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.deadline_metrics import DEADLINE_METRICS
+from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fragmentation import PLACEMENT_METRICS
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
+from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio
 from simsched.results.over_time import integral
+from simsched.results.power import Power
 from simsched.results.quality import QUALITY_METRICS, LossTable
 from simsched.results.rho_metrics import RHO_METRICS
 
@@ -68,15 +70,11 @@ def _total(tables: Tables, column: str) -> float:
     return float(tables.jobs[column].sum())
 
 
-def _makespan(tables: Tables) -> float | None:
-    return float(tables.jobs["end_time_s"].max()) if len(tables.jobs) else None
-
-
 def _utilisation(tables: Tables) -> float | None:
-    makespan_s = _makespan(tables) or 0.0
+    span_s = makespan_s(tables) or 0.0
     if tables.rounds is None:
-        return ratio(_held_gpu_s(tables), tables.total_gpus * makespan_s)
-    return ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(makespan_s)))
+        return ratio(_held_gpu_s(tables), tables.total_gpus * span_s)
+    return ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(span_s)))
 
 
 def _held_gpu_s(tables: Tables) -> float:
@@ -101,7 +99,7 @@ def _speed_per_gpu(tables: Tables) -> float | None:
 def _node_hours(tables: Tables) -> float | None:
     if tables.rounds is None or not len(tables.jobs):
         return None
-    return integral(tables.rounds, "provisioned_nodes", int(_makespan(tables) or 0)) / SECONDS_PER_HOUR
+    return integral(tables.rounds, "provisioned_nodes", int(makespan_s(tables) or 0)) / SECONDS_PER_HOUR
 
 
 def _cost(tables: Tables) -> float | None:
@@ -173,7 +171,7 @@ _ALL = (
         "s",
         _LOWER,
         "largest `end_time_s`: from second 0 of the workload to the last completion",
-        _makespan,
+        makespan_s,
     ),
     Metric(
         "gpu_utilisation",
@@ -253,6 +251,7 @@ _ALL = (
         _node_hours,
     ),
     Metric("cost", "cost", "$", _LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost),
+    *ENERGY_METRICS,
     Metric(
         "top5_accuracy",
         "top-5 accuracy",
@@ -304,9 +303,10 @@ HEADLINE = (
     "restarts_per_job",
 )
 
-#: Metrics that few runs have (nodes with a price, hyper-parameter tuning, losses, deadlines), and that are then wanted.
+#: Metrics that few runs have (price or power of nodes, hyper-parameter tuning, losses, deadlines), and are then wanted.
 OCCASIONAL = (
     "cost",
+    "energy_kwh",
     "top5_accuracy",
     "top5_accuracy_sd",
     "normalised_loss_mean",
@@ -327,13 +327,14 @@ def summarise(
     node_price_per_h: float | None = None,
     accuracies: Sequence[float] | None = None,
     losses: Mapping[str, LossTable] | None = None,
+    power: Power | None = None,
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
     Where nodes or jobs may fail, the mean JCT of each final state too (`jct_mean_s[Failed]`). A metric without a value
     (no job, no table) is left out rather than given as not-a-number. Percentiles are interpolated linearly.
     """
-    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, losses=losses)
+    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, losses=losses, power=power)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))

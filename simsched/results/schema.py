@@ -16,8 +16,8 @@ SCHEMA_VERSION = "1"
 
 #: Features that show in the tables: GPUs that are shared, time finer than a second, failures, jobs with deadlines, ...
 SHARING, FINE_TIME, FAILURES, DEADLINES = "sharing", "fine-time", "failures", "deadlines"
-#: ... levels above the nodes, and free GPUs that are of no use.
-TOPOLOGY, FRAGMENTATION = "topology", "fragmentation"
+#: ... levels above the nodes, free GPUs that are of no use, and nodes of several makes.
+TOPOLOGY, FRAGMENTATION, MAKES = "topology", "fragmentation", "makes"
 
 _TEXT = pa.string()
 _TIME = pa.int64()
@@ -181,6 +181,7 @@ ROUNDS = Table(
             "the same in as few domains of the lowest level above the nodes (without levels, the cluster)",
             FRAGMENTATION,
         ),
+        Column("provisioned_gpus", _TEXT_NUMBERS, "GPU", "GPUs of the nodes that are up or starting, by type", MAKES),
     ),
 )
 

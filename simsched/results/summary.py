@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from simsched.results.metrics import summarise
+from simsched.results.power import Power
 from simsched.results.quality import JOB_COLUMNS, LIFE_COLUMNS, read_losses
 from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
@@ -52,24 +53,29 @@ _COLUMNS = {
         "stranded_gpus",
         "stranded_by_node_gpus",
         "stranded_by_domain_gpus",
+        "provisioned_gpus",
     ),
 }
 
 
-def summarise_folder(folder: Path, total_gpus: int, *, node_price_per_h: float | None = None) -> dict[str, float]:
+def summarise_folder(
+    folder: Path, total_gpus: int, *, node_price_per_h: float | None = None, power: Power | None = None
+) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
 
-    `node_price_per_h` is what a rented node costs, None where nothing is paid.
+    `node_price_per_h` is what a rented node costs and `power` what is drawn, None where that is not asked for.
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
     losses = read_losses(folder)
     beside = {} if losses is None else {"jobs": JOB_COLUMNS, "allocations": LIFE_COLUMNS}
     columns = {name: tuple(dict.fromkeys([*own, *beside.get(name, ())])) for name, own in _COLUMNS.items()}
+    if power is not None and len(power.types) > 1:
+        columns["allocations"] += ("placement",)
     jobs = read_table(folder, "jobs", columns["jobs"])
     allocations, rounds = (
         read_table(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
         for name in ("allocations", "rounds")
     )
     given = (jobs, allocations, rounds, total_gpus)
-    return summarise(*given, node_price_per_h=node_price_per_h, accuracies=accuracies, losses=losses)
+    return summarise(*given, node_price_per_h=node_price_per_h, accuracies=accuracies, losses=losses, power=power)

@@ -21,7 +21,7 @@ ROW_GROUP_ROWS = 65_536
 
 Row = Sequence[Any]
 
-_DIAGNOSTICS = [column.name for column in ROUNDS.columns].index("diagnostics")
+_MAPPINGS = [i for i, column in enumerate(ROUNDS.columns) if column.type == pa.map_(pa.string(), pa.float64())]
 
 
 class TableWriter:
@@ -88,10 +88,11 @@ class TableWriter:
             self._allocations.add(record)
 
     def decision(self, record: Row) -> None:
-        """Take a decision; its diagnostics are copied, keys sorted."""
+        """Take a decision; its mappings are copied, keys sorted."""
         if self._rounds is not None:
             row = list(record)
-            row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items())
+            for place in _MAPPINGS:
+                row[place] = sorted(row[place].items())
             self._rounds.add(row)
 
     def _open_tables(self) -> list[_TableFile]:

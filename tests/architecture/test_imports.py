@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "model": set(),
     "agent": {"model"},
     "programs": set(),
+    "packing": {"model"},
     "policy": {"programs", "agent", "model"},
     "engine": {"policy", "agent", "model"},
     "workload": {"model"},
@@ -32,7 +33,7 @@ MAY_IMPORT = {
         "experiment", "closed_loop", "engine", "policy", "agent", "model", "applications", "documents", "results",
     },
     "fairness": {"execution", "experiment", "engine", "policy", "agent", "model", "applications", "results"},
-    "operators": {"execution", "experiment", "workload", "documents", "results"},
+    "operators": {"execution", "experiment", "workload", "packing", "documents", "results", "model"},
     "testing": {"engine", "policy", "agent", "model"},
     "api": {
         "fairness", "execution", "experiment", "engine", "policy", "agent", "model", "workload", "applications",
@@ -40,7 +41,7 @@ MAY_IMPORT = {
     },
     "cli": {
         "api", "fairness", "operators", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model",
-        "workload", "applications", "calibration", "documents", "results", "report", "testing",
+        "workload", "packing", "applications", "calibration", "documents", "results", "report", "testing",
     },
     "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip

@@ -15,8 +15,9 @@ from simsched.testing.strategies import clusters, workloads
 
 FEW = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 RIGID = [name for name in registry.names() if registry.load(name).rigid]
-#: Who starts jobs at its own rounds, follows a recording, lets jobs share GPUs that it could spare, or profiles them.
-IN_ROUNDS = ("gavel-", "recorded", "gandiva", "lucid")
+#: Who starts jobs at its own rounds, follows a recording, lets jobs share GPUs that it could spare, profiles them, or
+#: wakes nodes.
+IN_ROUNDS = ("gavel-", "recorded", "gandiva", "lucid", "ces")
 TOY = Applications(toy_application(epochs=2, iterations_per_epoch=200))
 
 

@@ -10,8 +10,8 @@ from simsched.applications.file_format import read_document, template
 from simsched.applications.gpu_types import gpu_types, read_gpu_types
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
+from simsched.experiment.cluster import ClusterSpec, GroupSpec
 from simsched.experiment.grid import make_grid
-from simsched.experiment.spec import ClusterSpec, GroupSpec
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import BatchLimits, GradientStats, StepTime
 from simsched.model.cluster import Cluster, NodeGroup

@@ -6,6 +6,7 @@ from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
 from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise, summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
+from simsched.results.power import NodeMake, Power
 
 
 def job(name, application, submit, start, end, *, held, restart, gpu_s, restarts, **rest):
@@ -39,7 +40,10 @@ ALLOCATIONS = pd.DataFrame(
 NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
 ROUNDS = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
 ACCURACIES = (94.0, 95.0, 95.5, 93.0, 95.25, 94.5, 94.75)  # the best five: 94.5, 94.75, 95.0, 95.25, 95.5
-SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES)
+POWER = Power((NodeMake(2, 4, "t4"),), {"t4": 10.0}, {"t4": 100.0}, node_w=50.0, asleep_w=5.0)
+# Held: 50 + 100 + 4 * 300 GPU s of 4 * 1060; the second node is down for 940 s of 1000.
+UNUSED_WS = (4240 - 1350) * 10 + 1060 * 50 + 940 * 5
+SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES, power=POWER)
 SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
 
 
@@ -71,6 +75,8 @@ SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
         ("decisions", 4),
         ("node_hours", (60 + 2 * 60 + 880) / 3600),
         ("cost", 1.06),
+        ("energy_kwh", (1350 * 100 + UNUSED_WS) / 3.6e6),
+        ("unused_energy_kwh", UNUSED_WS / 3.6e6),
         ("top5_accuracy", 95.0),
         ("top5_accuracy_sd", (0.625 / 4) ** 0.5),
     ],
@@ -134,6 +140,7 @@ def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
 def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
     needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
+    needed |= {"energy_kwh", "unused_energy_kwh"}
     assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
     assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))
 

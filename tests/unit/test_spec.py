@@ -4,9 +4,10 @@ import textwrap
 import pytest
 
 from simsched.errors import InputError
+from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.policy_params import full_params, make_policy
 from simsched.experiment.shipped import find_experiment, shipped_experiments
-from simsched.experiment.spec import ClusterSpec, ExperimentSpec, json_schema
+from simsched.experiment.spec import ExperimentSpec, json_schema
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.policy import registry

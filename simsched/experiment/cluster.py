@@ -1,0 +1,119 @@
+"""What an experiment may say of its cluster: nodes, their price and their power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from simsched.applications.gpu_types import gpu_types
+from simsched.documents.section import Section
+from simsched.experiment.topology import LevelSpec, levelled
+from simsched.model.cluster import Cluster, NodeGroup
+
+
+class GroupSpec(Section):
+    """Nodes of one make."""
+
+    nodes: int = Field(ge=1, le=100_000, description="how many nodes")
+    gpus_per_node: int = Field(ge=1, le=1024, description="GPUs on each of them")
+    gpu_type: str = Field(
+        default="t4", min_length=1, description="GPU type, by which an application's speed is looked up"
+    )
+
+
+def sorted_pairs(mapping: Any) -> Any:
+    """Return a mapping as sorted pairs, which can be hashed, and anything else as it is."""
+    return tuple(sorted(mapping.items())) if isinstance(mapping, dict) else mapping
+
+
+#: A mapping of GPU types to watts, kept as sorted pairs.
+Watts = Annotated[
+    tuple[tuple[str, Annotated[float, Field(ge=0, le=1e5)]], ...],
+    BeforeValidator(sorted_pairs),
+    PlainSerializer(dict),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1e5}}),
+]
+
+
+class PowerSpec(Section):
+    """What the cluster draws, in watts."""
+
+    idle_w: Watts = Field(
+        default=(), description="a GPU that nobody holds, by type; those not listed as in the catalogue of types"
+    )
+    busy_w: Watts = Field(
+        default=(), description="a GPU that a job holds, by type; those not listed as in the catalogue of types"
+    )
+    node_w: float = Field(default=0, ge=0, le=1e6, description="a node that is up or coming up, besides its GPUs")
+    asleep_w: float = Field(default=0, ge=0, le=1e6, description="a node that is down, in all")
+
+
+class ClusterSpec(Section):
+    """The cluster: equal nodes, or groups of them."""
+
+    nodes: int = Field(default=16, ge=1, le=100_000, description="how many nodes, where all are equal")
+    gpus_per_node: int = Field(default=4, ge=1, le=1024, description="GPUs on each node, where all are equal")
+    gpu_type: str = Field(default="t4", min_length=1, description="GPU type, where all nodes are equal")
+    groups: tuple[GroupSpec, ...] | None = Field(
+        default=None, min_length=1, description="groups of equal nodes, instead"
+    )
+    node_price_per_h: float | None = Field(
+        default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
+    )
+    topology: tuple[LevelSpec, ...] = Field(
+        default=(), description="levels above the nodes (racks, islands), the lowest first"
+    )
+    power: PowerSpec | None = Field(
+        default=None, description="what GPUs and nodes draw; gives the metrics 'energy_kwh' and 'unused_energy_kwh'"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ClusterSpec:
+        both = sorted(self.model_fields_set & {"nodes", "gpus_per_node", "gpu_type"})
+        if self.groups is not None and both:
+            message = f"give either 'groups' or '{both[0]}', not both"
+            raise ValueError(message)
+        if self.topology:
+            levelled(self._nodes(), self.topology)
+        return self
+
+    @model_validator(mode="after")
+    def _power_known(self) -> ClusterSpec:
+        self.drawn_w()
+        return self
+
+    def drawn_w(self) -> dict[str, Any] | None:
+        """Return the power of GPUs by type and of nodes as plain values, None where it is not asked for.
+
+        Raises `ValueError` for a GPU type of which neither the experiment nor the catalogue knows the power.
+        """
+        if self.power is None:
+            return None
+        types = [self.gpu_type] if self.groups is None else sorted({group.gpu_type for group in self.groups})
+        gpus = {kind: {"idle_w": self._watts(kind, "idle_w"), "busy_w": self._watts(kind, "busy_w")} for kind in types}
+        return {"gpus": gpus, "node_w": self.power.node_w, "asleep_w": self.power.asleep_w}
+
+    def _watts(self, gpu_type: str, state: Literal["idle_w", "busy_w"]) -> float:
+        made = gpu_types().get(gpu_type)
+        watts: float | None = dict(getattr(self.power, state)).get(gpu_type, getattr(made, state, None))
+        if watts is None:
+            message = (
+                f"the power of GPUs of type '{gpu_type}' is not known: "
+                f"give it as 'power.{state}: {{{gpu_type}: ...}}', or leave out 'power'"
+            )
+            raise ValueError(message)
+        return watts
+
+    def _nodes(self) -> Cluster:
+        if self.groups is None:
+            return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
+        return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+
+    def build(self) -> Cluster:
+        """Make the cluster, its GPUs with the memory that the catalogue of types has."""
+        cluster = levelled(self._nodes(), self.topology)
+        known = gpu_types()
+        memory_mb = {kind: known[kind].memory_mb for kind in cluster.gpu_types if kind in known}
+        return replace(cluster, memory_mb=memory_mb)
