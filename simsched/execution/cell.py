@@ -27,7 +27,7 @@ from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.reader import read_json
 from simsched.results.schema import FAILURES, FINE_TIME, SHARING, TABLES
-from simsched.results.summary import summarise_folder
+from simsched.results.summary import summarise_folder, summarise_types_in
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
@@ -65,7 +65,7 @@ def run_cell(
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         with limited_memory(limits):
             agents = _simulate(task, staged.path, progress, limits)
-            _summarise(staged.path, task.cluster.total_gpus, task.node_price_per_h)
+            _summarise(staged.path, task.about)
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
         seal(staged.path, cell_manifest(task, agents, environment, wall_s, cpu_s))
     except MemoryError as error:
@@ -81,8 +81,12 @@ def run_cell(
     return wall_s
 
 
-def _summarise(folder: Path, gpus: int, price: float | None) -> None:
-    write_json(folder / SUMMARY_FILE, summarise_folder(folder, gpus, node_price_per_h=price))
+def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write the summary of a cell whose manifest says `about` its input."""
+    groups = about["cluster"]
+    gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
+    summary = summarise_folder(folder, gpus, node_price_per_h=about.get("node_price_per_h"))
+    write_json(folder / SUMMARY_FILE, summary | summarise_types_in(folder, groups))
 
 
 def refresh_summary(folder: Path) -> bool:
@@ -90,8 +94,7 @@ def refresh_summary(folder: Path) -> bool:
     manifest = read_json(folder / MANIFEST_FILE)
     if manifest.get("summary_definition") == summary_definition():
         return False
-    gpus = sum(group["nodes"] * group["gpus_per_node"] for group in manifest["cluster"])
-    _summarise(folder, gpus, manifest.get("node_price_per_h"))
+    _summarise(folder, manifest)
     seal(folder, {**manifest, "summary_definition": summary_definition()})
     return True
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from simsched.results.by_type import HELD_COLUMNS, JOB_COLUMNS, summarise_types
 from simsched.results.metrics import summarise
 from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
@@ -32,6 +35,14 @@ _COLUMNS = {
     "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share"),
     "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
 }
+
+
+def summarise_types_in(folder: Path, groups: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Compute what each GPU type did from the files in `folder`; nothing where intervals were not recorded."""
+    if len({group["gpu_type"] for group in groups}) < 2 or not (Path(folder) / TABLES["allocations"].file).is_file():
+        return {}
+    jobs, allocations = read_table(folder, "jobs", JOB_COLUMNS), read_table(folder, "allocations", HELD_COLUMNS)
+    return summarise_types(jobs, allocations, groups)
 
 
 def summarise_folder(folder: Path, total_gpus: int, *, node_price_per_h: float | None = None) -> dict[str, float]:
