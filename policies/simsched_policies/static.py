@@ -9,7 +9,7 @@ Deviations: none that matter; a job that cannot use so many GPUs at its batch ge
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -50,7 +50,7 @@ class Static(Policy):
         limits = facts.limits
         if self.batch_per_gpu is None or limits is None:
             return fixed_agent(request, facts)
-        return fixed_agent(replace(request, batch_size=self._batch(limits)), facts)
+        return fixed_agent(request._replace(batch_size=self._batch(limits)), facts)
 
     def _batch(self, limits: BatchLimits) -> int:
         wanted = self.gpus * (self.batch_per_gpu or 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from simsched.cli.application_types import compared_types, draw_types, print_ratios, show_rates
 from simsched.cli.output import json_option, print_json, table
 from simsched.cli.pairs import pairs
 from simsched.errors import input_error, nearest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from simsched.applications.catalogue import ApplicationCatalogue
     from simsched.calibration.fit_accuracy import Truth
     from simsched.model.application import Application
+    from simsched.model.tabulated import TabulatedModel
     from simsched.report.figures.style import Drawn
 
 _GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -97,7 +99,8 @@ def fit(folder: Path, gpu_type: str, bounds: str | None, out: Path, as_json: boo
 @click.argument("name")
 @click.option("--path", metavar="DIR", help="Folder of applications or measurements, instead of the shipped ones.")
 @click.option("--measured", metavar="DIR", help="Folder of measurements to draw beside the model, as circles.")
-@click.option("--gpu-type", metavar="TYPE", help="A GPU type that it knows. [default: the first]")
+@click.option("--gpu-type", metavar="TYPE", help="A GPU type that it knows. [default: all, side by side]")
+@click.option("--extra-types", type=click.Choice(["sia"]), help="Add published types, as in applications.extra_types.")
 @click.option("--gpus-per-node", metavar="N", default=_GPUS_PER_NODE, show_default=True, type=click.IntRange(1, 1024))
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
@@ -106,23 +109,40 @@ def show(
     path: str | None,
     measured: str | None,
     gpu_type: str | None,
+    extra_types: Literal["sia"] | None,
     gpus_per_node: int,
     out: Path,
     no_plots: bool,
 ) -> None:
-    """Print an application's model; draw its throughput over GPUs and batches and its efficiency over training."""
-    found = _find(name, None if path is None else Path(path), gpu_type)
+    """Print an application's model; draw its throughput over GPUs and batches and its efficiency over training.
+
+    Where it knows several GPU types, these stand side by side. Of a table of rates as published with Gavel (--path
+    FILE.json) the steps per second are shown.
+    """
+    rates = _rates_of(name, path)
+    if rates is not None:
+        show_rates(rates, gpu_type, None if no_plots else out)
+        return
+    found = _find(name, None if path is None else Path(path), gpu_type, extra_types)
     beside = None if measured is None else _find(name, Path(measured), gpu_type)
     nodes = _Nodes(gpu_type or (found.gpu_types or ("",))[0], gpus_per_node)
     _print_facts(found)
     click.echo()
     sizes = _some_sizes(found.batch_sizes)
-    _print_throughput(found, sizes, nodes)
+    types = compared_types(found, gpu_type)
+    for kind in types:
+        _print_throughput(found, sizes, nodes._replace(gpu_type=kind))
+    if len(types) > 1:
+        print_ratios(_on_types(found, sizes, types, gpus_per_node), types)
     if no_plots:
         return
     from simsched.report.figures.style import save
 
-    for kind, drawn in _figures(found, beside, sizes, nodes).items():
+    figures = _figures(found, beside, sizes, nodes)
+    if len(types) > 1:
+        data = _on_types(found, sizes, types, gpus_per_node, _DRAWN_GPUS)
+        figures["types"] = draw_types(data, f"{found.name}: throughput by GPU type")
+    for kind, drawn in figures.items():
         for file in save(*drawn, out, f"{name}-{kind}"):
             if file.suffix == ".png":
                 click.echo(f"Figure: {file}")
@@ -204,10 +224,28 @@ def _load(path: Path | None, gpu_type: str = "t4", bounds: str | None = None) ->
     return ApplicationCatalogue.load(path, gpu_type=gpu_type, bounds=bounds)
 
 
-def _find(name: str, path: Path | None, gpu_type: str | None) -> Application:
-    known = _load(path, gpu_type or "t4").applications
+def _find(name: str, path: Path | None, gpu_type: str | None, extra_types: Literal["sia"] | None = None) -> Application:
+    from simsched.applications.catalogue import ApplicationsOptions, catalogue
+
+    place = None if path is None else str(path)
+    measured = "t4" if extra_types or gpu_type is None else gpu_type
+    known = catalogue(ApplicationsOptions(place, measured, extra_types=extra_types)).applications
     if name not in known:
         raise input_error(f"application '{name}'", "there is no such application", nearest(name, known))
+    found = known[name]
+    if gpu_type is not None and found.gpu_types and gpu_type not in found.gpu_types:
+        message = f"its speed on '{gpu_type}' is not known"
+        raise input_error(f"application '{name}'", message, nearest(gpu_type, found.gpu_types))
+    return found
+
+
+def _rates_of(name: str, path: str | None) -> TabulatedModel | None:
+    """Return a model of a table of rates, None where the path is no such table."""
+    if path is None or Path(path).suffix != ".json":
+        return None
+    known = _load(Path(path)).tabulated
+    if name not in known:
+        raise input_error(f"application '{name}'", f"{path} has no rates of it", nearest(name, known))
     return known[name]
 
 
@@ -278,6 +316,21 @@ def _throughputs(
             site = Site(consolidated_shape(gpus, nodes.gpus_per_node), nodes.gpu_type)
             running = found.run(site, batch_for_target(found.limits, size, gpus), 0)
             yield {"gpus": gpus, "batch_size": size, "throughput": running.throughput}
+
+
+def _on_types(
+    found: Application,
+    sizes: Sequence[int],
+    types: Sequence[str],
+    gpus_per_node: int,
+    gpu_counts: Sequence[int] = _GPUS,
+) -> list[dict[str, Any]]:
+    """Compute the throughput on several GPU types."""
+    return [
+        {"gpu_type": kind, **row}
+        for kind in types
+        for row in _throughputs(found, sizes, _Nodes(kind, gpus_per_node), gpu_counts)
+    ]
 
 
 def _print_throughput(found: Application, sizes: Sequence[int], nodes: _Nodes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,7 +81,7 @@ class TrialApplications:
         if name not in self._scaled:
             factor = step_factor(float(width))
             self._scaled[name] = ScaledApplication(
-                self._inner.for_job(replace(request, application=base), truth), name, factor
+                self._inner.for_job(request._replace(application=base), truth), name, factor
             )
         return self._scaled[name]
 

@@ -12,7 +12,6 @@ from enum import IntEnum
 from heapq import heappush
 
 import simpy
-from simpy.events import EventPriority
 
 
 class Phase(IntEnum):
@@ -52,9 +51,13 @@ class Appointment(simpy.Event):
 class _Environment(simpy.Environment):
     """simpy's environment with appointments at absolute times: now + (time - now) need not be the time."""
 
-    def schedule_at(self, event: simpy.Event, priority: int, time: float) -> None:
+    def schedule_at(self, event: simpy.Event, priority: Phase, time: float) -> None:
         """Put an event on the list."""
-        heappush(self._queue, (time, EventPriority(priority), next(self._eid), event))
+        heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]  # simpy's own: a new type
+
+    def next_time(self) -> float | None:
+        """Return when something is due next, None where nothing is."""
+        return self._queue[0][0] if self._queue else None
 
 
 class Clock:
@@ -64,18 +67,31 @@ class Clock:
         """Start at 0; a tick lasts `tick_s` seconds (0: time is continuous, and counted in seconds)."""
         self.continuous = tick_s == 0
         self.env = _Environment(initial_time=0)
+        #: Ticks since the start of the workload.
+        self.now: float = 0
+        self._stopped = False
         #: Seconds of a tick, None where ticks are seconds.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
 
     @property
-    def now(self) -> float:
-        """Ticks since the start of the workload."""
-        return self.env.now
-
-    @property
     def now_s(self) -> float:
         """Seconds since the start of the workload."""
-        return self.env.now if self.scale is None else self.env.now * self.scale
+        return self.now if self.scale is None else self.now * self.scale
+
+    def run(self) -> bool:
+        """Let happen what is due until somebody stops the clock; return False if nothing is due any more before."""
+        step, next_time = self.env.step, self.env.next_time
+        while not self._stopped:
+            time = next_time()
+            if time is None:
+                return False
+            self.now = time
+            step()
+        return True
+
+    def stop(self) -> None:
+        """End the run after what is happening now."""
+        self._stopped = True
 
     def seconds(self, ticks: float) -> float:
         """Convert ticks to seconds."""

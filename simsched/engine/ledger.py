@@ -68,8 +68,9 @@ class Ledger:
         self._disturb(job)
         self._cluster.give_back(job.request.id, job.allocation)
         self._cancel(job)
-        self.paused.pop(job.request.id, None)
-        self._end_of_lease(job)
+        if job.leases is not None:
+            self.paused.pop(job.request.id, None)
+            self._end_of_lease(job)
         if job.recovery is not None:
             job.recovery.save(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
@@ -183,6 +184,8 @@ class Ledger:
 
         Raises `EngineError` where it does not.
         """
+        if not self._disturbed:
+            return
         disturbed, self._disturbed = self._disturbed, {}
         for job in disturbed.values():
             if job.site is not None and self.neighbourhood is not None:

@@ -32,6 +32,11 @@ class ReadOnly(Sequence[T]):
     def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
         return iter(self._items)
 
+    def __eq__(self, other: object) -> bool:
+        return self._items == other
+
+    __hash__ = None  # type: ignore[assignment]  # what it shows changes
+
 
 class LiveView:
     """Implements `simsched.policy.view.View` on the engine's state."""

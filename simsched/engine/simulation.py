@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from math import inf
 from typing import cast
 
 import simpy
@@ -153,7 +152,6 @@ class _Simulation:
         self._agents = agents or policy
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
-        self._all_done = self._clock.env.event()
         delay = options.restart_delay_s
         self._ledger = Ledger(
             self._clock,
@@ -183,14 +181,11 @@ class _Simulation:
         self._policy.begin(self._cluster.cluster)
         if self._agents is not self._policy:
             self._agents.begin(self._cluster.cluster)
-        env, done = self._clock.env, self._all_done
-        env.process(self._arrivals())
+        self._clock.env.process(self._arrivals())
         if self._failures is not None:
             self._failures.begin()
-        while not done.triggered:
-            if env.peek() == inf:  # nothing is due any more
-                raise self._patience.stuck(self._active)
-            env.step()
+        if not self._clock.run():
+            raise self._patience.stuck(self._active)
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
 
@@ -203,17 +198,18 @@ class _Simulation:
             self._submit(spec)
 
     def _submit(self, spec: JobSpec) -> None:
-        app = self._applications.for_job(spec.request, spec.truth)
+        request, truth = spec.request, spec.truth
+        app = self._applications.for_job(request, truth)
         facts = facts_of(app)
-        job = JobState(spec, app, facts, self._clock, self._cluster.cluster)
-        job.agent = self._agents.agent(job.request, facts)
+        job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
+        job.agent = self._agents.agent(request, facts)
         if hasattr(job.agent, "lease"):
             job.leases = cast("LeasingAgent", job.agent)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
             job.recovery = self._failures.recovery_of(spec)
-        job.view = JobView(job.request, job, self._granted.job)
+        job.view = JobView(request, job, self._granted.job)
         self._active[spec.id] = job
         self._views[spec.id] = job.view
         self._submitted += 1
@@ -268,7 +264,7 @@ class _Simulation:
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
         if self._finished == self._expected:
-            self._all_done.succeed()
+            self._clock.stop()
         elif self._triggers.completion:
             self._request(self._clock.now)
 
@@ -309,8 +305,8 @@ class _Simulation:
         view, active = self._view, self._active
         view.arrived = [job.view for job in self._arrived if job.request.id in active]
         view.finished = self._gone
-        view.reached_threshold = [job.view for job in self._reached.values()]
-        view.lost = [job.view for job in self._lost.values()]
+        view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()
+        view.lost = [job.view for job in self._lost.values()] if self._lost else ()
         self._arrived, self._gone, self._reached, self._lost = [], [], {}, {}
         decision = self._policy.decide(view, self._rng)
         if not isinstance(decision, Decision):
@@ -330,10 +326,14 @@ class _Simulation:
 
     def _apply(self, changes: dict[str, Allocation], decision: Decision) -> None:
         jobs = [(self._active[job_id], allocation) for job_id, allocation in changes.items()]
-        held = [bool(job.allocation) for job, _ in jobs]
-        for job, _ in jobs:
+        started = stopped = moved = 0
+        for job, allocation in jobs:
             if job.allocation:
                 self._ledger.release(job)
+                moved += bool(allocation)
+                stopped += not allocation
+            else:
+                started += bool(allocation)
         for job_id in decision.cancel:
             self._ledger.complete(self._active[job_id], CANCELLED)
         try:
@@ -352,7 +352,6 @@ class _Simulation:
             self._ledger.watch(self._active[job_id], attained_gpu_s)
         counted = self._fragmentation
         stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
-        moves = [(had, bool(allocation)) for had, (_, allocation) in zip(held, jobs, strict=True)]
         self._recorder.decision(
             DecisionRecord(
                 time_s=self._clock.now_s,
@@ -361,9 +360,9 @@ class _Simulation:
                 allocated_gpus=self._cluster.allocated_gpus,
                 available_gpus=self._cluster.available_gpus,
                 provisioned_nodes=self._cluster.provisioned_nodes,
-                started=moves.count((False, True)),
-                stopped=moves.count((True, False)),
-                moved=moves.count((True, True)),
+                started=started,
+                stopped=stopped,
+                moved=moved,
                 failed_nodes=len(self._cluster.broken),
                 node_failures=self._cluster.failures,
                 provisioned_gpus=self._cluster.provisioned_gpus,

@@ -12,7 +12,7 @@ from simsched.engine.occupancy import Occupancy
 from simsched.engine.recovery import Recovery
 from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
 from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
+from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import NOTHING, Allocation, Site
 from simsched.policy.signals import Speed
 from simsched.policy.view import JobView
@@ -187,11 +187,17 @@ class JobState:
     )
 
     def __init__(
-        self, spec: JobSpec, app: Application, facts: ApplicationFacts, clock: Clock, cluster: Cluster
+        self,
+        request: JobRequest,
+        truth: JobTruth,
+        app: Application,
+        facts: ApplicationFacts,
+        clock: Clock,
+        cluster: Cluster,
     ) -> None:
         """Begin as submitted and waiting."""
-        self.request = spec.request
-        self.truth = spec.truth
+        self.request = request
+        self.truth = truth
         self.app = app
         self.facts = facts
         self.clock = clock
@@ -206,7 +212,7 @@ class JobState:
         self.limit: Appointment | None = None
         self.lease: Lease | None = None
         self.lease_began: float = 0
-        self.submitted = clock.ticks(spec.submit_time_s)
+        self.submitted = clock.ticks(request.submit_time_s)
         self.since: float = 0
         self.running: Running | None = None
         self.rate = 0.0
@@ -272,6 +278,8 @@ class JobState:
 
 def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:
     """Return the GPU type of an allocation, None where it mixes several."""
+    if len(allocation) == 1:
+        return cluster.nodes[allocation[0][0]].gpu_type
     types = {cluster.nodes[node].gpu_type for node, _ in allocation}
     return types.pop() if len(types) == 1 else None
 

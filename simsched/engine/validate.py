@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model.placement import Allocation
+from simsched.model.placement import Allocation, gpus_of
 from simsched.policy.decision import Decision
 
 
@@ -44,9 +44,9 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
     named = [
         *decision.allocations, *decision.stop, *decision.watch, *decision.onto, *decision.cancel, *decision.declined
     ]  # fmt: skip
-    unknown = sorted({str(job_id) for job_id in named if job_id not in active})
+    unknown = [job_id for job_id in named if job_id not in active]
     if unknown:
-        reasons = [f"job '{job_id}' is not active" for job_id in unknown]
+        reasons = [f"job '{job_id}' is not active" for job_id in sorted({str(job_id) for job_id in unknown})]
         raise InfeasibleDecisionError(policy, now_s, reasons)
     if decision.complete and decision.stop:
         raise InfeasibleDecisionError(policy, now_s, ["a complete decision stops jobs by not naming them"])
@@ -91,7 +91,8 @@ def check_changes(
         reasons += _wrong_count(active[job_id], new, rigid=rigid)
         for node, gpus in new:
             balance[node] = balance.get(node, 0) - gpus
-    reasons += _wrong_neighbours(decision, changes, active, sharing=cluster.occupancy is not None)
+    if decision.beside or decision.onto:
+        reasons += _wrong_neighbours(decision, changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
         reasons += _short_of_shares(changes, cluster.occupancy, decision, balance)
     elif not reasons:
@@ -146,7 +147,7 @@ def _short_of_shares(
 
 def _wrong_count(job: JobState, allocation: Allocation, *, rigid: bool) -> list[str]:
     """Find a number of GPUs that breaks the policy's promise, or on which the job's duration is not known."""
-    asked, given = job.request.num_gpus, sum(gpus for _, gpus in allocation)
+    asked, given = job.request.num_gpus, gpus_of(allocation)
     if not allocation or given == asked:
         return []
     said = f"job '{job.request.id}' asked for {asked} GPUs and is given {given}"
@@ -180,12 +181,14 @@ def check_nodes_to_leave(
 
 
 def _malformed(allocation: Allocation, cluster: ClusterState) -> list[str]:
+    up, known = cluster.up, len(cluster.up)
+    if len(allocation) == 1 and 0 <= allocation[0][0] < known and up[allocation[0][0]] and allocation[0][1] >= 1:
+        return []  # as nearly all are
     nodes = [node for node, _ in allocation]
-    known = len(cluster.up)
     reasons = [f"there is no node {node}" for node in nodes if not 0 <= node < known]
     if reasons:
         return reasons
-    reasons += [f"node {node} is down" for node in nodes if not cluster.up[node]]
+    reasons += [f"node {node} is down" for node in nodes if not up[node]]
     reasons += [f"{gpus} GPUs on node {node}" for node, gpus in allocation if gpus < 1]
     if len(set(nodes)) < len(nodes):
         reasons.append(f"a node is named twice in {allocation}")

@@ -30,7 +30,7 @@ from simsched.results.power import Power
 from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.reader import read_json
 from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, FRAGMENTATION, MAKES, SHARING, TABLES, TOPOLOGY
-from simsched.results.summary import summarise_folder
+from simsched.results.summary import summarise_folder, summarise_types_in
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
@@ -86,10 +86,12 @@ def run_cell(
 
 def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
     """Write the summary of a cell whose manifest says `about` its input."""
-    gpus = sum(run["nodes"] * run["gpus_per_node"] for run in about["cluster"])
-    power = Power.of(about["cluster"], about["power"]) if "power" in about else None
+    groups = about["cluster"]
+    gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
+    power = Power.of(groups, about["power"]) if "power" in about else None
     price = about.get("node_price_per_h")
-    write_json(folder / SUMMARY_FILE, summarise_folder(folder, gpus, node_price_per_h=price, power=power))
+    summary = summarise_folder(folder, gpus, node_price_per_h=price, power=power)
+    write_json(folder / SUMMARY_FILE, summary | summarise_types_in(folder, groups))
 
 
 def refresh_summary(folder: Path) -> bool:

@@ -22,8 +22,7 @@ class StageProfile(NamedTuple):
     stages_s: tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class JobRequest:
+class JobRequest(NamedTuple):
     """What a user submits, and all of a job that a policy sees without asking for a signal.
 
     `submit_time_s` counts seconds from the start of the workload. `num_gpus` and `batch_size` are what the user asked
@@ -55,8 +54,7 @@ class JobRequest:
     qos: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JobTruth:
+class JobTruth(NamedTuple):
     """What only the engine knows of a job.
 
     `duration_s` is the service time in seconds on the GPUs requested, as a trace recorded it; it drives jobs of fixed

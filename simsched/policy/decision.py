@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from simsched.model.placement import Allocation
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-@dataclass(frozen=True)
-class Decision:
+
+class Decision(NamedTuple):
     """Allocations for jobs, either complete (a job not named holds nothing) or a change (the rest stays).
 
     `allocations` maps job ids to allocations. In a change, `stop` lists jobs that lose what they hold. `wake_at_s` asks
@@ -30,12 +32,12 @@ class Decision:
     complete: bool = True
     stop: Collection[str] = ()
     wake_at_s: float | None = None
-    watch: Mapping[str, float] = field(default_factory=dict)
-    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    watch: Mapping[str, float] = _NOTHING
+    diagnostics: Mapping[str, float] = _NOTHING
     target_nodes: Collection[int] | None = None
     renew_leases: bool = False
-    beside: Mapping[str, Collection[str]] = field(default_factory=dict)
-    onto: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, Collection[str]] = _NOTHING
+    onto: Mapping[str, str] = _NOTHING
     anew: Collection[str] = ()
     cancel: Collection[str] = ()
     declined: Collection[str] = ()

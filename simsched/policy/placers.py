@@ -131,12 +131,15 @@ class FreeGpus:
             )
             for kind in types
         ]
+        self._all_types = tuple(range(len(types)))
         self._type_of = [types.index(node.gpu_type) for node in nodes]
         self._pool_of = [self._pools[kind] for kind in self._type_of]
         self.total = sum(pool.total for pool in self._pools)
 
     def fitting(self, facts: ApplicationFacts) -> tuple[int, ...]:
         """List the types on which an application runs, in the order of the nodes."""
+        if facts.gpu_types is None:
+            return self._all_types
         return tuple(place for place, kind in enumerate(self.types) if facts.runs_on(kind))
 
     def type_of(self, allocation: Allocation) -> int:

@@ -64,7 +64,10 @@ class PriorityScheduler:
     @property
     def waits(self) -> bool:
         """Tell whether any job waits."""
-        return len(self._entries) > sum(len(on.items) for on in self._running)
+        waiting = len(self._entries)
+        for on in self._running:
+            waiting -= len(on.items)
+        return waiting > 0
 
     @property
     def running(self) -> Iterator[str]:
@@ -86,7 +89,7 @@ class PriorityScheduler:
 
     def update(self, view: View) -> None:
         """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
-        if view.lost or self._up != list(view.up):
+        if view.lost or view.up != self._up:
             self._look_again(view)
             return
         for job_id in view.finished:
@@ -141,10 +144,11 @@ class PriorityScheduler:
         for kind, on in enumerate(self._running):
             on.budget = self._free.total_of(kind)
             most.append(on.budget + (on.gpus if self._preempts else 0))
+        room = {types: max(most[kind] for kind in types) if types else 0 for types in self._waiting.types}
         self._heads = [
             queue[0]
             for (gpus, _, types), queue in self._waiting.queues.items()
-            if (self._blocking or any(gpus <= most[kind] for kind in types)) and first(queue)
+            if (self._blocking or gpus <= room[types]) and first(queue)
         ]
         heapq.heapify(self._heads)
 

@@ -66,15 +66,20 @@ class Running:
 class Waiting:
     """The jobs that wait: those that fit alike in one heap, so that the first of them tells whether any fits."""
 
-    __slots__ = ("queues",)
+    __slots__ = ("queues", "types")
 
     def __init__(self) -> None:
         """Start with none."""
+        #: The sets of types on which jobs can run that have waited.
+        self.types: set[tuple[int, ...]] = set()
         self.queues: dict[tuple[int, str, tuple[int, ...]], list[Item]] = {}
 
     def push(self, entry: Entry) -> None:
         """Line up a job of a new version."""
-        queue = self.queues.setdefault(entry.kind, [])
+        queue = self.queues.get(entry.kind)
+        if queue is None:
+            queue = self.queues[entry.kind] = []
+            self.types.add(entry.types)
         heapq.heappush(queue, (entry.key, entry.number, entry.version, entry))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 #: The modules of this package on which a cell's summary depends.
 _MODULES = (
+    "by_type",
     "deadline_metrics",
     "energy",
     "failure_metrics",

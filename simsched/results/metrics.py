@@ -179,7 +179,8 @@ _ALL = (
         "share",
         _HIGHER,
         "sum of `attained_gpu_s` / `available_gpus` integrated over the makespan (GPUs of the cluster * `makespan_s` "
-        "where none come and go); a GPU counts while a job holds it",
+        "where none come and go); a GPU counts while a job holds it; of a GPU type (`gpu_utilisation[v100]`): its GPU "
+        "seconds held / (its GPUs * `makespan_s`)",
         _utilisation,
     ),
     Metric(
@@ -233,6 +234,14 @@ _ALL = (
         _LOWER,
         "sum of `restart_s` / sum of `held_s`; the first start counts",
         _restart_share,
+    ),
+    Metric(
+        "gpu_hours",
+        "GPU hours",
+        "GPU h",
+        "",
+        "sum of `attained_gpu_s` / 3600; of a GPU type (`gpu_hours[v100]`) those held on it",
+        lambda tables: _total(tables, "attained_gpu_s") / SECONDS_PER_HOUR if len(tables.jobs) else None,
     ),
     Metric(
         "gpu_hours_per_job",
@@ -353,6 +362,8 @@ def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
 
 #: Metrics of rho that exist without one application, too (`simsched.results.partial_rho`).
 PARTIAL_RHO = ("rho_above_1", "rho_above_2")
+#: Metrics that exist for each GPU type of a cluster of several, too, as does `jct_mean_s` (`simsched.results.by_type`).
+BY_TYPE = ("gpu_utilisation", "gpu_hours")
 _NAME = re.compile(r"(?P<name>\w+)(\[(?P<application>[^\]]+)\])?")
 _RATIO = "_ratio"
 _SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
@@ -362,8 +373,8 @@ def find_metric(name: str) -> Reading:
     """Look a metric up by the name that a user wrote.
 
     Times may be asked for in seconds, minutes or hours by the end of the name: `makespan_h` reads `makespan_s`
-    divided by 3600. A bracket picks an application or a tenant, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
-    `rho_above_1[all but ncf]`. With `_ratio` for the unit the metric is divided by the reference policy's:
+    divided by 3600. A bracket picks an application, a tenant or a GPU type, `jct_mean_h[imagenet]`, or, of rho, leaves
+    one out: `rho_above_1[all but ncf]`. With `_ratio` for the unit the metric is divided by the reference policy's:
     `makespan_ratio`. Raises `InputError` on other names.
     """
     match = _NAME.fullmatch(name)
@@ -377,7 +388,8 @@ def find_metric(name: str) -> Reading:
     if metric is not None and (application is None or metric.name == "jct_mean_s"):
         whole = _reading(metric, application, "", 1.0)
         return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
-    if stem in METRICS and (application is None or (stem in PARTIAL_RHO and application.startswith("all but "))):
+    named = stem in BY_TYPE or (stem in PARTIAL_RHO and (application or "").startswith("all but "))
+    if stem in METRICS and (application is None or named):
         return _reading(METRICS[stem], application, METRICS[stem].unit, 1.0)
     raise _unknown(name)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from simsched.results.by_type import HELD_COLUMNS, TYPED_JOB_COLUMNS, summarise_types
 from simsched.results.metrics import summarise
 from simsched.results.power import Power
 from simsched.results.quality import JOB_COLUMNS, LIFE_COLUMNS, read_losses
@@ -56,6 +59,14 @@ _COLUMNS = {
         "provisioned_gpus",
     ),
 }
+
+
+def summarise_types_in(folder: Path, groups: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Compute what each GPU type did from the files in `folder`; nothing where intervals were not recorded."""
+    if len({group["gpu_type"] for group in groups}) < 2 or not (Path(folder) / TABLES["allocations"].file).is_file():
+        return {}
+    jobs, held = read_table(folder, "jobs", TYPED_JOB_COLUMNS), read_table(folder, "allocations", HELD_COLUMNS)
+    return summarise_types(jobs, held, groups)
 
 
 def summarise_folder(

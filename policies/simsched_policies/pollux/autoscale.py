@@ -105,7 +105,7 @@ class PolluxAutoscale(Pollux):
             numbers[f"utility{kind}"] = utilities[pool.gpu_type]
             numbers[f"nodes_wanted{kind}"] = float(len(self._sizes[pool.gpu_type].wanted))
         target = sorted(node for size in self._sizes.values() for node in size.wanted)
-        return replace(decision, target_nodes=tuple(target), diagnostics=numbers)
+        return decision._replace(target_nodes=tuple(target), diagnostics=numbers)
 
     def _resized(self, pool: TypePool, rng: np.random.Generator) -> bool:
         """Choose the nodes to provision, unless some are still to come, and return whether all wanted were up."""

@@ -14,10 +14,12 @@ from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
 from simsched.report.figures.failures import failure_figures
+from simsched.report.figures.gpu_types import type_bars, type_metrics
 from simsched.report.figures.history import history_figures
 from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
 from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
+from simsched.report.figures.pairs import pair_figures
 from simsched.report.figures.placement import placement_figures
 from simsched.report.figures.purposes import purpose_figures
 from simsched.report.figures.style import FORMATS, Drawn, Look, looks, save
@@ -65,6 +67,8 @@ FIGURES = MappingProxyType(
         "bars": "metrics of the policies with intervals and published values",
         "jct-cdf": "distribution of job completion times",
         "over-time": "GPUs allocated and statistical efficiency over time",
+        "gpu-types": "how busy each GPU type was and how long its jobs took, where there are several",
+        "pairs": "speeds of the pairs of jobs that shared a GPU, where these were measured in pairs",
         "occupancy": "nodes down, time across: which job held which GPUs (first seed)",
         "queue-over-time": "waiting jobs over time, by tenant (first seed)",
         "job-timeline": "GPUs, batch size and efficiency of the largest job",
@@ -124,6 +128,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
         *failure_figures(run, rows),
         *placement_figures(run, rows),
         *purpose_figures(run, rows, _MOST_SYSTEMS),
+        *pair_figures(run),
     ]
     yield from ((name, partial(_already, figure)) for name, figure in drawn)
 
@@ -136,6 +141,9 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
     styles = looks(row.name for row in rows)
     yield "bars", partial(_bars, run, rows, metrics, styles)
     yield "jct-cdf", partial(_distribution, run, rows, styles)
+    if type_metrics(rows):
+        title = f"{run.name}: by GPU type"
+        yield "gpu-types", partial(type_bars, rows, title=title, styles=styles)
     if all(cell.has("allocations") for cell in run.cells):
         yield "over-time", partial(_over_time, run, rows, styles)
         cells = [row.cells[0] for row in rows]

@@ -33,6 +33,36 @@ def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
     return figure, _stacked(model, measured)
 
 
+def types_figure(model: pd.DataFrame, *, title: str, unit: str = "examples/s") -> Drawn:
+    """Draw throughput over GPUs, a panel for each GPU type side by side and a line for each batch size.
+
+    `model` has the columns `gpu_type, gpus, batch_size, throughput`; all panels have the same axes.
+    """
+    types = sorted(model["gpu_type"].unique())
+    sizes = sorted(model["batch_size"].unique())
+    shades = dict(zip(sizes, _shades(len(sizes)), strict=True))
+    with styled():
+        text = "A line for each total batch size; the same axes for all GPU types, logarithmic."
+        figure = new_figure(2.2 + 2.9 * len(types), 3.6, title, text)
+        panels = figure.subplots(1, len(types), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, kind in zip(panels, types, strict=True):
+            for size, line in model[model["gpu_type"] == kind].groupby("batch_size"):
+                part = line.sort_values("gpus")
+                label = f"{size:,}" if size else "none"
+                axes.plot(part["gpus"], part["throughput"], "o-", color=shades[size], label=label, markersize=3)
+            axes.set_title(str(kind).upper())
+            axes.set_xlabel("GPUs")
+        _log_axes(panels[0], sorted(model["gpus"].unique()))
+        panels[0].set_ylabel(f"throughput ({unit})")
+        lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
+        known = [f"{size:,}" if size else "none" for size in sizes]
+        panels[-1].legend(
+            [lines[label] for label in known], known, title="batch size", loc="center left",
+            bbox_to_anchor=(1.0, 0.5), title_fontsize=8, fontsize=8,
+        )  # fmt: skip
+    return figure, model
+
+
 def efficiency_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None, *, title: str) -> Drawn:
     """Draw statistical efficiency over training, a line per batch size.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from simsched.files import write_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
+from simsched.report.figures.gpu_types import type_metrics
 from simsched.report.figures.svg import Picture, inline_svg
 from simsched.report.page.occupancy import interactive_occupancy, occupancy_script
 from simsched.report.page.provenance import experiment_text, provenance
@@ -112,6 +113,9 @@ def _section(part: Part, anchor: str, heading: str) -> str:
     differences = paired_differences(rows, reference)
     if differences:
         blocks.append(table_block(difference_table(differences), f"{anchor}-differences"))
+    by_type = type_metrics(rows, ("gpu_utilisation", "gpu_hours", "jct_mean_s"))
+    if by_type:
+        blocks.append(table_block(comparison_table(rows, by_type, title="By GPU type"), f"{anchor}-types"))
     blocks += [
         interactive_occupancy(rows, anchor),
         _figures(part, anchor),

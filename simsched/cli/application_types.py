@@ -1,0 +1,84 @@
+"""GPU types side by side, for `simsched application show`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simsched.cli.output import table
+from simsched.errors import input_error, nearest
+
+if TYPE_CHECKING:
+    from simsched.model.application import Application
+    from simsched.model.tabulated import TabulatedModel
+    from simsched.report.figures.style import Drawn
+
+
+def compared_types(found: Application, gpu_type: str | None) -> tuple[str, ...]:
+    """Return the GPU type asked for, or all that an application knows ("" where it knows none)."""
+    return (gpu_type,) if gpu_type is not None else found.gpu_types or ("",)
+
+
+def print_ratios(rows: Sequence[dict[str, Any]], types: Sequence[str]) -> None:
+    """Print how fast each type is relative to the first, by GPUs: the median over the batch sizes that both know."""
+    speeds = {(row["gpu_type"], row["gpus"], row["batch_size"]): row["throughput"] for row in rows}
+    counts = sorted({row["gpus"] for row in rows})
+    sizes = sorted({row["batch_size"] for row in rows})
+    lines = []
+    for gpus in counts:
+        cells = [str(gpus)]
+        for kind in types:
+            both = [
+                speeds[kind, gpus, size] / speeds[types[0], gpus, size]
+                for size in sizes
+                if (kind, gpus, size) in speeds and (types[0], gpus, size) in speeds
+            ]
+            cells.append(f"{median(both):.2f}" if both else "-")
+        lines.append(cells)
+    click.echo(f"\nSpeed relative to {types[0]}, median over batch sizes:")
+    click.echo(table(("GPUs", *types), lines, left=0))
+
+
+def draw_types(rows: Sequence[dict[str, Any]], title: str, unit: str = "examples/s") -> Drawn:
+    """Draw throughput over GPUs, the types side by side."""
+    import pandas as pd
+
+    from simsched.report.figures.models import types_figure
+
+    return types_figure(pd.DataFrame(rows), title=title, unit=unit)
+
+
+def show_rates(model: TabulatedModel, gpu_type: str | None, out: Path | None) -> None:
+    """Print the steps per second of a tabulated application, its types side by side; draw them into `out`, if any."""
+    types = sorted(model.rates)
+    if gpu_type is not None:
+        if gpu_type not in types:
+            message = f"there are no rates on '{gpu_type}'"
+            raise input_error(f"application '{model.name}'", message, nearest(gpu_type, types))
+        types = [gpu_type]
+    settings = sorted({setting for kind in types for setting in model.rates[kind]})
+    lines = []
+    for setting in settings:
+        rates = [model.rate(kind, setting) for kind in types]
+        cells = [f"{rate:,.2f}" if rate else "-" for rate in rates]
+        lines.append((str(setting.batch_size or "-"), str(setting.num_gpus), *cells))
+    click.echo(f"{model.name}: steps per second")
+    click.echo(table(("batch size", "GPUs", *types), lines, left=0))
+    rows = [
+        {"gpu_type": kind, "gpus": setting.num_gpus, "batch_size": setting.batch_size, "throughput": rate}
+        for kind in types
+        for setting, rate in sorted(model.rates[kind].items())
+    ]
+    if len(types) > 1:
+        print_ratios(rows, types)
+    if out is None:
+        return
+    from simsched.report.figures.style import save
+
+    for file in save(*draw_types(rows, f"{model.name}: rates by GPU type", "steps/s"), out, f"{model.name}-types"):
+        if file.suffix == ".png":
+            click.echo(f"Figure: {file}")

@@ -1,0 +1,57 @@
+"""What each GPU type of a cluster did, where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+#: The columns of jobs and of allocations that are looked at.
+TYPED_JOB_COLUMNS = ("job_id", "end_time_s", "jct_s")
+HELD_COLUMNS = ("job_id", "start_s", "end_s", "gpus", "placement", "gpu_share")
+
+
+def node_types(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the GPU type of each node of a cluster whose groups have `nodes` and `gpu_type`."""
+    return [str(group["gpu_type"]) for group in groups for _ in range(int(group["nodes"]))]
+
+
+def type_of_placements(placements: pd.Series, groups: Sequence[Mapping[str, Any]]) -> pd.Series:
+    """Return the GPU type of each placement, that of its first node: no job has GPUs of two."""
+    types = node_types(groups)
+    return placements.str.partition(":")[0].astype("int64").map(dict(enumerate(types)))
+
+
+def summarise_types(
+    jobs: pd.DataFrame, allocations: pd.DataFrame, groups: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    """Compute `gpu_utilisation[TYPE]`, `gpu_hours[TYPE]` and `jct_mean_s[TYPE]`; nothing where there is one type.
+
+    The JCT is that of jobs that got most of their GPU-seconds on the type (on a tie: the first by name). A type whose
+    GPUs nobody held has no JCT.
+    """
+    sizes: dict[str, int] = {}
+    for group in groups:
+        kind = str(group["gpu_type"])
+        sizes[kind] = sizes.get(kind, 0) + int(group["nodes"]) * int(group["gpus_per_node"])
+    if len(sizes) < 2 or not len(jobs):
+        return {}
+    seconds = (allocations["end_s"] - allocations["start_s"]) * allocations["gpus"]
+    if "gpu_share" in allocations:
+        seconds = seconds * allocations["gpu_share"]
+    held = pd.DataFrame({"job_id": allocations["job_id"], "gpu_s": seconds})
+    held["kind"] = type_of_placements(allocations["placement"], groups)
+    total = held.groupby("kind")["gpu_s"].sum()
+    most = held.groupby(["job_id", "kind"])["gpu_s"].sum().unstack(fill_value=0.0).idxmax(axis=1)
+    means = jobs["jct_s"].groupby(jobs["job_id"].map(most)).mean()
+    makespan_s = float(jobs["end_time_s"].max())
+    found: dict[str, float] = {}
+    for kind in sorted(sizes):
+        gpu_s = float(total.get(kind, 0.0))
+        found[f"gpu_hours[{kind}]"] = gpu_s / 3600
+        if makespan_s > 0:
+            found[f"gpu_utilisation[{kind}]"] = gpu_s / (sizes[kind] * makespan_s)
+        if kind in means:
+            found[f"jct_mean_s[{kind}]"] = float(means[kind])
+    return found
