@@ -28,8 +28,7 @@ class Phase(IntEnum):
     ARRIVAL = 13
     THRESHOLD = 14
     DECISION = 15
-    SAMPLE = 16
-    RESUME = 17
+    RESUME = 16
 
 
 class Appointment(simpy.Event):

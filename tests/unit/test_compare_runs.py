@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from simsched.errors import InputError
-from simsched.results.compare_runs import compare_runs
+from simsched.results.compare_runs import Pair, compare_runs
 from simsched.results.reader import Cell, Run
 
 
@@ -65,3 +65,8 @@ def test_the_default_metrics_are_those_of_the_validation():
 def test_runs_that_cannot_be_compared_are_refused(other, metrics, said):
     with pytest.raises(InputError, match=said):
         compare_runs(ONE, other, metrics)
+
+
+@pytest.mark.parametrize(("one", "other", "relative"), [(3.0, 2.0, 0.5), (1.0, 2.0, -0.5), (3.0, 0.0, 0.0)])
+def test_a_pair_is_the_first_relative_to_the_second(one, other, relative):
+    assert Pair(one, other).relative == relative

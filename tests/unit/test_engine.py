@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from simsched_policies.fifo import Fifo
 from simsched_policies.tiresias import Tiresias
 
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
-from simsched.engine.options import EngineOptions
+from simsched.engine.failures import FailureOptions
+from simsched.engine.options import LEAST_TICK_S, EngineOptions
 from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
+from simsched.model.outages import Outage
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, Triggers, View
 from simsched.testing.builders import Applications, run, toy_application
@@ -258,6 +260,46 @@ def test_a_rented_node_is_paid_for_at_once_and_up_after_its_start() -> None:
     seen = {row.time_s: (row.available_gpus, row.provisioned_nodes) for row in records.decisions}
     assert [seen[now] for now in (10, 30, 40, 70)] == [(4, 2), (4, 2), (8, 2), (4, 1)]
     assert records.jobs[0].end_time_s == 70 + 30 + 20
+
+
+def test_a_node_that_is_let_go_while_it_starts_never_comes_up() -> None:
+    cloud = EngineOptions(initial_nodes=1, node_start_s=25)
+    script = Script({40: {"a": ((0, 1),)}}, rent={10: {0, 1}, 20: {0}})
+    records = run(script, [fixed("a", duration_s=20)], options=cloud)
+    seen = {row.time_s: (row.available_gpus, row.provisioned_nodes) for row in records.decisions}
+    assert [seen[now] for now in (10, 20, 40)] == [(4, 2), (4, 1), (4, 1)]
+
+
+def test_a_broken_node_that_is_let_go_meanwhile_does_not_come_back() -> None:
+    failures = FailureOptions(outages=(Outage(1, 5, 35),))
+    script = Script({40: {"a": ((0, 1),)}}, rent={10: {0}})
+    records, options = MemoryRecorder(), EngineOptions(restart_delay_s=30)
+    jobs = [fixed("a", duration_s=20)]
+    simulate(Cluster.uniform(2, 4), jobs, Applications(), script, options, 0, records, failures=failures)
+    assert {row.available_gpus for row in records.decisions if row.time_s > 5} == {4}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"restart_delay_s": -1}, "restart_delay_s"),
+        ({"node_start_s": -1}, "node_start_s and initial_nodes"),
+        ({"initial_nodes": -1}, "node_start_s and initial_nodes"),
+        ({"tick_s": LEAST_TICK_S / 2}, "tick_s"),
+        ({"tick_s": 1.5}, "tick_s"),
+        ({"max_jobs_per_gpu": 0}, "max_jobs_per_gpu"),
+        ({"interference": 1.0}, "interference"),
+        ({"interference": -0.1}, "interference"),
+    ],
+)
+def test_options_that_no_cluster_can_have_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        EngineOptions(**wrong)
+
+
+def test_options_at_the_edge_of_what_a_cluster_can_have() -> None:
+    for tick_s in (0, LEAST_TICK_S, 1):
+        assert EngineOptions(restart_delay_s=0, node_start_s=0, initial_nodes=0, tick_s=tick_s).tick_s == tick_s
 
 
 def test_a_node_that_is_not_up_holds_no_job() -> None:

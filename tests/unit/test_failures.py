@@ -263,6 +263,18 @@ def test_a_stuck_policy_is_noticed_though_nodes_go_on_failing():
         play(FailureOptions(node_mtbf_s=100), jobs_of(1, 100), policy=Idle(), idle_rounds=20)
 
 
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.0])
+def test_repairs_are_log_normal_and_times_to_failure_have_the_mean_asked_for(shape):
+    options = FailureOptions(node_mtbf_s=1000, weibull_shape=shape, repair_median_s=60, repair_sigma=0.5)
+    draw = draw_outages(options, 1000, stream(3, "test"))
+    found = [draw(0.0) for _ in range(4000)]
+    logs = np.log([outage.up_s - outage.down_s for outage in found])
+    assert np.exp(np.median(logs)) == pytest.approx(60, rel=0.05)
+    assert np.std(logs) == pytest.approx(0.5, rel=0.05)
+    up = np.array([outage.down_s for outage in found])
+    assert up.mean() == pytest.approx(1000, abs=4 * up.std() / 4000**0.5)
+
+
 def test_progress_that_falls_elsewhere_breaks_an_invariant():
     recorder = play(FailureOptions(outages=(Outage(0, 60, 60),)), jobs_of(1, 100))
     checking = CheckingRecorder(MemoryRecorder(), progress_falls=True)

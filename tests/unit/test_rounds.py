@@ -53,6 +53,12 @@ def test_what_does_not_fit_is_skipped():
     assert rounds.choose({"v100": 3}, ONE) == [Grant(A, "v100", 2, True), Grant(C, "v100", 1, True)]
 
 
+def test_a_type_of_which_nothing_is_free_is_given_to_nobody():
+    rounds = started({A: [0.5, 0.5]}, types=("p100", "v100"))
+    assert rounds.choose({}, ("v100", "p100")) == []
+    assert rounds.choose({"v100": 0}, ("v100",)) == []
+
+
 def test_a_job_runs_on_one_type_and_types_are_filled_in_order():
     rounds = started({A: [0.5, 0.5], B: [0.2, 0.8]}, types=("p100", "v100"))
     grants = rounds.choose({"v100": 1, "p100": 1}, ("v100", "p100"))

@@ -1,0 +1,138 @@
+"""Every invariant can fail: each is shown a run that breaks it, one step from a run that does not."""
+
+import pytest
+
+from simsched.engine.errors import InvariantError
+from simsched.engine.invariants import CheckingRecorder, check_state
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder
+from simsched.engine.state import ClusterState
+from simsched.model.cluster import Cluster
+from simsched.model.job import FIXED_DURATION
+
+
+def interval(start_s=0, end_s=10, gpus=2, job_id="a", progress=0.0):
+    return AllocationRecord(
+        job_id, start_s, end_s, gpus, 1, f"0:{gpus}", False, 0, 0, 0, 0, progress, 1.0, 1.0, 0.0
+    )  # fmt: skip
+
+
+def finished(end_s=10, jct_s=10, held_s=10, queueing_s=0, gpu_s=20, job_id="a"):
+    return JobRecord(
+        job_id, FIXED_DURATION, "", "", "Pass", 2, 0, 0, 0, end_s, jct_s, held_s, queueing_s, 0, gpu_s, 0
+    )  # fmt: skip
+
+
+def decision(time_s):
+    return DecisionRecord(time_s, 1, 1, 2, 4, 1, 0, 0, 0, {})
+
+
+def recorder():
+    return CheckingRecorder(MemoryRecorder())
+
+
+def test_a_run_that_adds_up_is_passed_on_whole():
+    inner = MemoryRecorder()
+    checking = CheckingRecorder(inner)
+    checking.decision(decision(0))
+    checking.allocation(interval(0, 4))
+    checking.allocation(interval(4, 10))
+    checking.job(finished())
+    checking.decision(decision(10))
+    assert (len(inner.jobs), len(inner.allocations), len(inner.decisions)) == (1, 2, 2)
+
+
+def test_a_job_finishes_once():
+    checking = recorder()
+    checking.allocation(interval())
+    checking.job(finished())
+    with pytest.raises(InvariantError, match=r"INV-2.*twice"):
+        checking.job(finished(gpu_s=0))
+
+
+@pytest.mark.parametrize("later", [lambda one: one.decision(decision(9)), lambda one: one.job(finished(end_s=9))])
+def test_the_clock_never_goes_back(later):
+    checking = recorder()
+    checking.decision(decision(10))
+    with pytest.raises(InvariantError, match="INV-3"):
+        later(checking)
+
+
+@pytest.mark.parametrize("gpu_s", [19, 21])
+def test_attained_service_is_the_sum_of_the_intervals(gpu_s):
+    checking = recorder()
+    checking.allocation(interval(0, 4))
+    checking.allocation(interval(4, 10))
+    with pytest.raises(InvariantError, match=r"INV-4.*sum to 20"):
+        checking.job(finished(gpu_s=gpu_s))
+
+
+@pytest.mark.parametrize("wrong", [{"jct_s": 11}, {"held_s": 9}, {"held_s": 12, "queueing_s": -2}])
+def test_a_completion_time_is_what_was_held_and_what_was_waited(wrong):
+    checking = recorder()
+    checking.allocation(interval())
+    with pytest.raises(InvariantError, match=r"INV-4.*is not held"):
+        checking.job(finished(**wrong))
+
+
+@pytest.mark.parametrize("second", [interval(3, 12), interval(5, 4)])
+def test_intervals_of_a_job_neither_overlap_nor_run_back(second):
+    checking = recorder()
+    checking.allocation(interval(0, 4))
+    with pytest.raises(InvariantError, match=r"INV-4.*runs back or overlaps"):
+        checking.allocation(second)
+
+
+def test_intervals_of_two_jobs_may_overlap():
+    checking = recorder()
+    checking.allocation(interval(0, 4))
+    checking.allocation(interval(1, 4, job_id="b"))
+
+
+def test_fractions_of_a_second_may_differ_by_rounding_and_no_more():
+    checking = recorder()
+    checking.allocation(interval(0.0, 10.0))
+    checking.job(finished(end_s=10.0, jct_s=10.0, held_s=10.0 + 1e-7, queueing_s=0.0, gpu_s=20.0 + 1e-7))
+    checking.allocation(interval(10.0, 20.0, job_id="b"))
+    with pytest.raises(InvariantError, match="INV-4"):
+        checking.job(finished(end_s=20.0, jct_s=20.0, held_s=20.0, queueing_s=0.0, gpu_s=20.0 + 1e-3, job_id="b"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda state: state.free.__setitem__(0, 3), "INV-1: node 0: 3 GPUs free and 0 held"),
+        (lambda state: state.free.__setitem__(0, -1), "INV-1: node 0: -1 GPUs free"),
+        (lambda state: setattr(state, "allocated_gpus", 1), "INV-1: 1 GPUs counted as held, 0 are"),
+        (lambda state: state.up.__setitem__(1, False), "INV-1: node 1: 4 GPUs free"),
+    ],
+)
+def test_gpus_are_conserved(spoil, said):
+    state = ClusterState(Cluster.uniform(2, 4))
+    check_state(state, {}, 3, 3)
+    spoil(state)
+    with pytest.raises(InvariantError, match=said):
+        check_state(state, {}, 3, 3)
+
+
+@pytest.mark.parametrize("finished_jobs", [2, 4])
+def test_jobs_are_conserved(finished_jobs):
+    with pytest.raises(InvariantError, match=f"INV-2: 3 jobs submitted, but 0 active and {finished_jobs} finished"):
+        check_state(ClusterState(Cluster.uniform(1, 4)), {}, 3, finished_jobs)
+
+
+def test_a_gpu_has_no_more_holders_than_allowed():
+    state = ClusterState(Cluster.uniform(1, 1), max_jobs_per_gpu=2)
+    state.take("a", ((0, 1),))
+    state.take("b", ((0, 1),), beside=("a",))
+    assert state.occupancy is not None
+    state.occupancy.most = 1
+    with pytest.raises(InvariantError, match="INV-7: a GPU has 2 holders, 1 are allowed"):
+        check_state(state, {}, 0, 0)
+
+
+def test_free_gpus_are_those_without_a_holder():
+    state = ClusterState(Cluster.uniform(1, 2), max_jobs_per_gpu=2)
+    state.take("a", ((0, 1),))
+    state.free[0] = 2
+    with pytest.raises(InvariantError, match="INV-7: node 0 has 1 GPUs without a holder, 2 count as free"):
+        check_state(state, {}, 0, 0)
