@@ -3,7 +3,7 @@ import pytest
 from simsched.engine.records import JobRecord
 from simsched.errors import InputError
 from simsched.results.compare import comparison, paired_differences, row_name
-from simsched.results.expected_times import compare_expected, read_expected
+from simsched.results.expected_times import Agreement, compare_expected, read_expected
 from simsched.results.reader import Cell, Run, read_cell
 from simsched.results.writer import TableWriter, write_json
 
@@ -167,3 +167,13 @@ def test_expectations_without_the_right_header_or_file_are_refused(tmp_path):
         read_expected(tmp_path / "x.csv")
     with pytest.raises(InputError, match="cannot be read"):
         read_expected(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("equal", "missing", "unexpected", "exact"),
+    [(2, (), (), True), (0, (), (), False), (2, ("a",), (), False), (2, (), ("b",), False)],
+)
+def test_a_cell_agrees_exactly_where_no_job_is_missing_or_unexpected(tmp_path, equal, missing, unexpected, exact):
+    found = Agreement(cell(tmp_path, "p", 1, 10), "w", equal, (), missing, unexpected, 10.0, 10.0)
+    assert found.exact is exact
+    assert found.largest_difference_s == 0

@@ -10,6 +10,7 @@ from simsched_policies.fifo import Fifo
 
 from simsched.agent.agent import Lease
 from simsched.agent.fixed_agent import NoBatchAgent
+from simsched.engine.clock import Clock
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -38,6 +39,13 @@ def test_continuous_time_rounds_nothing() -> None:
 
 def test_a_second_stays_whole() -> None:
     assert ends(1, JobSpec("a", 3, 1, duration_s=7), delay_s=30) == [40]
+
+
+@pytest.mark.parametrize(
+    ("tick_s", "seconds", "ticks"), [(1, 7, 7), (1, 2.5, 2), (1, 3.5, 4), (0, 2.5, 2.5), (0, 7, 7), (0.25, 1.6, 6)]
+)
+def test_seconds_become_the_nearest_tick_unless_time_is_continuous(tick_s: float, seconds: float, ticks: float) -> None:
+    assert Clock(tick_s).ticks(seconds) == ticks
 
 
 @pytest.mark.parametrize("tick_s", [-1, 1e-7, 2])

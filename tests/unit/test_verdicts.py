@@ -20,6 +20,10 @@ from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, SAME_DIRECTI
     ("low", "high", "published", "expected"),
     [
         (1.44, 1.50, 1.46, MATCHES),
+        (1.44, 1.50, 1.44, MATCHES),
+        (1.44, 1.50, 1.50, MATCHES),
+        (1.00, 1.05, 1.46, DIFFERS),
+        (0.95, 1.00, 1.46, DIFFERS),
         (1.44, 1.50, 1.52, SAME_DIRECTION),  # narrow enough to tell that it is another ratio
         (1.30, 1.60, 1.46, SAME_DIRECTION),  # contains it, and far too much else
         (1.44, 1.50, 0.90, DIFFERS),

@@ -1,0 +1,41 @@
+"""What a run says of itself, and when published values may stand beside it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from simsched.results.what_was_run import published_values_hold, what_was_run
+
+
+@dataclass(frozen=True)
+class Listed:
+    seed: int = 1
+    policy: str = "fifo"
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+
+def of(jobs, nodes=2):
+    return {"jobs": jobs, "cluster": [{"nodes": nodes, "gpus_per_node": 4}, {"nodes": 1, "gpus_per_node": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([Listed(manifest=of(1))], "1 job, 1 seed, 1 policy on 9 GPUs"),
+        ([Listed(seed, manifest=of(1200)) for seed in (1, 2)], "1,200 jobs, 2 seeds, 1 policy on 9 GPUs"),
+        ([Listed(manifest=of(3)), Listed(2, "las", of(7, 1))], "3 to 7 jobs, 2 seeds, 2 policies on 5 to 9 GPUs"),
+        ([Listed()], "1 seed, 1 policy"),
+    ],
+)
+def test_a_run_says_how_much_was_run(cells, said):
+    assert what_was_run(cells) == said
+    assert what_was_run(cells, ["seeds=2", "workload.jobs=3"]) == f"{said}; changed: seeds=2, workload.jobs=3"
+
+
+@pytest.mark.parametrize(
+    ("changed", "hold"),
+    [([], True), (["seeds=2"], True), (["workload.jobs=3"], False), (["seeds=2", "engine.interference=0.5"], False)],
+)
+def test_published_values_stand_only_beside_what_they_were_published_of(changed, hold):
+    assert published_values_hold(changed) is hold
