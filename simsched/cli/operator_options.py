@@ -51,12 +51,19 @@ def make_plan(
 ) -> ReplayPlan:
     """Read log and cluster, say on stderr what was read and left out, and make the plan."""
     from simsched.errors import input_error
-    from simsched.operators.log_input import cluster_groups, inferred_groups, largest_type, read_operator_log
+    from simsched.operators.log_input import (
+        cluster_groups,
+        inferred_groups,
+        largest_type,
+        node_names,
+        read_operator_log,
+    )
     from simsched.operators.replays import ReplayPlan
 
     groups = None if cluster is None else cluster_groups(cluster)
     gpus = 0 if groups is None else largest_type(groups)
-    found = read_operator_log(log, layout=layout, time_zone=time_zone, gpus=gpus, strict=strict)
+    nodes = frozenset() if cluster is None else node_names(cluster)
+    found = read_operator_log(log, layout=layout, time_zone=time_zone, gpus=gpus, nodes=nodes, strict=strict)
     click.echo(found.said, err=True)
     if groups is None:
         if found.log is None:

@@ -34,18 +34,25 @@ class OperatorLog:
 
 
 def read_operator_log(
-    path: Path, *, layout: str = "auto", time_zone: str = "UTC", gpus: int = 0, strict: bool = False
+    path: Path,
+    *,
+    layout: str = "auto",
+    time_zone: str = "UTC",
+    gpus: int = 0,
+    nodes: frozenset[str] = frozenset(),
+    strict: bool = False,
 ) -> OperatorLog:
     """Read a scheduler's log, or any trace where waits do not matter.
 
-    Jobs of more than `gpus` GPUs (0: any) are left out with those that make no sense; `strict` makes both an error.
+    Jobs of more than `gpus` GPUs (0: any) or on other `nodes` (empty: any) are left out with those that make no sense;
+    `strict` makes all of them an error.
     """
     if not path.exists():
         raise input_error(path, "there is no such file", "name the log of your cluster")
     if path.is_dir() or not (layout != "auto" or is_log(head_of(path))):
         trace = read_trace(path)
         return OperatorLog(trace, None, f"{path}: {len(trace)} jobs read, without recorded waits")
-    log = read_log(path, head_of(path), layout=layout, time_zone=time_zone, limits=Limits(gpus), strict=strict)
+    log = read_log(path, head_of(path), layout=layout, time_zone=time_zone, limits=Limits(gpus, nodes), strict=strict)
     jobs = log.jobs()
     trace = make_trace(log.name, log.source, jobs.columns, origin=jobs.origin)
     return OperatorLog(trace, log, log.summary())
@@ -75,6 +82,14 @@ def cluster_groups(path: Path) -> Groups:
     if isinstance(cluster, dict) and "nodes" in cluster:
         return [{key: cluster[key] for key in ("nodes", "gpus_per_node", "gpu_type") if key in cluster}]
     raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
+
+
+def node_names(path: Path) -> frozenset[str]:
+    """Return the names of the nodes of a cluster that Slurm describes; none for YAML, which names no node."""
+    text = path.read_text(encoding="utf-8")
+    if "NodeName=" not in text and "NODELIST" not in text:
+        return frozenset()
+    return frozenset(node.name for node in read_nodes(path).nodes)
 
 
 def total_gpus(groups: Groups) -> int:

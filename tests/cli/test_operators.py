@@ -16,6 +16,9 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.operators.capacity import Search, Target
 from simsched.operators.what_if import compare_groups
+from simsched.report.figures.effects import wait_changes
+from simsched.report.page.answers import Section, write_answer
+from simsched.report.tables import TextTable
 from simsched.testing.builders import run
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|Timelimit|Partition|Account|User"
@@ -100,7 +103,6 @@ def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> 
         "what-if",
         "log.txt",
         *OPTIONS,
-        "--no-plots",
         "--change",
         "tenants.vision.max_gpus=2",
         "-o",
@@ -109,6 +111,9 @@ def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> 
     verdicts = {(one["by"], one["before"]["group"]): one["verdict"] for one in json.loads(done.stdout)}
     assert verdicts["tenant", "vision"] == "loses"
     assert verdicts["tenant", "speech"] != "loses"
+    page = Path("results/log/answers.html").read_text()
+    assert "On average a job waits" in page
+    assert "More wait for tenant vision" in page
     same = simsched("what-if", "log.txt", *OPTIONS, "--no-plots", "--change", "policy.backfill=easy")
     effects = json.loads(same.stdout)
     assert {one["verdict"] for one in effects} == {"as before"}
@@ -134,17 +139,19 @@ def test_an_effect_counts_jobs_and_names_who_gains() -> None:
     }
 
 
-def test_the_answers_stand_on_one_page(simsched: Callable, log: Path) -> None:
-    plain = ("--cluster", "cluster.txt")
-    done = simsched("what-if", "log.txt", *plain, "--change", "policy.backfill=none", "--by", "tenant", "--by", "size")
-    assert "results/log/answers.html" in done.stdout
-    assert "user" not in done.stdout.split("Sooner")[0]
-    simsched("calibrate", "log.txt", *plain)
-    page = Path("results/log/answers.html").read_text()
-    assert page.index('id="calibrate"') < page.index('id="what-if"') < page.index('id="words"')
-    assert "On average a job waits" in page
-    assert page.count("<svg") == 2
-    assert Path("results/log/figures/what-if.png").is_file()
+def test_answers_stand_on_one_page_in_one_order(tmp_path: Path) -> None:
+    table = TextTable("Nodes", ("nodes", "met"), (("4", "no"),), ("Four < five.",))
+    groups = pd.DataFrame(
+        [("size", "1 GPU", 1.0, 2.0, "loses")], columns=["by", "group", "before_h", "after_h", "verdict"]
+    )
+    drawn = wait_changes(groups, title="Who")
+    write_answer(Section("capacity", "How many?", ["Five."], [table]), tmp_path, "gpus")
+    first = write_answer(Section("what-if", "And if?", ["Worse."], [], [drawn]), tmp_path, "gpus").read_bytes()
+    page = write_answer(Section("what-if", "And if?", ["Worse."], [], [drawn]), tmp_path, "gpus").read_text()
+    assert page.encode() == first
+    assert page.index('id="what-if"') < page.index('id="capacity"') < page.index('id="words"')
+    assert "Four &lt; five." in page
+    assert page.count("<svg") == page.count("And if?") == 1
 
 
 def test_capacity_is_the_least_that_meets_the_target(simsched: Callable, log: Path) -> None:

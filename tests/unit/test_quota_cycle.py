@@ -61,6 +61,49 @@ def test_flavours_are_tried_in_order_and_preemption_comes_last() -> None:
     assert [victim.workload.id for victim in entry.victims] == ["low"]
 
 
+def test_every_group_of_resources_gets_its_own_flavour() -> None:
+    cpu = {("spot", "cpu"): Quota(2), ("fast", "cpu"): Quota(8)}
+    tree = QuotaTree([ClusterQueue("a", quotas={**cpu, A100: Quota(4)})])
+    (entry,) = run_cycle(tree, [Asking("new", "a", {"cpu": 4, "gpu": 2})], [], Rules()).admitted
+    assert dict(entry.usage) == {("fast", "cpu"): 4, A100: 2}
+    assert ids(run_cycle(tree, [Asking("new", "a", {"cpu": 4, "gpu": 5})], [], Rules()).parked) == ["new"]
+    assert ids(run_cycle(tree, [Asking("new", "a", {"disk": 1})], [], Rules()).parked) == ["new"]
+
+
+def test_the_flavour_where_borrowers_go_is_preferred_to_one_where_the_own_go() -> None:
+    quotas = {A100: Quota(4), T4: Quota(4)}
+    queue = ClusterQueue("a", "all", quotas, within=Within.LOWER_PRIORITY, reclaim=Reclaim.ANY)
+    tree = QuotaTree([queue, ClusterQueue("b", "all", {A100: Quota(0), T4: Quota(0)})])
+    admitted = [Workload("own", "a", {A100: 4}, -1), Workload("guest", "b", {T4: 4}, 5)]
+    for one in admitted:
+        tree.add(one.queue, one.usage)
+    (entry,) = run_cycle(tree, [Asking("new", "a", {"gpu": 2})], admitted, Rules()).preempting
+    assert [victim.workload.id for victim in entry.victims] == ["guest"]
+
+
+@pytest.mark.parametrize(("reclaim", "started"), [(Reclaim.LOWER_PRIORITY, []), (Reclaim.ANY, ["behind"])])
+def test_who_finds_no_victim_keeps_its_own_from_those_behind_unless_it_can_reclaim(reclaim, started) -> None:
+    # a owns 4 and uses 2; b borrows nothing yet, 2 of a's are free: "first" needs 4, and nobody can be preempted.
+    tree = QuotaTree([ClusterQueue("a", "all", gpus(4), reclaim=reclaim), ClusterQueue("b", "all", gpus(0))])
+    held = Workload("old", "a", {A100: 2})
+    tree.add("a", held.usage)
+    asking = [Asking("first", "a", {"gpu": 4}, created_s=0), Asking("behind", "b", {"gpu": 2}, created_s=1)]
+    outcome = run_cycle(tree, asking, [held], Rules())
+    assert ids(outcome.parked) == ["first"]
+    assert ids(outcome.admitted) == started
+    assert tree.available("b", A100) == 2
+
+
+def test_who_fits_is_not_held_up_by_victims_that_go() -> None:
+    queues = [ClusterQueue("a", "all", gpus(4), reclaim=Reclaim.ANY), ClusterQueue("b", "all", gpus(4))]
+    tree = QuotaTree([*queues, ClusterQueue("lodger", "all", gpus(0))])
+    guest = Workload("guest", "lodger", {A100: 6})
+    tree.add("lodger", guest.usage)
+    asking = [Asking("owner", "a", {"gpu": 4}, 1), Asking("fits", "b", {"gpu": 2})]
+    outcome = run_cycle(tree, asking, [guest], Rules())
+    assert (ids(outcome.preempting), ids(outcome.admitted)) == (["owner"], ["fits"])
+
+
 def test_a_queue_that_may_not_preempt_parks_what_does_not_fit() -> None:
     tree = QuotaTree([ClusterQueue("a", quotas=gpus(2))])
     outcome = run_cycle(tree, [Asking("big", "a", {"gpu": 3})], [], Rules())

@@ -57,10 +57,6 @@ CASE: dict[str, Any] = {
     "incoming": {"id": "new", "queue": "q", "priority": 1, "assigned": [ASKED]},
     "victims": {"old": "InClusterQueue"},
 }
-TWO_GROUPS = {
-    **CASE["queues"][0],
-    "quotas": [QUOTA, {"flavour": "b", "resource": "gpu", "nominal": 1}, {**QUOTA, "resource": "memory"}],
-}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +66,7 @@ TWO_GROUPS = {
         ({"surprise": 1}, "the model has no 'surprise' of a case"),
         ({"victims": {}, "admitted": [{**HOLDS, "pod_sets": 2}]}, "one set of pods"),
         ({"queues": [{"name": "q", "quotas": [QUOTA], "reclaim": "sometimes"}]}, "no 'reclaim' of 'sometimes'"),
-        ({"queues": [TWO_GROUPS], "pending": [], "outcome": {}}, "one resource group"),
+        ({"pending": [], "outcome": {"evicted": []}}, "no 'evicted' of a outcome"),
     ],
 )
 def test_what_is_left_out_is_told_by_a_rule(changed: dict[str, Any], why: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from simsched.errors import InputError
+from simsched.operators.log_input import node_names, read_operator_log
 from simsched.workload.readers import read_trace
 from simsched.workload.readers.log import LOG_COLUMNS, Limits
 from simsched.workload.readers.slurm import read_sacct
@@ -135,6 +136,46 @@ def test_one_summary_of_what_makes_no_sense(tmp_path: Path) -> None:
         read_sacct(path, limits=limits, strict=True)
     assert len(caught.value.problems) == 6
     assert "line 10: 9" in str(caught.value)
+
+
+WRONG = {
+    "end before their start": {"End": "2024-03-01T10:04:00", "Elapsed": ""},
+    "start before their submission": {"Start": "2024-03-01T09:00:00", "Elapsed": ""},
+    "ran on a node that the cluster does not have": {"NodeList": "g[01-02],x9"},
+    "asked for more than the 8 GPUs of the cluster": {"AllocTRES": "gres/gpu=99"},
+    "end is not recorded": {"End": "Unknown"},
+}
+
+
+@pytest.mark.parametrize("reason", WRONG)
+def test_operators_are_told_what_is_left_out_with_three_examples(reason: str, tmp_path: Path) -> None:
+    (tmp_path / "nodes.txt").write_text("NodeName=g01 Gres=gpu:8\nNodeName=g02 Gres=gpu:8\n", encoding="utf-8")
+    nodes = node_names(tmp_path / "nodes.txt")
+    path = log(tmp_path, line("1"), *(line(f"{i}", **WRONG[reason]) for i in range(2, 7)))
+    found = read_operator_log(path, gpus=8, nodes=nodes)
+    assert len(found.trace) == 1
+    assert found.said.splitlines()[1:] == [f"  left out: 5 jobs: {reason} (line 3: 2, line 4: 3, line 5: 4)"]
+    with pytest.raises(InputError, match=reason):
+        read_operator_log(path, gpus=8, nodes=nodes, strict=True)
+
+
+def test_operators_are_told_of_a_line_cut_short(tmp_path: Path) -> None:
+    path = log(tmp_path, line("1"), line("2")[:50], end="")
+    assert "left out: 1 job: line is cut short (line 3: 2)" in read_operator_log(path).said
+    with pytest.raises(InputError, match="cut short"):
+        read_operator_log(path, strict=True)
+
+
+def test_operators_are_told_of_changed_clocks_and_negative_waits(tmp_path: Path) -> None:
+    summer = line("2", End="2024-03-01T12:05:00")
+    negative = line("3", Eligible="2024-03-01T10:30:00")
+    found = read_operator_log(log(tmp_path, line("1"), summer, negative))
+    assert found.said.splitlines()[1:] == [
+        "  changed: 1 jobs ran while the clock was changed; their end is start plus elapsed time (line 3: 2)",
+        "  changed: 1 jobs were eligible after their start only; they count as not having waited (line 4: 3)",
+    ]
+    assert found.log is not None
+    assert found.log.waits_s.tolist() == [300, 300, 0]
 
 
 def test_a_log_is_a_trace_too(tmp_path: Path) -> None:

@@ -65,8 +65,6 @@ def _reasons(case: Json) -> Iterator[str]:
                 yield f"the model has no '{key}' of '{entry[key]}'"
         if part == "workload" and entry.get("pod_sets", 1) != 1:
             yield "a workload has one set of pods"
-    if "outcome" in case and any(_groups(queue) > 1 for queue in case.get("queues", [])):
-        yield "flavours are searched for one resource group"
 
 
 def _parts(case: Json) -> Iterator[tuple[str, Json]]:
@@ -84,11 +82,3 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
         yield "workload", case["incoming"]
     if "outcome" in case:
         yield "outcome", case["outcome"]
-
-
-def _groups(queue: Json) -> int:
-    """Count the resource groups of a queue: resources that share one list of flavours are one group."""
-    flavours: dict[str, list[str]] = {}
-    for quota in queue.get("quotas", []):
-        flavours.setdefault(quota["resource"], []).append(quota["flavour"])
-    return len({tuple(names) for names in flavours.values()})

@@ -92,8 +92,10 @@ def _queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, st
 def run_cycle(tree: QuotaTree, asking: Sequence[Asking], admitted: Sequence[Workload], rules: Rules) -> Outcome:
     """Decide on the heads of the queues; `tree` counts `admitted` and is left as it was.
 
-    An entry is checked again against what earlier ones of the cycle took. One that needs preemption keeps its amounts
-    reserved for the cycle; it is skipped if a victim of it is one of an earlier entry. Source: Kueue, scheduling cycle.
+    An entry is checked again against what earlier ones of the cycle took, their victims taken off. One that needs
+    preemption keeps its amounts reserved for the cycle; it is skipped if a victim of it is one of an earlier entry. One
+    that finds no victim is parked, but keeps what its queue may still use from those behind it, unless its queue can
+    reclaim that at any time. Source: Kueue, scheduling cycle.
     """
     entries = [_assign(tree, head, admitted, rules) for head in asking]
     parked = [entry for entry in entries if entry.mode is Mode.NO_FIT]
@@ -101,15 +103,22 @@ def run_cycle(tree: QuotaTree, asking: Sequence[Asking], admitted: Sequence[Work
     done: dict[Mode, list[Entry]] = {Mode.FIT: [], Mode.PREEMPT: []}
     skipped: list[Entry] = []
     taken: dict[str, Victim] = {}
+    reserved: list[tuple[str, Amounts]] = []
     for entry in _ordered(tree, live, fair=rules.fair_sharing):
-        if not _still(tree, entry, taken):
+        usage = entry.usage
+        if entry.mode is Mode.PREEMPT and not entry.victims:
+            parked.append(entry)
+            usage = _kept(tree.queues[entry.asking.queue], entry)
+        elif not _still(tree, entry, taken):
             skipped.append(entry)
             continue
-        tree.add(entry.asking.queue, entry.usage)
-        done[entry.mode].append(entry)
-        taken |= {victim.workload.id: victim for victim in entry.victims}
-    for entry in [*done[Mode.FIT], *done[Mode.PREEMPT]]:
-        tree.remove(entry.asking.queue, entry.usage)
+        else:
+            done[entry.mode].append(entry)
+            taken |= {victim.workload.id: victim for victim in entry.victims}
+        tree.add(entry.asking.queue, usage)
+        reserved.append((entry.asking.queue, usage))
+    for queue, usage in reserved:
+        tree.remove(queue, usage)
     return Outcome(tuple(done[Mode.FIT]), tuple(done[Mode.PREEMPT]), tuple(skipped), tuple(parked))
 
 
@@ -117,7 +126,7 @@ def _still(tree: QuotaTree, entry: Entry, taken: Mapping[str, Victim]) -> bool:
     """Say whether an entry can go on after those before it: it fits, and nobody preempts its victims already."""
     if any(victim.workload.id in taken for victim in entry.victims):
         return False
-    gone = [*taken.values(), *entry.victims] if entry.victims else []
+    gone = [*taken.values(), *entry.victims]
     for victim in gone:
         tree.remove(victim.workload.queue, victim.workload.usage)
     fits = tree.fits(entry.asking.queue, entry.usage)
@@ -126,50 +135,126 @@ def _still(tree: QuotaTree, entry: Entry, taken: Mapping[str, Victim]) -> bool:
     return fits
 
 
+def _kept(node: Node, entry: Entry) -> Amounts:
+    """Return what an entry without victims keeps from others: up to the nominal quota, or the limit of borrowing."""
+    if node.queue is None or node.queue.reclaim is Reclaim.ANY:
+        return {}
+    kept: dict[FlavourResource, int] = {}
+    for resource, amount in entry.usage.items():
+        quota = node.queue.quotas[resource]
+        limit = quota.borrowing_limit if entry.borrows else 0
+        left = quota.nominal - node.usage.get(resource, 0)
+        kept[resource] = amount if limit is None else max(0, min(amount, left + limit))
+    return kept
+
+
 def _assign(tree: QuotaTree, asking: Asking, admitted: Sequence[Workload], rules: Rules) -> Entry:
-    """Choose a flavour for a workload, and victims where it needs them."""
+    """Choose a flavour for each group of resources of a workload, and victims where it needs them."""
     node = tree.queues[asking.queue]
-    best = _best_flavour(node, tree, asking, rules)
-    if best is None:
-        return Entry(asking, {}, Mode.NO_FIT)
-    usage, mode = best
+    nothing = Entry(asking, {}, Mode.NO_FIT)
+    usage: dict[FlavourResource, int] = {}
+    mode, left = Mode.FIT, set(asking.request)
+    for resources, flavours in _groups(node):
+        wanted = {name: asking.request[name] for name in resources if name in asking.request}
+        if not wanted:
+            continue
+        search = _Search(tree, replace(asking, request=wanted), admitted, rules)
+        best = search.best(flavours)
+        if best is None:
+            return nothing
+        usage |= best.usage
+        mode = best.mode if best.mode is Mode.PREEMPT else mode
+        left -= set(wanted)
+    if left or not usage:
+        return nothing
     borrows = tree.borrows(asking.queue, usage)
     if mode is Mode.FIT:
         return Entry(asking, usage, mode, borrows)
+    return Entry(asking, usage, mode, borrows, _victims(tree, asking, usage, admitted, rules))
+
+
+def _groups(node: Node) -> list[tuple[list[str], list[str]]]:
+    """List the resource groups of a queue, resources and flavours: resources that share one list of flavours."""
+    flavours: dict[str, list[str]] = {}
+    for flavour, resource in node.queue.quotas if node.queue else ():
+        flavours.setdefault(resource, []).append(flavour)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for resource, names in flavours.items():
+        groups.setdefault(tuple(names), []).append(resource)
+    return [(resources, list(names)) for names, resources in groups.items()]
+
+
+def _victims(
+    tree: QuotaTree, asking: Asking, usage: Amounts, admitted: Sequence[Workload], rules: Rules
+) -> tuple[Victim, ...]:
     contested = frozenset(r for r, amount in usage.items() if tree.available(asking.queue, r) < amount)
     workload = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s)
     incoming = Incoming(workload, contested)
     by_usage = rules.queue_usage is not None
     if rules.fair_sharing:
-        victims = fair_victims(tree, incoming, admitted, rules=rules.strategies, by_usage=by_usage)
-    else:
-        victims = classical_victims(tree, incoming, admitted, by_usage=by_usage)
-    return Entry(asking, usage, mode if victims else Mode.NO_FIT, borrows, tuple(victims))
+        return tuple(fair_victims(tree, incoming, admitted, rules=rules.strategies, by_usage=by_usage))
+    return tuple(classical_victims(tree, incoming, admitted, by_usage=by_usage))
 
 
-def _best_flavour(node: Node, tree: QuotaTree, asking: Asking, rules: Rules) -> tuple[Amounts, Mode] | None:
-    """Try the flavours of a queue in turn and return the amounts of the best; the first of equals."""
-    spec = node.queue
-    if spec is None:
-        return None
-    best: tuple[int, Amounts, Mode] | None = None
-    for flavour in dict.fromkeys(flavour for flavour, _ in spec.quotas):
-        usage = {(flavour, resource): amount for resource, amount in asking.request.items()}
-        mode = _mode(node, tree, usage, rules)
-        borrows = tree.borrows(node.name, usage)
-        rank = {Mode.FIT: 3 - borrows, Mode.PREEMPT: 1, Mode.NO_FIT: 0}[mode]
-        if rank and (best is None or rank > best[0]):
-            best = (rank, usage, mode)
-        if _stops(spec, mode, borrows=borrows):
-            break
-    return None if best is None else best[1:]
+@dataclass(frozen=True)
+class _Flavour:
+    """How a request stands with one flavour; a higher `rank` is better: fitting, then whom it would preempt."""
+
+    usage: Amounts
+    mode: Mode
+    rank: tuple[int, bool]
+    borrows: bool
 
 
-def _stops(spec: ClusterQueue, mode: Mode, *, borrows: bool) -> bool:
-    """Say whether the search for a flavour ends with one that stands so."""
-    if mode is Mode.NO_FIT or (mode is Mode.PREEMPT and not spec.preempt_before_next_flavour):
+#: Ranks of a flavour: nobody can be preempted for it, somebody of the own queue, only those who borrow; it fits.
+_NOBODY, _OWN, _BORROWERS, _FITS = range(4)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The search for the flavour of one group of resources."""
+
+    tree: QuotaTree
+    asking: Asking
+    admitted: Sequence[Workload]
+    rules: Rules
+
+    def best(self, flavours: Sequence[str]) -> _Flavour | None:
+        """Try flavours in turn, until the queue's rules end the search; return the best, the first of equals."""
+        node = self.tree.queues[self.asking.queue]
+        found: list[_Flavour] = []
+        for flavour in flavours:
+            one = self._try(node, flavour, alone=len(flavours) == 1)
+            if one is None:
+                continue
+            found.append(one)
+            if node.queue is not None and _stops(node.queue, one):
+                break
+        return max(found, key=lambda one: one.rank, default=None)
+
+    def _try(self, node: Node, flavour: str, *, alone: bool) -> _Flavour | None:
+        usage = {(flavour, resource): amount for resource, amount in self.asking.request.items()}
+        mode = _mode(node, self.tree, usage, self.rules)
+        if mode is Mode.NO_FIT:
+            return None
+        borrows = self.tree.borrows(node.name, usage)
+        grade = _FITS if mode is Mode.FIT else _OWN if alone else self._grade(usage)
+        return _Flavour(usage, mode, (grade, not borrows), borrows)
+
+    def _grade(self, usage: Amounts) -> int:
+        victims = _victims(self.tree, self.asking, usage, self.admitted, self.rules)
+        if not victims:
+            return _NOBODY
+        own = any(victim.workload.queue == self.asking.queue for victim in victims)
+        return _OWN if own else _BORROWERS
+
+
+def _stops(spec: ClusterQueue, found: _Flavour) -> bool:
+    """Say whether the search for a flavour ends with this one."""
+    grade = found.rank[0]
+    if grade == _NOBODY or (grade != _FITS and not spec.preempt_before_next_flavour):
         return False
-    return not borrows or spec.borrow_before_next_flavour
+    return not found.borrows or spec.borrow_before_next_flavour
 
 
 def _mode(node: Node, tree: QuotaTree, usage: Amounts, rules: Rules) -> Mode:

@@ -55,6 +55,7 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     }
     | {"state": "", "attempts": 1, "nodes": ""}
 )
+_LATE = "jobs were eligible after their start only; they count as not having waited"
 #: How many examples of each reason are kept.
 EXAMPLES = 3
 
@@ -69,8 +70,12 @@ class LeftOut:
 
     def __str__(self) -> str:
         """Render as `12 jobs: end before their start (line 7: 4711, ...)`."""
-        named = ", ".join(f"line {line}: {job}" for line, job in self.examples)
-        return f"{self.count} {'job' if self.count == 1 else 'jobs'}: {self.reason} ({named})"
+        return f"{self.count} {'job' if self.count == 1 else 'jobs'}: {self.reason}{_named(self.examples)}"
+
+
+def _named(examples: Iterable[tuple[int, str]]) -> str:
+    named = ", ".join(f"line {line}: {job}" for line, job in examples)
+    return f" ({named})" if named else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,7 @@ class ClusterLog:
     """The jobs of a log in the order of submission, and what of it was left out or changed.
 
     `table` has the columns of `LOG_COLUMNS`; `adjusted` counts jobs whose figures were mended, by what was done, and
-    `ignored` lines that are no jobs of their own, such as steps.
+    `ignored` lines that are no jobs of their own, such as steps; `examples` are the first mended jobs of a kind.
     """
 
     name: str
@@ -87,6 +92,7 @@ class ClusterLog:
     left_out: tuple[LeftOut, ...] = ()
     adjusted: Mapping[str, int] = field(default_factory=dict)
     ignored: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Count the jobs."""
@@ -102,7 +108,10 @@ class ClusterLog:
         """Say in a few lines what was read and what was left out, and why."""
         lines = [f"{self.name}: {len(self)} jobs read"]
         lines += [f"  left out: {entry}" for entry in self.left_out]
-        lines += [f"  changed: {count} {what}" for what, count in sorted(self.adjusted.items())]
+        lines += [
+            f"  changed: {count} {what}{_named(self.examples.get(what, ()))}"
+            for what, count in sorted(self.adjusted.items())
+        ]
         lines += [f"  ignored: {count} {what}" for what, count in sorted(self.ignored.items())]
         return "\n".join(lines)
 
@@ -146,6 +155,8 @@ class Sieve:
         """Begin with all jobs; `table` needs `job_id` and `line`."""
         self.path, self.table = path, table
         self.left_out: list[LeftOut] = []
+        #: Jobs whose figures were mended: all that were, by what was done.
+        self.mended: dict[str, list[tuple[int, str]]] = {}
 
     def drop(self, mask: Any, reason: str) -> None:
         """Leave out the jobs where `mask` is true."""
@@ -153,6 +164,11 @@ class Sieve:
         if chosen.any():
             self.note(reason, self.table[chosen][["line", "job_id"]].itertuples(index=False, name=None))
             self.table = self.table[~chosen]
+
+    def mend(self, mask: Any, what: str) -> None:
+        """Remember the jobs where `mask` is true and whose figures are mended."""
+        jobs = self.table[np.asarray(mask, dtype=bool)][["line", "job_id"]].itertuples(index=False, name=None)
+        self.mended[what] = sorted((int(line), str(job)) for line, job in jobs)
 
     def note(self, reason: str, jobs: Iterable[tuple[int, str]]) -> None:
         """Remember lines that never came into the table."""
@@ -197,9 +213,13 @@ def finish(
         raise input_error(
             sieve.path, "holds no job that can be replayed", f"left out: {said}" if said else "give one job"
         )
+    if "eligible_s" in sieve.table:
+        sieve.mend(sieve.table["eligible_s"] > sieve.table["start_s"], _LATE)
     table = _typed(sieve.table)
+    counts = {**(adjusted or {}), **{what: len(jobs) for what, jobs in sieve.mended.items()}}
+    examples = {what: tuple(jobs[:EXAMPLES]) for what, jobs in sieve.mended.items()}
     reasons = tuple(sieve.left_out)
-    return ClusterLog(str(sieve.path), source, table, reasons, _nonzero(adjusted), _nonzero(ignored))
+    return ClusterLog(str(sieve.path), source, table, reasons, _nonzero(counts), _nonzero(ignored), examples)
 
 
 #: Reasons that say nothing against a log: jobs that are simply not for the simulator.

@@ -58,9 +58,9 @@ def read_sacct(
     steps = sieve.table["JobID"].str.contains(".", regex=False).to_numpy("bool")
     sieve.table = sieve.table[~steps].reset_index(drop=True)
     _zone(place, time_zone)
-    shifted = _convert(sieve, time_zone)
+    _convert(sieve, time_zone)
     merged, reused = _merge(sieve)
-    adjusted = {_SHIFTED: shifted, _MERGED: merged, _REUSED: reused}
+    adjusted = {_MERGED: merged, _REUSED: reused}
     ignored = {_STEPS: int(steps.sum())}
     return finish(sieve, "slurm", limits=limits, strict=strict, adjusted=adjusted, ignored=ignored)
 
@@ -81,8 +81,8 @@ def _zone(path: Path, name: str) -> None:
         raise input_error(path, f"'{name}' is no time zone", "name one such as Europe/Berlin or UTC") from None
 
 
-def _convert(sieve: Sieve, time_zone: str) -> int:
-    """Turn text into the columns of a log; returns how many ends were mended."""
+def _convert(sieve: Sieve, time_zone: str) -> None:
+    """Turn text into the columns of a log, and mend ends."""
     table = sieve.table
     for column, name in (("submit_s", "Submit"), ("start_s", "Start"), ("end_s", "End"), ("eligible_s", "Eligible")):
         if name in table:
@@ -103,20 +103,21 @@ def _convert(sieve: Sieve, time_zone: str) -> int:
     if "NodeList" in table:
         names = {text: ",".join(expand_nodes(text)) for text in table["NodeList"].unique()}
         table["nodes"] = table["NodeList"].map(names)
-    return _mend_ends(table)
+    _mend_ends(sieve)
 
 
-def _mend_ends(table: pd.DataFrame) -> int:
+def _mend_ends(sieve: Sieve) -> None:
     """Set the end to start plus elapsed time where they differ by what clocks are changed by."""
+    table = sieve.table
     name = next((name for name in ("ElapsedRaw", "Elapsed") if name in table), "")
     if not name:
-        return 0
+        return
     elapsed = _seconds(table[name], 1.0 if name == "ElapsedRaw" else 0.0)
     gap = table["end_s"].to_numpy() - table["start_s"].to_numpy() - elapsed
     with np.errstate(invalid="ignore"):
         shifted = (np.abs(gap) <= _SHIFT_S) & (gap != 0) & (gap % _QUARTER_S == 0) & (elapsed > 0)
     table.loc[shifted, "end_s"] = table["start_s"].to_numpy()[shifted] + elapsed[shifted]
-    return int(shifted.sum())
+    sieve.mend(shifted, _SHIFTED)
 
 
 def moments(text: pd.Series, time_zone: str) -> Numbers:
