@@ -20,9 +20,9 @@ import pandas as pd
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
+from simsched.results.metric import SECONDS_PER_HOUR, LossTable, Metric, Tables, ratio
 from simsched.results.over_time import integral
-from simsched.results.quality import QUALITY_METRICS, LossTable
+from simsched.results.quality import QUALITY_METRICS
 
 
 @dataclass(frozen=True)
