@@ -332,8 +332,7 @@ def summarise(
     tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, losses=losses)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))
-    for column in by:
+    for column in ("tenant", "application", *(("status",) if "failures" in jobs else ())):
         means = jobs[jobs[column] != ""].groupby(column, sort=True)["jct_s"].mean()
         summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items()}
     return summary
