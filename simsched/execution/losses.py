@@ -9,7 +9,7 @@ import numpy as np
 from simsched.model.application import Application, ApplicationSource
 from simsched.model.job import JobSpec
 from simsched.model.loss import LossCurve
-from simsched.results.quality import LossTable
+from simsched.results.metric import LossTable
 
 _POINTS = 400
 

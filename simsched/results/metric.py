@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import pandas as pd
 
 from simsched.results.power import Power
 
-if TYPE_CHECKING:
-    from simsched.results.quality import LossTable
-
 SECONDS_PER_HOUR = 3600
+
+
+class LossTable(NamedTuple):
+    """The normalised loss of an application at ascending progress; straight lines between."""
+
+    progress: Sequence[float]
+    loss: Sequence[float]
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fragmentation import PLACEMENT_METRICS
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio
+from simsched.results.metric import SECONDS_PER_HOUR, LossTable, Metric, Tables, makespan_s, ratio
 from simsched.results.over_time import integral
 from simsched.results.power import Power
-from simsched.results.quality import QUALITY_METRICS, LossTable
+from simsched.results.quality import QUALITY_METRICS
 from simsched.results.rho_metrics import RHO_METRICS
 
 
@@ -346,8 +346,7 @@ def summarise(
     tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, losses=losses, power=power)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))
-    for column in by:
+    for column in ("tenant", "application", *(("status",) if "failures" in jobs else ())):
         means = jobs[jobs[column] != ""].groupby(column, sort=True)["jct_s"].mean()
         summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items()}
     return summary

@@ -17,7 +17,7 @@ import pandas as pd
 
 from simsched.errors import input_error
 from simsched.files import write_text
-from simsched.results.metric import Metric, Tables
+from simsched.results.metric import LossTable, Metric, Tables
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,13 +27,6 @@ JOB_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s")
 LIFE_COLUMNS = ("job_id", "start_s", "end_s", "progress", "rate")
 
 _POINTS = 200  # of a job's life, at which its loss is looked at for a mean
-
-
-class LossTable(NamedTuple):
-    """The normalised loss of an application at ascending progress; straight lines between."""
-
-    progress: Sequence[float]
-    loss: Sequence[float]
 
 
 class Life(NamedTuple):

@@ -6,12 +6,11 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
-from simsched.results.metric import Tables
+from simsched.results.metric import LossTable, Tables
 from simsched.results.predictions import PREDICTIONS_FILE, has_predictions, prediction_errors
 from simsched.results.quality import (
     LOSSES_FILE,
     QUALITY_METRICS,
-    LossTable,
     lives,
     mean_loss,
     read_losses,

@@ -43,7 +43,7 @@ def _mean_over_jobs(jobs: Sequence[Life], times: np.ndarray) -> np.ndarray:
         there = (times >= job.submit_s) & (times < job.end_s)
         total[there] += job.loss_at(times[there])
         count += there
-    return np.divide(total, count, out=np.full(len(times), np.nan), where=count > 0)
+    return np.asarray(np.divide(total, count, out=np.full(len(times), np.nan), where=count > 0), dtype=np.float64)
 
 
 def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, Look] | None = None) -> Drawn:
@@ -53,7 +53,7 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
     over, until = time_unit(float(above["x"].max())), time_unit(float(below["y"].max()))
     caption = (
         "Normalised loss: 1 before training, 0 at its end; mean of the jobs that are in the system"
-        f"{f', and over {seeds} seeds' if seeds > 1 else ''}. Right: mean over all jobs, waiting included."
+        f"{f', and over {seeds} runs' if seeds > 1 else ''}. Right: mean over all jobs, waiting included."
     )
     with styled():
         figure = new_figure(7.8, 3.0, title, caption)
