@@ -30,7 +30,7 @@ from simsched.model.batch import batch_for_target
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, Site, consolidated_shape, gpus_of
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.policy.deadlines import DeadlineJob, admits, plan_all, scale_up
+from simsched.policy.deadlines import DeadlineJob, Plan, admits, plan_all, scale_up
 from simsched.policy.gang import available_gpus, most_free_first
 from simsched.policy.signals import REMAINING_WORK, STEP_TIMES
 from simsched.policy.type_pools import TypePool, type_pools
@@ -80,15 +80,7 @@ class ElasticFlow(Policy):
         if not gpus:
             return {}
         in_time = [self._in_time(job, pool, gpus) for job in pool.jobs.values() if self._admitted.get(job.id, True)]
-        planned: list[DeadlineJob] = []
-        for one in (one for one in in_time if one is not None):
-            # A job that was admitted and is late after all, because of overheads, becomes best effort.
-            if admits(planned, one, gpus):
-                planned.append(one)
-                self._admitted[one.id] = True
-            else:
-                self._admitted[one.id] = False
-        plans = plan_all(planned, gpus) or {}
+        planned, plans = self._admit([one for one in in_time if one is not None], gpus)
         names = {one.id for one in planned}
         rest = [self._at_leisure(job, pool, gpus) for job in pool.jobs.values() if job.id not in names]
         counts = scale_up(planned, plans, gpus - min(len(rest), max(gpus - _held(planned, plans), 0)))
@@ -97,6 +89,22 @@ class ElasticFlow(Policy):
             counts[one.id] = min(left, 1)
             left -= counts[one.id]
         return _grow(counts, rest, left)
+
+    def _admit(self, jobs: list[DeadlineJob], gpus: int) -> tuple[list[DeadlineJob], dict[str, Plan]]:
+        """Return the jobs that can be in time, and their plans; all together, else admitted one after the other.
+
+        One that was admitted and is late after all, because of overheads, becomes best effort.
+        """
+        plans = plan_all(jobs, gpus)
+        planned = jobs if plans is not None else []
+        if plans is None:
+            for one in jobs:
+                if admits(planned, one, gpus):
+                    planned.append(one)
+            plans = plan_all(planned, gpus) or {}
+        names = {one.id for one in planned}
+        self._admitted.update({one.id: one.id in names for one in jobs})
+        return planned, plans
 
     def _in_time(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob | None:
         if job.request.deadline_s is None:

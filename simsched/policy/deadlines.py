@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+#: Work that is done but for this share of it counts as done.
+_SLACK = 1e-9
 
 #: GPUs of a job in each slot from now on.
 Plan = tuple[int, ...]
@@ -32,41 +41,45 @@ def sizes(most: int) -> list[int]:
     return [1 << power for power in range(most.bit_length()) if 1 << power <= most]
 
 
-def satisfactory_share(job: DeadlineJob, free: Sequence[int]) -> Plan | None:
+def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Plan | None:
     """Return the plan with the smallest share of GPUs that is in time, None if there is none.
 
     `free[t]` GPUs are unplanned in slot t. For a share of 1, 2, 4 ... GPUs the job takes in every slot, from the last
     before its deadline backwards, the share or the largest size below it that is free, until its work is done.
     """
+    last = max(min(job.slots, len(free)), 0)
+    room = np.asarray(free, dtype=np.int64)[:last]
     for share in sizes(job.max_gpus):
-        plan = _latest(job, free, share)
-        if plan is not None:
-            return plan
+        taken = _latest(job, room, share)
+        if taken is not None:
+            return (*taken.tolist(), *(0 for _ in range(len(free) - last)))
     return None
 
 
-def _latest(job: DeadlineJob, free: Sequence[int], share: int) -> Plan | None:
-    left = job.work
-    plan = [0] * len(free)
-    for slot in range(min(job.slots, len(free)) - 1, -1, -1):
-        if left <= 0:
-            break
-        plan[slot] = max((size for size in sizes(share) if size <= free[slot]), default=0)
-        left -= job.rate(plan[slot])
-    return tuple(plan) if left <= 1e-9 * job.work else None
+def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
+    below = np.array([0, *(1 << count.bit_length() - 1 for count in range(1, share + 1))])
+    rates = np.zeros(share + 1)
+    for size in sizes(share):
+        rates[size] = job.rate(size)
+    taken = below[np.clip(room, 0, share)][::-1].copy()
+    done = np.cumsum(rates[taken])
+    enough = job.work * (1 - _SLACK)
+    if enough > (done[-1] if len(done) else 0.0):
+        return None
+    taken[np.searchsorted(done, enough) + 1 if enough > 0 else 0 :] = 0
+    return taken[::-1]
 
 
 def plan_all(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, Plan] | None:
     """Plan the minimum satisfactory share of every job, the earliest deadline first; None if one cannot be in time."""
-    horizon = max((job.slots for job in jobs), default=0)
-    free = [gpus] * horizon
+    free = np.full(max((job.slots for job in jobs), default=0), gpus)
     plans: dict[str, Plan] = {}
     for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
         plan = satisfactory_share(job, free)
         if plan is None:
             return None
         plans[job.id] = plan
-        free = [before - taken for before, taken in zip(free, plan, strict=True)]
+        free -= np.array(plan, dtype=np.int64)
     return plans
 
 
@@ -82,15 +95,18 @@ def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Plan], gpus: int) 
     marginal return, GPU-slots saved per GPU more, while it fits and saves any; equals in the order of `jobs`.
     """
     now = {job.id: plans[job.id][0] if plans[job.id] else 0 for job in jobs}
+    later = {job.id: _runs(plans[job.id][1:]) for job in jobs}
+    returns = {job.id: _marginal(job, now[job.id], later[job.id]) for job in jobs}
+    known = {job.id: job for job in jobs}
     left = gpus - sum(now.values())
     while True:
-        steps = [(marginal_return(job, now[job.id], plans[job.id]), job) for job in jobs]
-        useful = [step for step in steps if step[0] > 0 and _more(now[step[1].id]) <= left]
+        useful = [one for one, value in returns.items() if value > 0 and _more(now[one]) <= left]
         if not useful:
             return now
-        _, job = max(useful, key=lambda step: step[0])
-        left -= _more(now[job.id])
-        now[job.id] += _more(now[job.id])
+        best = max(useful, key=returns.__getitem__)
+        left -= _more(now[best])
+        now[best] += _more(now[best])
+        returns[best] = _marginal(known[best], now[best], later[best])
 
 
 def marginal_return(job: DeadlineJob, gpus: int, plan: Plan) -> float:
@@ -99,24 +115,36 @@ def marginal_return(job: DeadlineJob, gpus: int, plan: Plan) -> float:
     What is done now need not be done later, where the plan's GPUs are given back from its last slot on; 0 where the
     next size is larger than the job can use.
     """
+    return _marginal(job, gpus, _runs(plan[1:]))
+
+
+def _marginal(job: DeadlineJob, gpus: int, later: Sequence[tuple[int, int]]) -> float:
     larger = gpus + _more(gpus)
     if larger > job.max_gpus:
         return 0.0
-    before, after = later_gpu_slots(job, gpus, plan), later_gpu_slots(job, larger, plan)
-    return (before - after) / (larger - gpus)
+    return (_needed(job, gpus, later) - _needed(job, larger, later)) / (larger - gpus)
 
 
 def later_gpu_slots(job: DeadlineJob, gpus: int, plan: Plan) -> float:
     """Return the GPU-slots that a job still needs after a slot on `gpus` GPUs, the last counted by the part used."""
+    return _needed(job, gpus, _runs(plan[1:]))
+
+
+def _runs(plan: Plan) -> list[tuple[int, int]]:
+    """Return GPUs and successive slots of a plan, the slots without GPUs left out."""
+    return [(count, len(list(run))) for count, run in groupby(plan) if count]
+
+
+def _needed(job: DeadlineJob, gpus: int, later: Sequence[tuple[int, int]]) -> float:
     left = job.work - job.rate(gpus)
     spent = 0.0
-    for count in plan[1:]:
+    for count, slots in later:
+        rate = job.rate(count)
         if left <= 0:
             break
-        rate = job.rate(count)
         if rate > 0:
-            spent += count * min(1.0, left / rate)
-            left -= rate
+            spent += count * min(float(slots), left / rate)
+            left -= slots * rate
     return spent
 
 

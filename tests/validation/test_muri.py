@@ -37,12 +37,10 @@ REPLAYS = {
 }
 
 
-def run(trace, out, *labels, overrides=()):
+def run(trace, out, *labels, overrides=("report.reference=SRTF",), experiment="validation/muri"):
     options = [part for label in labels for part in ("--policy", label)]
-    changes = [
-        part for change in (f"workload.path={trace}", "report.reference=SRTF", *overrides) for part in ("-o", change)
-    ]
-    arguments = ["run", "validation/muri", *changes, *options, "--out", out, "--no-plots", "--workers", 1]
+    changes = [part for change in (f"workload.path={trace}", *overrides) for part in ("-o", change)]
+    arguments = ["run", experiment, *changes, *options, "--out", out, "--no-plots", "--workers", 1]
     done = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="simsched")
     assert done.exit_code == 0, done.output
     (home,) = (path.parent for path in Path(out).glob("*/run.json"))
@@ -70,9 +68,26 @@ def test_every_job_ends_when_the_independent_replay_says(small, label):
 
 def test_the_charge_at_every_event_is_a_switch(small, tmp_path):
     change = "policies.SRTF.params.charge_every_event=false"
-    table, _ = run(SMALL, tmp_path, "SRTF", overrides=[change])["SRTF"]
+    table, _ = run(SMALL, tmp_path, "SRTF", overrides=[change, "report.reference=SRTF"])["SRTF"]
     charged, _ = small["SRTF"]
     assert table["jct_s"].mean() < charged["jct_s"].mean()
+
+
+def test_recorded_matchings_are_played_back(tmp_path):
+    made = []
+
+    def recording(weights):
+        made.append([[int(index) for index in pair] for pair in own(weights)])
+        return made[-1]
+
+    jobs = read_jobs(SMALL)
+    replay_muri(jobs, Muri(least_attained=False, matcher=recording))
+    assert any(made)
+    (tmp_path / "matchings.json").write_text(json.dumps({"matchings": made}))
+    change = f"policies.Muri-S.params.matchings={tmp_path / 'matchings.json'}"
+    table, _ = run(SMALL, tmp_path / "out", overrides=[change], experiment="validation/muri-recorded")["Muri-S"]
+    ends = dict(zip(table["job_id"].astype(str), table["end_time_s"], strict=True))
+    assert ends == pytest.approx({str(job.index): job.end_s for job in jobs}, rel=1e-12)
 
 
 @pytest.fixture(scope="module")

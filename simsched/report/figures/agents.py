@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, value_axis, values_in_order
-from simsched.results.compare import Row
+from simsched.results.compare import Replica, Row
 
-#: What is drawn, a row of panels each.
-METRICS = ("jct_mean_s", "statistical_efficiency")
+#: What is drawn, a row of panels each; the ratio where there is a reference, because seeds differ more than agents.
+METRICS = ("jct_mean_ratio", "jct_mean_s", "statistical_efficiency")
 OWN_AGENT = "batch as submitted"
 _WIDEST = 9.0
 
@@ -31,15 +32,23 @@ def compares_agents(rows: Sequence[Row]) -> bool:
     return any((policy, "") in pairs for policy, agent in pairs if agent)
 
 
-def agents_data(rows: Sequence[Row], key: str) -> pd.DataFrame:
+def agents_data(rows: Sequence[Row], key: str, reference: str = "") -> pd.DataFrame:
     """Gather what `agents_panels` draws: that of `sweep_data`, with columns `panel` and `line`.
 
-    A policy with its own agent alone is a line in the panels of all others, by its label.
+    A policy with its own agent alone is a line in the panels of all others, by its label. Where the label `reference`
+    is among the rows, times are relative to its at the same point and seed.
     """
     pairs = agents_of(rows)
     panels = dict.fromkeys(policy for policy, agent in pairs.values() if agent)
     title = {policy: label for label, (policy, agent) in reversed(pairs.items()) if not agent}
-    data = sweep_data(rows, key, METRICS)
+    ratio, time, efficiency = METRICS
+    base = {row.point[key]: row.values.get(time, {}) for row in rows if row.policy == reference and key in row.point}
+    if base:
+        rows = [
+            replace(row, values={**row.values, ratio: _relative(row, time, base.get(row.point[key], {}))})
+            for row in rows
+        ]
+    data = sweep_data(rows, key, (ratio if base else time, efficiency))
     parts = []
     for panel in panels:
         for label, (policy, agent) in pairs.items():
@@ -48,6 +57,11 @@ def agents_data(rows: Sequence[Row], key: str) -> pd.DataFrame:
                 part = data[data["policy"] == label]
                 parts.append(part.assign(panel=title.get(panel, panel), policy=line, line=line))
     return pd.concat(parts, ignore_index=True)
+
+
+def _relative(row: Row, metric: str, base: Mapping[Replica, float]) -> dict[Replica, float]:
+    values = row.values.get(metric, {})
+    return {replica: value / base[replica] for replica, value in values.items() if base.get(replica)}
 
 
 def agents_panels(data: pd.DataFrame, key: str, *, title: str, styles: Mapping[str, Look] | None = None) -> Drawn:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from simsched.errors import input_error, nearest
+from simsched.report.figures.agents import compares_agents
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
@@ -120,7 +121,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
     swept = [key for key in run.swept if key not in replicate_over]
     short = short_keys(swept)
     for key in swept:
-        if len({str(row.point.get(key)) for row in rows}) > 1:
+        if len({str(row.point.get(key)) for row in rows}) > 1 and not (len(swept) == 1 and compares_agents(rows)):
             yield f"sweep-{short[key]}", partial(_sweep, run, rows, key, styles, metrics)
     drawn = [
         *history_figures(run, replicate_over).items(),
