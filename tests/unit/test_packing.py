@@ -171,11 +171,11 @@ def test_the_command_prints_a_line_a_rule_or_json(simsched_pack) -> None:  # typ
     assert len(one["curve"]) == 131
 
 
-def test_the_figure_shows_means_where_the_rules_part() -> None:
+def test_the_figure_shows_means() -> None:
     ones = [estimate((0.5, 0.6)), estimate((0.8, 0.9)), estimate((0.9, 0.9))]
     figure, data = allocation_curves({"fgd": ((0.5, 0.9, 1.3), ones)}, title="t", seeds=2)
     (axes,) = figure.axes
-    assert axes.get_lines()[0].get_ydata() == pytest.approx([85, 90])
+    assert axes.get_lines()[0].get_ydata() == pytest.approx([55, 85, 90])
     assert data["allocated"].tolist() == pytest.approx([0.55, 0.85, 0.9])
 
 
