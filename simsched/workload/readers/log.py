@@ -100,7 +100,8 @@ class ClusterLog:
 
     def jobs(self) -> Jobs:
         """Return the jobs as a trace reader does; a share of a GPU counts as a whole one."""
-        table, whole = self.table, np.maximum(np.ceil(self.table["gpus"].to_numpy()), 1)
+        table = self.table.sort_values("line", kind="stable", ignore_index=True)
+        whole = np.maximum(np.ceil(table["gpus"].to_numpy()), 1)
         tenant = table["account"].where(table["account"] != "", table["queue"])
         columns = {
             "job_id": table["job_id"],
@@ -114,7 +115,7 @@ class ClusterLog:
             "time_limit_s": table["time_limit_s"],
             "queue": table["queue"],
             "priority": table["priority"],
-            "row": table["line"].rank(method="first").astype("int64") - 1,
+            "row": np.arange(len(table)),
         }
         shared = int((whole != table["gpus"].to_numpy()).sum())
         adjusted = {**self.adjusted, "asked for a share of a GPU, counted as a whole one": shared}
