@@ -8,13 +8,15 @@ from pathlib import Path
 import click
 
 from simsched.cli.output import json_option, print_json
+from simsched.errors import input_error
 
 _RULES = ("random", "dot-product", "best-fit", "fgd")
 
 
 @click.command()
-@click.argument("pods", type=click.Path(path_type=Path))
-@click.argument("nodes", type=click.Path(path_type=Path))
+@click.argument("pods", type=click.Path(path_type=Path), required=False)
+@click.argument("nodes", type=click.Path(path_type=Path), required=False)
+@click.option("--example", is_flag=True, help="Take the small, invented lists that are shipped.")
 @click.option("--rule", "rules", type=click.Choice(_RULES), multiple=True, help="Only this rule; may be repeated.")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Orders of the pods.")
 @click.option(
@@ -28,8 +30,9 @@ _RULES = ("random", "dot-product", "best-fit", "fgd")
 @click.option("--no-plots", is_flag=True, help="Draw no picture.")
 @json_option
 def pack(
-    pods: Path,
-    nodes: Path,
+    pods: Path | None,
+    nodes: Path | None,
+    example: bool,
     rules: tuple[str, ...],
     seeds: int,
     demand: float,
@@ -42,8 +45,13 @@ def pack(
     PODS and NODES are CSV files as in Alibaba's cluster-trace-gpu-v2023.
     """
     from simsched.operators.packing import pack as run_all
+    from simsched.paths import data_folder
     from simsched.workload.pods import read_nodes, read_pods
 
+    if example == (pods is not None) or (pods is not None and nodes is None):
+        raise input_error("pack", "needs a list of pods and one of nodes", "name both files, or give --example alone")
+    shipped = data_folder("workloads") / "packing"
+    pods, nodes = pods or shipped / "pods.csv", nodes or shipped / "nodes.csv"
     chosen = tuple(dict.fromkeys(rules)) or _RULES
     found = run_all(
         read_nodes(nodes), read_pods(pods), chosen, seeds, demand / 100,

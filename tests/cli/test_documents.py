@@ -123,6 +123,8 @@ def _quick(words: list[str]) -> list[str]:
         return ["validate", words[1], *options, "-o", "seeds=1", "-o", "sweep={}"]
     if words[0] == "run":
         return [*words, "-j", "1", "--no-plots"]
+    if words[0] == "pack":
+        return [*words, "--seeds", "1", "--no-plots"]
     if words[0] in {"check", "new", "trace"} and "info" not in words:
         extra = {"check": ["--seeds", "1"], "new": ["--force"], "trace": ["--force"]}[words[0]]
         return [*words, *extra]

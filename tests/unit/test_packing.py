@@ -164,18 +164,21 @@ def test_wrong_lists_are_refused_with_every_line(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_a_line_a_rule_or_json(simsched_pack) -> None:  # type: ignore[no-untyped-def]
-    told = simsched_pack("--rule", "best-fit", "--rule", "random", "--seeds", "2", "--no-plots")
+    told = simsched_pack("--example", "--rule", "best-fit", "--rule", "random", "--seeds", "2", "--no-plots")
     assert [line.split()[0] for line in told.splitlines() if "±" in line] == ["best-fit", "random"]
-    (one,) = json.loads(simsched_pack("--rule", "random", "--seeds", "1", "--no-plots", "--json"))["rules"]
+    lists = (str(LISTS / "pods.csv"), str(LISTS / "nodes.csv"))
+    (one,) = json.loads(simsched_pack(*lists, "--rule", "random", "--seeds", "1", "--no-plots", "--json"))["rules"]
     assert one["rule"] == "random"
     assert len(one["curve"]) == 131
+    for wrong in ((), lists[:1], (*lists, "--example")):
+        assert "name both files, or give --example alone" in simsched_pack(*wrong, code=2)
 
 
-def test_the_figure_shows_means_where_the_rules_part() -> None:
+def test_the_figure_shows_means() -> None:
     ones = [estimate((0.5, 0.6)), estimate((0.8, 0.9)), estimate((0.9, 0.9))]
     figure, data = allocation_curves({"fgd": ((0.5, 0.9, 1.3), ones)}, title="t", seeds=2)
     (axes,) = figure.axes
-    assert axes.get_lines()[0].get_ydata() == pytest.approx([85, 90])
+    assert axes.get_lines()[0].get_ydata() == pytest.approx([55, 85, 90])
     assert data["allocated"].tolist() == pytest.approx([0.55, 0.85, 0.9])
 
 
@@ -185,10 +188,9 @@ def simsched_pack():  # type: ignore[no-untyped-def]
 
     from simsched.cli.main import cli
 
-    def call(*options: str) -> str:
-        arguments = ["pack", str(LISTS / "pods.csv"), str(LISTS / "nodes.csv"), *options]
-        done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-        assert done.exit_code == 0
-        return done.stdout
+    def call(*options: str, code: int = 0) -> str:
+        done = CliRunner().invoke(cli, ["pack", *options], catch_exceptions=False)
+        assert done.exit_code == code
+        return done.stderr if code else done.stdout
 
     return call

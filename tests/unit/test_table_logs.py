@@ -38,6 +38,7 @@ def test_pods_of_kubernetes_are_added_up_by_their_group(tmp_path: Path) -> None:
     assert found.table["account"].tolist() == ["nlp", "cv"]
     assert found.table["qos"].tolist() == ["high", ""]
     assert found.waits_s.tolist() == [60, 5]
+    assert dict(found.ignored) == {"parts of jobs that used no GPU": 1}
     assert [str(entry) for entry in found.left_out] == ["1 job: never started (line 6: late)"]
 
 
@@ -52,6 +53,7 @@ def test_helios_keeps_its_virtual_clusters(tmp_path: Path) -> None:
     found = read_table(path, HELIOS, time_zone="Asia/Shanghai")
     assert found.table["account"].tolist() == ["vcA"]
     assert found.table["submit_s"].tolist() == [1585670400]
+    assert found.table["queue"].tolist() == [""]  # the column of that name has seconds
     assert {entry.reason for entry in found.left_out} == {"used no GPU", "end before their start"}
     with pytest.raises(InputError, match="end before their start"):
         read_table(path, HELIOS, strict=True)
@@ -67,7 +69,20 @@ def test_acme_keeps_offsets_and_types_of_work(tmp_path: Path) -> None:
     found = read_table(path, ACME, limits=Limits(2286))
     assert found.table["qos"].tolist() == ["Eval"]
     assert found.table["submit_s"].tolist() == [1677628800]
+    assert found.jobs().columns["tenant"].tolist() == [""]
     assert [entry.reason for entry in found.left_out] == ["asked for more than the 2286 GPUs of the cluster"]
+
+
+def test_a_table_of_durations_needs_no_start_and_one_of_starts_no_duration(tmp_path: Path) -> None:
+    untimed = write(tmp_path, "# saved by hand", "gpu_num,submit_time,state,duration", "2,100,DONE,7.5", "1,200,DONE,")
+    found = read_table(untimed, HELIOS)
+    assert found.table["duration_s"].tolist() == [7.5]
+    assert found.waits_s.tolist() == [0]
+    assert [str(entry) for entry in found.left_out] == ["1 job: never started (line 4: line-4)"]
+    timed = write(tmp_path, "gpu_num,submit_time,start_time,end_time", "2,100,150,180")
+    assert read_table(timed, HELIOS).table["duration_s"].tolist() == [30]
+    with pytest.raises(InputError, match="no column says how long jobs ran"):
+        read_table(write(tmp_path, "gpu_num,submit_time,start_time", "2,100,150"), HELIOS)
 
 
 def test_pai_has_no_header_and_counts_in_percent(tmp_path: Path) -> None:

@@ -193,7 +193,10 @@ def test_acme_times_with_an_offset_become_utc(tmp_path):
         "trace_seren.csv",
         "job_id,user,gpu_num,state,submit_time,duration\na,u,8,COMPLETED,2023-03-01 08:00:00+08:00,10\n",
     )
-    assert read_trace(path).origin == pd.Timestamp("2023-03-01 00:00:00")
+    trace = read_trace(path)
+    assert trace.origin == pd.Timestamp("2023-03-01 00:00:00")
+    assert trace.table["duration_s"].tolist() == [10.0]
+    assert trace.table["tenant"].tolist() == [""]
 
 
 def test_alibaba_pods_round_shares_of_a_gpu_up_and_say_so(tmp_path):
@@ -214,6 +217,8 @@ def test_alibaba_pods_round_shares_of_a_gpu_up_and_say_so(tmp_path):
     assert trace.table["status"].tolist() == ["Pass", ""]
     assert dict(trace.dropped) == {"used no GPU": 1, "never started": 1}
     assert dict(trace.adjusted) == {"asked for a share of a GPU, counted as a whole one": 1}
+    assert trace.table["tenant"].tolist() == ["LS", "LS"]
+    assert (trace.origin, trace.start_s) == (None, 40)
 
 
 PAI_ROWS = (
@@ -235,7 +240,7 @@ def test_pai_tasks_add_up_to_jobs_with_or_without_a_header(tmp_path, header, lay
     assert trace.table["submit_time_s"].tolist() == [0, 40]
     assert trace.table["duration_s"].tolist() == [10.0, 400.0]
     assert trace.table["status"].tolist() == ["", "Failed"]
-    assert dict(trace.dropped) == {"used no GPU": 1, "end not recorded": 1}
+    assert dict(trace.dropped) == {"end is not recorded": 1, "parts of jobs that used no GPU": 1}
 
 
 def test_plain_csv_reads_seconds_and_optional_columns(tmp_path):

@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from simsched.report.figures.style import Drawn, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import BAND_ALPHA, Drawn, legend_above, looks, new_figure, styled
 from simsched.results.statistics import Estimate
-
-#: Demand from which on the rules part, as a share of the cluster; below it every rule gives all that is asked for.
-_FROM = 0.7
 
 
 def allocation_curves(
@@ -28,18 +25,18 @@ def allocation_curves(
     data = pd.DataFrame(rows, columns=["rule", "demand", "allocated", "low", "high"])
     styles = looks(curves)
     bands = "" if seeds < 2 else f", bands 95 % intervals over {seeds} seeds"
-    caption = f"Grey line: all that is asked for. Lines are means{bands}. Below {_FROM:.0%} the rules are alike."
+    caption = f"Grey line: all that is asked for. Lines are means{bands}."
     with styled():
         figure = new_figure(5.6, 3.2, title, caption)
         axes = figure.subplots()
-        shown = data[data["demand"] >= _FROM]
-        for rule, part in shown.groupby("rule", sort=False):
+        for rule, part in data.groupby("rule", sort=False):
             colour, dash = styles[str(rule)].colour, styles[str(rule)].dash
             axes.plot(part["demand"] * 100, part["allocated"] * 100, color=colour, linestyle=dash, label=str(rule))
             if part["low"].notna().all():
-                axes.fill_between(part["demand"] * 100, part["low"] * 100, part["high"] * 100, color=colour, alpha=0.2)
-        ends = [_FROM * 100, 100]
-        axes.plot(ends, ends, color="#999999", linewidth=1.2, zorder=0)
+                axes.fill_between(
+                    part["demand"] * 100, part["low"] * 100, part["high"] * 100, color=colour, alpha=BAND_ALPHA
+                )
+        axes.plot([0, 100], [0, 100], color="#999999", linewidth=1.2, zorder=0)
         axes.set_xlabel("GPUs asked for (% of the cluster)")
         axes.set_ylabel("GPUs allocated (%)")
         legend_above(figure, axes)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
-from simsched.workload.readers import alibaba, helios, itp, philly_csv, philly_json, plain, slurm, tables
+from simsched.workload.readers import itp, philly_csv, philly_json, plain, slurm, tables
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.sheet import first_lines
 from simsched.workload.readers.workload_csv import is_workload
@@ -20,11 +20,8 @@ FORMATS: tuple[Format, ...] = (
     philly_json.FORMAT,
     philly_csv.FORMAT,
     itp.FORMAT,
-    helios.FORMAT,
-    alibaba.PODS,
-    alibaba.TASKS,
     slurm.FORMAT,
-    tables.FORMAT,
+    *tables.FORMATS,
     plain.FORMAT,
 )
 

@@ -82,8 +82,9 @@ def _named(examples: Iterable[tuple[int, str]]) -> str:
 class ClusterLog:
     """The jobs of a log in the order of submission, and what of it was left out or changed.
 
-    `table` has the columns of `LOG_COLUMNS`; `adjusted` counts jobs whose figures were mended, by what was done, and
-    `ignored` lines that are no jobs of their own, such as steps; `examples` are the first mended jobs of a kind.
+    `table` has the columns of `LOG_COLUMNS`, where times that are not `dated` count from an unnamed day; `adjusted`
+    counts jobs whose figures were mended, by what was done, and `ignored` lines that are no jobs of their own, such as
+    steps; `examples` are the first mended jobs of a kind.
     """
 
     name: str
@@ -93,6 +94,7 @@ class ClusterLog:
     adjusted: Mapping[str, int] = field(default_factory=dict)
     ignored: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    dated: bool = True
 
     def __len__(self) -> int:
         """Count the jobs."""
@@ -117,7 +119,8 @@ class ClusterLog:
 
     def jobs(self) -> Jobs:
         """Return the jobs as a trace reader does; a share of a GPU counts as a whole one."""
-        table, whole = self.table, np.maximum(np.ceil(self.table["gpus"].to_numpy()), 1)
+        table = self.table.sort_values("line", kind="stable", ignore_index=True)
+        whole = np.maximum(np.ceil(table["gpus"].to_numpy()), 1)
         tenant = table["account"].where(table["account"] != "", table["queue"])
         columns = {
             "job_id": table["job_id"],
@@ -137,7 +140,8 @@ class ClusterLog:
         }
         shared = int((whole != table["gpus"].to_numpy()).sum())
         adjusted = {**self.adjusted, "asked for a share of a GPU, counted as a whole one": shared}
-        return Jobs(columns, EPOCH, {entry.reason: entry.count for entry in self.left_out}, adjusted)
+        left_out = {entry.reason: entry.count for entry in self.left_out} | dict(self.ignored)
+        return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted)
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,9 @@ def _nonzero(counts: Mapping[str, int] | None) -> Mapping[str, int]:
 
 
 def read_lines(path: Path, separator: str) -> tuple[list[str], list[tuple[int, Sequence[str]]]]:
-    """Split a text file (plain or .gz) into its header and its rows with their lines; blank lines are skipped.
+    """Split a text file (plain or .gz) into its header and its rows with their lines.
+
+    Blank lines, and lines at the top that begin with #, are skipped.
 
     Raises `InputError` for a file that is missing, unreadable or empty.
     """
@@ -259,7 +265,10 @@ def read_lines(path: Path, separator: str) -> tuple[list[str], list[tuple[int, S
         text = _text(path)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
-    rows = [(i, line.split(separator)) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    while lines and lines[0][1].startswith("#"):
+        del lines[0]
+    rows = [(i, line.split(separator)) for i, line in lines]
     if len(rows) < 2:
         raise input_error(path, "the file holds no job", "give a header line and one line a job")
     return [name.strip().lstrip("\ufeff") for name in rows[0][1]], [(i, cells) for i, cells in rows[1:]]

@@ -6,8 +6,8 @@ Shares of GPUs are kept as fractions. What makes no sense is left out with its r
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error, nearest
-from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.format import Format, Head
 from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
 from simsched.workload.readers.slurm import moments
 
@@ -28,6 +28,7 @@ _STATUS: Mapping[str, str] = MappingProxyType(
     | dict.fromkeys(("failed", "timeout", "node_fail", "out_of_memory", "error"), "Failed")
 )
 _GROUPED = "pods were added up to the jobs that they belong to"
+_WITHOUT = "parts of jobs that used no GPU"
 _UNITS: Mapping[str, float] = MappingProxyType({"gpu": 1.0, "percent": 0.01, "milli": 0.001})
 
 
@@ -36,7 +37,9 @@ class Layout:
     """How a table names what a log holds: for each column of the log the names that it may have, first come first used.
 
     `share` names a column by which GPUs are multiplied, `share_unit` how it counts: in GPUs, percent or milli. Rows of
-    one `group` are one job. `header` is that of a file which has none. `required` columns must be there.
+    one `group` are one job. `header` is that of a file which has none. `required` columns must be there; start and end
+    may be left out where a duration is given, and then no wait is known. Times that are not `dated` are seconds from an
+    unnamed day.
     """
 
     name: str
@@ -46,11 +49,14 @@ class Layout:
     share_unit: str = "gpu"
     group: Sequence[str] = ()
     header: Sequence[str] = field(default=())
+    dated: bool = True
 
 
 _TIMES: Mapping[str, Sequence[str]] = MappingProxyType(
     {"submit_s": ("submit_time",), "start_s": ("start_time",), "end_s": ("end_time",), "state": ("state",)}
 )
+#: What a table needs that tells durations.
+_UNTIMED = ("gpus", "submit_s")
 KUBERNETES = Layout(
     "kubernetes",
     {
@@ -73,11 +79,13 @@ KUBERNETES = Layout(
 )
 HELIOS = Layout(
     "helios",
-    {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "account": ("vc",), "user": ("user",), "queue": ("queue",)},
+    {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "account": ("vc",), "user": ("user",)},
+    _UNTIMED,
 )
 ACME = Layout(
     "acme",
-    {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "user": ("user",), "queue": ("queue",), "qos": ("type",)},
+    {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "user": ("user",), "qos": ("type",)},
+    _UNTIMED,
 )
 PAI_2020 = Layout(
     "alibaba-pai",
@@ -104,6 +112,7 @@ PAI_2020 = Layout(
         "plan_gpu",
         "gpu_type",
     ),
+    dated=False,
 )
 OPENB_2023 = Layout(
     "alibaba-openb",
@@ -113,12 +122,14 @@ OPENB_2023 = Layout(
         "submit_s": ("creation_time",),
         "start_s": ("scheduled_time",),
         "end_s": ("deletion_time",),
+        "account": ("qos",),
         "qos": ("qos",),
         "gpu_type": ("gpu_spec",),
         "state": ("pod_phase",),
     },
     share="gpu_milli",
     share_unit="milli",
+    dated=False,
 )
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {layout.name: layout for layout in (KUBERNETES, HELIOS, ACME, PAI_2020, OPENB_2023)}
@@ -152,15 +163,20 @@ def read_table(
             table[column] = _values(sieve.table[name], column, time_zone)
     if "job_id" not in table:
         table["job_id"] = sieve.table["job_id"]
+    if layout.required == _UNTIMED:
+        _timed(place, table, header, sieve.table)
     if layout.share in sieve.table:
         share = pd.to_numeric(sieve.table[layout.share], errors="coerce").fillna(0.0)
         table["gpus"] *= share * _UNITS[layout.share_unit]
     group = next((name for name in layout.group if name in header), "")
     named = sieve.table[group] if group else None
     sieve.table = table
-    grouped = 0 if named is None else _group(sieve, named)
+    grouped, without = (0, 0) if named is None else _group(sieve, named)
     sieve.drop(sieve.table["job_id"].duplicated(), "have the name of an earlier job")
-    return finish(sieve, layout.name, limits=limits, strict=strict, adjusted={_GROUPED: grouped})
+    log = finish(
+        sieve, layout.name, limits=limits, strict=strict, adjusted={_GROUPED: grouped}, ignored={_WITHOUT: without}
+    )
+    return replace(log, dated=layout.dated)
 
 
 def is_kubernetes(head: Head) -> bool:
@@ -169,16 +185,36 @@ def is_kubernetes(head: Head) -> bool:
     return all(any(name in head.columns for name in names) for names in required)
 
 
-def _read_kubernetes(path: Path) -> Jobs:
-    return read_table(path, KUBERNETES).jobs()
+def _format(layout: Layout, about: str, shape: str, matches: Callable[[Head], bool]) -> Format:
+    return Format(layout.name, about, shape, matches, lambda path: read_table(path, layout).jobs())
 
 
-FORMAT = Format(
-    "kubernetes",
-    "Kubernetes pods or jobs as a table",
-    "CSV: name,namespace,gpus,created,started,finished[,queue,priority_class,priority,pod_group,phase,node]",
-    is_kubernetes,
-    _read_kubernetes,
+#: The formats of traces that are tables of this kind; where waits do not matter, Acme is read as Helios.
+FORMATS = (
+    _format(
+        HELIOS,
+        "SenseTime Helios and Shanghai AI Lab Acme",
+        "CSV: [job_id,user,vc,]gpu_num,state,submit_time,duration[,start_time]",
+        lambda head: head.has("gpu_num", "state", "submit_time", "duration"),
+    ),
+    _format(
+        OPENB_2023,
+        "Alibaba cluster-trace-gpu-v2023 (openb pods)",
+        "CSV: name,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time,...",
+        lambda head: head.has("num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time"),
+    ),
+    _format(
+        PAI_2020,
+        "Alibaba PAI, cluster-trace-gpu-v2020 (task table)",
+        "CSV: job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
+        lambda head: head.has("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"),
+    ),
+    _format(
+        KUBERNETES,
+        "Kubernetes pods or jobs as a table",
+        "CSV: name,namespace,gpus,created,started,finished[,queue,priority_class,priority,pod_group,phase,node]",
+        is_kubernetes,
+    ),
 )
 
 
@@ -186,7 +222,7 @@ def _rows(path: Path, layout: Layout) -> tuple[list[str], list[tuple[int, Sequen
     """Split a CSV file into fields; quoted ones may hold commas but no line breaks."""
     first, rest = read_lines(path, "\n")
     lines = [(1, first), *rest]
-    cells = [(i, next(csv.reader([line[0]]))) for i, line in lines]
+    cells = [(i, next(csv.reader([line[0]])) if '"' in line[0] else line[0].split(",")) for i, line in lines]
     if layout.header and layout.header[0] not in cells[0][1]:
         return list(layout.header), list(cells)
     return [name.strip() for name in cells[0][1]], list(cells[1:])
@@ -209,12 +245,32 @@ def _values(cells: pd.Series, column: str, time_zone: str) -> pd.Series | Number
     return text
 
 
-def _group(sieve: Sieve, group: pd.Series) -> int:
-    """Add up the rows of a group to one job, from its first submission and start to its last end."""
+def _timed(path: Path, table: pd.DataFrame, header: Sequence[str], cells: pd.DataFrame) -> None:
+    """Take service times from the column of durations, and start and end where there are none."""
+    known = "duration" in header
+    if not (known or {"start_s", "end_s"} <= set(table)):
+        raise input_error(path, "no column says how long jobs ran", "give 'duration', or 'start_time' and 'end_time'")
+    if not known:
+        return
+    duration_s = pd.to_numeric(cells["duration"], errors="coerce")
+    if "start_s" not in table:
+        table["start_s"] = table["submit_s"].where(duration_s.notna())
+    if "end_s" not in table:
+        table["end_s"] = np.floor(table["start_s"] + duration_s)
+    table["duration_s"] = duration_s.fillna(table["end_s"] - table["start_s"])
+
+
+def _group(sieve: Sieve, group: pd.Series) -> tuple[int, int]:
+    """Add up the rows of a group to one job, from its first submission and start to its last end.
+
+    Returns how many rows were added to others, and how many without a GPU were left out of their jobs.
+    """
     table = sieve.table.copy()
     named = group.str.strip().to_numpy("str")
     table["job_id"] = np.where(named != "", named, table["job_id"].to_numpy("str"))
-    table = table[table["gpus"].to_numpy() > 0] if (table["gpus"] > 0).any() else table
+    with_gpus = set(table["job_id"][table["gpus"] > 0])
+    apart = ~(table["gpus"] > 0) & table["job_id"].isin(with_gpus)
+    table = table[~apart]
     first = {column: "first" for column in table if column not in ("job_id", "gpus", "end_s", "submit_s", "start_s")}
     jobs = table.groupby("job_id", sort=False)
     whole = jobs.agg({"gpus": "sum", "submit_s": "min", "start_s": "min", "end_s": "max", **first}).reset_index()
@@ -225,4 +281,4 @@ def _group(sieve: Sieve, group: pd.Series) -> int:
         worst = table["state"].map(order).groupby(table["job_id"], sort=False).min()
         whole["state"] = whole["job_id"].map(worst.map({rank: state for state, rank in order.items()}))
     sieve.table = whole
-    return len(table) - len(whole)
+    return len(table) - len(whole), int(apart.sum())
