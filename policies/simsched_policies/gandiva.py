@@ -164,9 +164,9 @@ def _site(held: Allocation, view: View) -> Site:
 
 
 def _speed(job: JobView, view: View) -> float:
-    """Return what a running job has measured where it is, 0 where it has measured nothing."""
+    """Return the examples a second of a running job where it is (its progress where it counts none), 0 where unknown."""
     measured = job[MEASURED_SPEEDS].get(_site(job.allocation, view)) if job.running else None
-    return 0.0 if measured is None else measured.throughput
+    return 0.0 if measured is None else measured.throughput or measured.rate
 
 
 def _busy(job: JobView) -> float:

@@ -20,7 +20,7 @@ def node_types(groups: Sequence[Mapping[str, Any]]) -> list[str]:
 def type_of_placements(placements: pd.Series, groups: Sequence[Mapping[str, Any]]) -> pd.Series:
     """Return the GPU type of each placement, that of its first node: no job has GPUs of two."""
     types = node_types(groups)
-    return placements.str.partition(":")[0].astype("int64").map(dict(enumerate(types)))
+    return placements.str.extract(r"^(\d+)", expand=False).astype("int64").map(dict(enumerate(types)))
 
 
 def summarise_types(

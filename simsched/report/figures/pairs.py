@@ -85,7 +85,8 @@ def _map(axes: Axes, data: pd.DataFrame, kinds: Sequence[_Kind]) -> AxesImage:
     few = len(kinds) <= _MOST_SPEEDS
     axes.grid(visible=False)
     image = axes.imshow(sums, cmap="RdBu", norm=TwoSlopeNorm(1.0, 0.0, 2.0))
-    axes.set_xticks(range(len(kinds)), _names(kinds), rotation=90, fontsize=8 if few else 6.5)
+    slant = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if few else {"rotation": 90}
+    axes.set_xticks(range(len(kinds)), _names(kinds), fontsize=8 if few else 6.5, **slant)
     missing = np.argwhere(np.isnan(sums)).tolist()
     axes.plot([x for _, x in missing], [y for y, _ in missing], "x", color="#BBBBBB", markersize=3)
     if len(kinds) <= _MOST_NUMBERS:
