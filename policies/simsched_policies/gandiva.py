@@ -164,7 +164,7 @@ def _site(held: Allocation, view: View) -> Site:
 
 
 def _speed(job: JobView, view: View) -> float:
-    """Return the examples a second of a running job where it is (its progress where it counts none), 0 where unknown."""
+    """Return the examples a second of a running job, its progress where it counts none; 0 where nothing is measured."""
     measured = job[MEASURED_SPEEDS].get(_site(job.allocation, view)) if job.running else None
     return 0.0 if measured is None else measured.throughput or measured.rate
 
