@@ -128,9 +128,9 @@ class Gandiva(Policy):
         return self._speed(job) / alone if alone else 0.0
 
     def _speed(self, job: JobView) -> float:
-        """Return what a running job has measured where it is, 0 where it has measured nothing."""
+        """Return the examples a second of a running job, else its progress; 0 where nothing is measured."""
         measured = job[MEASURED_SPEEDS].get(site_of(self._cluster, job.allocation)) if job.running else None
-        return 0.0 if measured is None else measured.throughput
+        return 0.0 if measured is None else measured.throughput or measured.rate
 
     def _pack(self, waiting: list[JobView], allocations: Mapping[str, Allocation], view: View) -> None:
         """Put waiting jobs onto the GPUs of others, on trial."""

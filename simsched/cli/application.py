@@ -127,10 +127,10 @@ def show(
     beside = None if measured is None else _find(name, Path(measured), gpu_type)
     nodes = _Nodes(gpu_type or (found.gpu_types or ("",))[0], gpus_per_node)
     _print_facts(found)
-    click.echo()
     sizes = _some_sizes(found.batch_sizes)
     types = compared_types(found, gpu_type)
     for kind in types:
+        click.echo()
         _print_throughput(found, sizes, nodes._replace(gpu_type=kind))
     if len(types) > 1:
         print_ratios(_on_types(found, sizes, types, gpus_per_node), types)

@@ -7,7 +7,7 @@ in double precision, and nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from heapq import heappush
 
@@ -54,9 +54,10 @@ class _Environment(simpy.Environment):
         """Put an event on the list."""
         heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]  # simpy's own: a new type
 
-    def next_time(self) -> float | None:
-        """Return when something is due next, None where nothing is."""
-        return self._queue[0][0] if self._queue else None
+    @property
+    def due(self) -> Sequence[tuple[float, int, int, simpy.Event]]:
+        """What is due, as a heap: the first is next."""
+        return self._queue
 
 
 class Clock:
@@ -79,12 +80,11 @@ class Clock:
 
     def run(self) -> bool:
         """Let happen what is due until somebody stops the clock; return False if nothing is due any more before."""
-        step, next_time = self.env.step, self.env.next_time
+        step, due = self.env.step, self.env.due
         while not self._stopped:
-            time = next_time()
-            if time is None:
+            if not due:
                 return False
-            self.now = time
+            self.now = due[0][0]
             step()
         return True
 

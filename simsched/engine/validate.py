@@ -57,6 +57,11 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
         raise InfeasibleDecisionError(policy, now_s, [f"target_nodes names nodes outside 0 to {nodes - 1}"])
     if decision.wake_at_s is not None and decision.wake_at_s <= now_s:
         raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={decision.wake_at_s} is not in the future"])
+    if decision.watch:
+        _check_watched(decision, active, policy, now_s)
+
+
+def _check_watched(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: float) -> None:
     reached = [
         f"job '{job_id}' is watched for {threshold} GPU-s, but has attained {active[job_id].attained_gpu_s} already"
         for job_id, threshold in decision.watch.items()

@@ -20,7 +20,7 @@ def node_types(groups: Sequence[Mapping[str, Any]]) -> list[str]:
 def type_of_placements(placements: pd.Series, groups: Sequence[Mapping[str, Any]]) -> pd.Series:
     """Return the GPU type of each placement, that of its first node: no job has GPUs of two."""
     types = node_types(groups)
-    return placements.str.partition(":")[0].astype("int64").map(dict(enumerate(types)))
+    return placements.str.extract(r"^(\d+)", expand=False).astype("int64").map(dict(enumerate(types)))
 
 
 def summarise_types(
@@ -43,7 +43,7 @@ def summarise_types(
     held = pd.DataFrame({"job_id": allocations["job_id"], "gpu_s": seconds})
     held["kind"] = type_of_placements(allocations["placement"], groups)
     total = held.groupby("kind")["gpu_s"].sum()
-    most = held.groupby(["job_id", "kind"])["gpu_s"].sum().unstack(fill_value=0.0).idxmax(axis=1)
+    most = held.groupby(["job_id", "kind"])["gpu_s"].sum().unstack(fill_value=0).idxmax(axis=1)
     means = jobs["jct_s"].groupby(jobs["job_id"].map(most)).mean()
     makespan_s = float(jobs["end_time_s"].max())
     found: dict[str, float] = {}

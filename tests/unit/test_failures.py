@@ -1,5 +1,6 @@
 """Failures of nodes and jobs in the engine: hand-worked cases, closed forms, and what is refused."""
 
+from itertools import pairwise
 from math import exp, sqrt
 
 import numpy as np
@@ -235,6 +236,20 @@ def test_availability_is_mtbf_over_mtbf_and_mttr(shape, sigma):
         outage = draw(now_s)
         down_s, now_s = down_s + outage.up_s - outage.down_s, outage.up_s
     assert 1 - down_s / now_s == pytest.approx(mtbf_s / (mtbf_s + mttr_s), abs=0.008)
+
+
+def test_nodes_of_a_cluster_are_as_available_as_that():
+    mtbf_s, mttr_s, span_s = 900, 100, 30_000
+    options = FailureOptions(node_mtbf_s=mtbf_s, repair_median_s=mttr_s, checkpoint_interval_s=60)
+    recorder, policy = MemoryRecorder(), registry.load("fifo")()
+    simulate(
+        Cluster.uniform(30, 1), [JobSpec("one", 0, 1, duration_s=span_s)], Applications(), policy,
+        EngineOptions(restart_delay_s=0), 3, recorder, failures=options, check_invariants=False,
+    )  # fmt: skip
+    seen = [one for one in recorder.decisions if 5000 <= one.time_s <= span_s]
+    up = sum(one.available_gpus * (two.time_s - one.time_s) for one, two in pairwise(seen))
+    share = up / (30 * (seen[-1].time_s - seen[0].time_s))
+    assert share == pytest.approx(mtbf_s / (mtbf_s + mttr_s), abs=0.015)
 
 
 def test_the_frontier_run_meets_419_interruptions():

@@ -31,6 +31,11 @@ def test_the_catalogue_gives_clusters_their_memory():
     assert gpu_types()["k80"].speed["ResNet-50"] == 0.15
 
 
+def test_prices_are_those_that_gavel_used_and_no_others():
+    prices = {name: kind.price_per_h for name, kind in gpu_types().items() if kind.price_per_h is not None}
+    assert prices == {"v100": 0.74, "p100": 0.43, "k80": 0.135}
+
+
 def test_a_wrong_catalogue_is_refused(tmp_path):
     path = tmp_path / "types.yaml"
     path.write_text("format: simsched-gpu-types/1\ntypes:\n  x: {memory_mb: 0}\n", encoding="utf-8")

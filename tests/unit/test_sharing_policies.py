@@ -101,6 +101,12 @@ def test_gandiva_parts_a_pair_whose_trial_does_not_pay() -> None:
     assert max(gandiva(0.4, packing=False).values()) == 1200
 
 
+def test_gandiva_pairs_jobs_without_batches_too() -> None:
+    # As above, of fixed duration: what they measure of themselves is their progress.
+    jobs = [JobSpec(name, 0, 1, duration_s=600) for name in "ab"]
+    assert ends(run(Gandiva(), jobs, Cluster.uniform(1, 1), ConstantSharing(0.8))) == {"a": 795, "b": 795}
+
+
 def test_gandiva_moves_jobs_together_when_others_have_left() -> None:
     # b and c hold a GPU on either node when a and d, which held three each, are done.
     jobs = [job("a", 0, 3), job("d", 0, 3), job("b", 0, 1, steps=500), job("c", 0, 1, steps=500)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,19 +80,21 @@ def _map(axes: Axes, data: pd.DataFrame, kinds: Sequence[_Kind]) -> AxesImage:
     """Draw the sums of one GPU type."""
     place = {kind: index for index, kind in enumerate(kinds)}
     sums, speeds = (np.full((len(kinds), len(kinds)), np.nan) for _ in range(2))
-    for row in data.itertuples(index=False):
-        one, other = (row.application, row.batch_size), (row.other_application, row.other_batch_size)
-        sums[place[one], place[other]], speeds[place[one], place[other]] = row.sum, row.speed
+    columns = ["application", "batch_size", "other_application", "other_batch_size", "sum", "speed"]
+    for a, a_size, b, b_size, total, speed in data[columns].itertuples(index=False, name=None):
+        at = place[a, a_size], place[b, b_size]
+        sums[at], speeds[at] = total, speed
     few = len(kinds) <= _MOST_SPEEDS
     axes.grid(visible=False)
     image = axes.imshow(sums, cmap="RdBu", norm=TwoSlopeNorm(1.0, 0.0, 2.0))
-    axes.set_xticks(range(len(kinds)), _names(kinds), rotation=90, fontsize=8 if few else 6.5)
+    slant = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if few else {"rotation": 90}
+    axes.set_xticks(range(len(kinds)), _names(kinds), fontsize=8 if few else 6.5, **slant)
     missing = np.argwhere(np.isnan(sums)).tolist()
     axes.plot([x for _, x in missing], [y for y, _ in missing], "x", color="#BBBBBB", markersize=3)
     if len(kinds) <= _MOST_NUMBERS:
         for y, x in np.argwhere(~np.isnan(sums)).tolist():
             colour = "white" if abs(sums[y, x] - 1) > 0.6 else "black"
-            centre = {"ha": "center", "va": "center", "color": colour}
+            centre: dict[str, Any] = {"ha": "center", "va": "center", "color": colour}
             axes.text(x, y - 0.12 * few, f"{sums[y, x]:.{1 + few}f}", fontsize=8 if few else 5, **centre)
             if few:
                 axes.text(x, y + 0.25, f"{speeds[y, x]:.2f}", fontsize=5.5, **centre)
