@@ -33,12 +33,15 @@ ALLOCATIONS = pd.DataFrame(
     [
         interval("a", 0, 50, restarting=True, efficiency=0.1),
         interval("a", 50, 150, efficiency=0.5),
-        interval("b", 0, 300, efficiency=0.9, gpus=4),
+        interval("b", 0, 300, efficiency=0.9, gpus=4)._replace(levels_crossed=1),
     ]
 ).drop(columns=["neighbours", "gpu_share", "relative_speed"])  # GPUs are not shared
 # One node of 4 GPUs until second 60, two until 120 (where the second decision counts), then one again.
 NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
-ROUNDS = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
+# One GPU is held, a job waits, and of the free ones it could use all but one, two or three.
+ROUNDS = pd.DataFrame(
+    [DecisionRecord(now, 2, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}, 0, 0, 1, 2, 3) for now, nodes in NODES]
+)
 ACCURACIES = (94.0, 95.0, 95.5, 93.0, 95.25, 94.5, 94.75)  # the best five: 94.5, 94.75, 95.0, 95.25, 95.5
 SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES)
 SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
@@ -70,6 +73,10 @@ SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
         ("gpu_hours_per_job", 2300 / 3600 / 4),
         ("finished_jobs", 4),
         ("decisions", 4),
+        ("crossing_share", 1200 / (50 + 100 + 1200)),
+        ("fragmentation", 1000 / (3 * 60 + 7 * 60 + 3 * 880)),
+        ("fragmentation_by_node", 2000 / (3 * 60 + 7 * 60 + 3 * 880)),
+        ("fragmentation_by_domain", 3000 / (3 * 60 + 7 * 60 + 3 * 880)),
         ("node_hours", (60 + 2 * 60 + 880) / 3600),
         ("cost", 1.06),
         ("top5_accuracy", 95.0),
@@ -98,6 +105,7 @@ def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
 def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
     needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
+    needed |= {"crossing_share", "fragmentation", "fragmentation_by_node", "fragmentation_by_domain"}
     assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
     assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))
 
