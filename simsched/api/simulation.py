@@ -21,6 +21,7 @@ from simsched.model.job import JobSpec
 from simsched.model.speedup import Speedup
 from simsched.policy import Policy, registry
 from simsched.results.metrics import summarise
+from simsched.results.schema import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table
 
 #: Names under which tables and traces have the fields of a job.
 _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
@@ -74,13 +75,21 @@ def simulate(
     _check_engine(engine)
     place = _cluster(cluster)
     recorder = MemoryRecorder()
-    run_engine(
-        place, _jobs(jobs), _applications(applications), _policy(policy), EngineOptions(**engine), seed, recorder
-    )
+    options = EngineOptions(**engine)
+    run_engine(place, _jobs(jobs), _applications(applications), _policy(policy), options, seed, recorder)
     done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
     intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
     decisions = pd.DataFrame(recorder.decisions, columns=DecisionRecord._fields)
+    unused = {
+        feature for feature, used in ((TOPOLOGY, place.levels), (FRAGMENTATION, options.fragmentation)) if not used
+    }
+    intervals, decisions = _without(unused, intervals, ALLOCATIONS), _without(unused, decisions, ROUNDS)
     return Simulation(done, intervals, decisions, summarise(done, intervals, decisions, place.total_gpus))
+
+
+def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFrame:
+    """Leave out the columns of features that are not in use, which hold nothing."""
+    return frame.drop(columns=[column.name for column in table.columns if column.feature in features])
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

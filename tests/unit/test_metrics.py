@@ -4,7 +4,6 @@ import pytest
 
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
-from simsched.results.fragmentation import PLACEMENT_METRICS
 from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise, summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.power import NodeMake, Power
@@ -35,12 +34,15 @@ ALLOCATIONS = pd.DataFrame(
     [
         interval("a", 0, 50, restarting=True, efficiency=0.1),
         interval("a", 50, 150, efficiency=0.5),
-        interval("b", 0, 300, efficiency=0.9, gpus=4),
+        interval("b", 0, 300, efficiency=0.9, gpus=4)._replace(levels_crossed=1),
     ]
 ).drop(columns=["neighbours", "gpu_share", "relative_speed"])  # GPUs are not shared
 # One node of 4 GPUs until second 60, two until 120 (where the second decision counts), then one again.
 NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
-ROUNDS = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
+# One GPU is held, a job waits, and of the free ones it could use all but one, two or three.
+ROUNDS = pd.DataFrame(
+    [DecisionRecord(now, 2, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}, 0, 0, 1, 2, 3) for now, nodes in NODES]
+)
 ACCURACIES = (94.0, 95.0, 95.5, 93.0, 95.25, 94.5, 94.75)  # the best five: 94.5, 94.75, 95.0, 95.25, 95.5
 POWER = Power((NodeMake(2, 4, "t4"),), {"t4": 10.0}, {"t4": 100.0}, node_w=50.0, asleep_w=5.0)
 # Held: 50 + 100 + 4 * 300 GPU s of 4 * 1060; the second node is down for 940 s of 1000.
@@ -75,6 +77,10 @@ SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
         ("gpu_hours_per_job", 2300 / 3600 / 4),
         ("finished_jobs", 4),
         ("decisions", 4),
+        ("crossing_share", 1200 / (50 + 100 + 1200)),
+        ("fragmentation", 1000 / (3 * 60 + 7 * 60 + 3 * 880)),
+        ("fragmentation_by_node", 2000 / (3 * 60 + 7 * 60 + 3 * 880)),
+        ("fragmentation_by_domain", 3000 / (3 * 60 + 7 * 60 + 3 * 880)),
         ("node_hours", (60 + 2 * 60 + 880) / 3600),
         ("cost", 1.06),
         ("energy_kwh", (1350 * 100 + UNUSED_WS) / 3.6e6),
@@ -125,7 +131,7 @@ def test_speeds_of_jobs_that_share_a_gpu_are_added():
 
 
 def test_every_metric_is_in_the_hand_worked_examples():
-    elsewhere = {metric.name for metric in (*PLACEMENT_METRICS, *QUALITY_METRICS)}  # test_fragmentation, test_quality
+    elsewhere = {metric.name for metric in QUALITY_METRICS}  # test_quality
     assert set(METRICS) <= set(SUMMARY) | set(DEADLINES) | {"speed_per_gpu"} | elsewhere
     assert set(HEADLINE) <= set(METRICS)
 
@@ -143,7 +149,8 @@ def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
 def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
     needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
-    needed |= {"energy_kwh", "unused_energy_kwh", "crossing_share"}
+    needed |= {"energy_kwh", "unused_energy_kwh"}
+    needed |= {"crossing_share", "fragmentation", "fragmentation_by_node", "fragmentation_by_domain"}
     assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
     assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))
 
