@@ -127,9 +127,9 @@ class Gandiva(Policy):
         return _speed(job, view) / alone if alone else 0.0
 
     def _pack(self, waiting: list[JobView], allocations: Mapping[str, Allocation], view: View) -> None:
-        """Put waiting jobs onto the GPUs of others, on trial."""
+        """Put waiting jobs onto the GPUs of others, on trial; a pair that waits stays as it is."""
         free = [view.jobs[host] for host in allocations if host not in self._guests]
-        for guest in sorted(waiting, key=_busy):
+        for guest in sorted((job for job in waiting if job.id not in self._guests), key=_busy):
             for host in sorted(free, key=_busy):
                 if self._may_share(host, guest, _site(allocations[host.id], view)):
                     self._guests[host.id] = guest.id
