@@ -77,20 +77,16 @@ class Chronus(Policy):
         return Decision(allocations, declined=declined)
 
     def _plan(self, pool: TypePool, new: Sequence[JobView]) -> list[str]:
-        """Decide who is admitted and who holds the lease under way; return those declined or given up."""
-        kept = [job for job in pool.jobs.values() if self._admitted.get(job.id, False)]
-        plan = self._reserved(kept, pool)
+        """Decide who is admitted and who holds the lease under way; return those declined."""
+        admitted = [job for job in pool.jobs.values() if self._admitted.get(job.id, False)]
+        kept, plan = admitted, self._reserved(admitted, pool)
         if plan is None:
-            kept, plan, declined = self._admit([], kept, pool)
-        else:
-            declined = []
-        kept, plan, refused = self._admit(kept, new, pool, plan)
-        for job in (*declined, *refused):
-            self._admitted[job.id] = False
-        for job in kept:
-            self._admitted[job.id] = True
+            kept, plan, late = self._admit([], admitted, pool)
+            self._admitted.update(dict.fromkeys((job.id for job in late), False))
+        kept, plan, declined = self._admit(kept, new, pool, plan)
+        self._admitted.update({job.id: job in kept for job in new})
         self._holders |= {job_id for job_id, leases in plan.items() if leases[0]}
-        return [job.id for job in (*declined, *refused)]
+        return [job.id for job in declined]
 
     def _admit(
         self,

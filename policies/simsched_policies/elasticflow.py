@@ -7,10 +7,9 @@ admitted, use what is left, in order of submission.
 
 Published defaults: slots of 60 s, sizes that are powers of two. Deviations: a job that is not admitted is not dropped
 but runs as best effort, so that every job finishes and late ones are counted; rates are true step times of consolidated
-placements at the batch size submitted and remaining work is an oracle, in
-which the epoch in progress counts whole (the paper profiles both beforehand); overheads
-of scaling are the engine's; plans look at most `horizon_slots` slots ahead. On several GPU types it runs in each by
-itself.
+placements at the batch size submitted and remaining work is an oracle (the paper profiles both beforehand); of the
+overheads of scaling, which are the engine's, plans know the first start alone; plans look at most `horizon_slots` slots
+ahead. On several GPU types it runs in each by itself.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from simsched.model.placement import Allocation, Site, consolidated_shape, gpus_
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
 from simsched.policy.deadlines import DeadlineJob, Plan, admits, plan_all, scale_up
 from simsched.policy.gang import available_gpus, most_free_first
-from simsched.policy.signals import REMAINING_WORK, STEP_TIMES
+from simsched.policy.signals import REMAINING_WORK, STEP_TIMES, RemainingWork
 from simsched.policy.type_pools import TypePool, type_pools
 
 
@@ -69,7 +68,7 @@ class ElasticFlow(Policy):
         for job_id in view.finished:
             self._admitted.pop(job_id, None)
         allocations: dict[str, Allocation] = {}
-        before = {job_id for job_id, admitted in self._admitted.items() if not admitted}
+        before = set(self._admitted)
         for pool in type_pools(view):
             allocations |= _place(self._count(pool), pool.view)
         declined = [job_id for job_id, admitted in self._admitted.items() if not admitted and job_id not in before]
@@ -109,7 +108,8 @@ class ElasticFlow(Policy):
     def _in_time(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob | None:
         if job.request.deadline_s is None:
             return None
-        slots = int((job.request.deadline_s - job.age_s) // self.slot_s)
+        restart_s = 0.0 if job.running else pool.view.restart_delay_s
+        slots = int((job.request.deadline_s - job.age_s - restart_s) // self.slot_s)
         return self._job(job, pool, gpus, min(max(slots, 0), self.horizon_slots))
 
     def _at_leisure(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob:
@@ -122,7 +122,7 @@ class ElasticFlow(Policy):
         usable = max(batch // limits.min_local_bsz, 1)
         most = min(gpus, usable, job.max_gpus or gpus)
         rate: Callable[[int], float] = partial(self._rate, job, pool, batch)
-        return DeadlineJob(job.id, _iterations_left(job, batch), slots, most, rate)
+        return DeadlineJob(job.id, _iterations_left(job, batch, limits.init_batch_size), slots, most, rate)
 
     def _rate(self, job: JobView, pool: TypePool, batch: int, gpus: int) -> float:
         """Return the iterations of a slot."""
@@ -139,10 +139,20 @@ class ElasticFlow(Policy):
         return self.slot_s / self._steps_s[key]
 
 
-def _iterations_left(job: JobView, batch: int) -> float:
+def _iterations_left(job: JobView, batch: int, initial: int) -> float:
     remaining = job[REMAINING_WORK]
-    done = remaining.iterations(batch, remaining.epoch - 1) if remaining.epoch else 0.0
-    return remaining.iterations(batch, remaining.epochs - 1) - done
+    last, epoch = remaining.epochs - 1, remaining.epoch
+    later = remaining.iterations(batch, last) - remaining.iterations(batch, epoch)
+    # Progress counts iterations at the initial batch size, which tell how much of the epoch in progress is left.
+    of_epoch = _of_epoch(remaining, initial, epoch)
+    left = remaining.progress - remaining.iterations(initial, last) + remaining.iterations(initial, epoch)
+    return later + min(max(left / of_epoch, 0.0), 1.0) * _of_epoch(remaining, batch, epoch)
+
+
+def _of_epoch(remaining: RemainingWork, batch: int, epoch: int) -> float:
+    """Return the iterations of one epoch."""
+    before = remaining.iterations(batch, epoch - 1) if epoch else 0.0
+    return remaining.iterations(batch, epoch) - before
 
 
 def _held(planned: list[DeadlineJob], plans: dict[str, tuple[int, ...]]) -> int:

@@ -133,9 +133,9 @@ class Gandiva(Policy):
         return 0.0 if measured is None else measured.throughput or measured.rate
 
     def _pack(self, waiting: list[JobView], allocations: Mapping[str, Allocation], view: View) -> None:
-        """Put waiting jobs onto the GPUs of others, on trial."""
+        """Put waiting jobs onto the GPUs of others, on trial; a pair that waits stays as it is."""
         free = [view.jobs[host] for host in allocations if host not in self._guests]
-        for guest in sorted(waiting, key=_busy):
+        for guest in sorted((job for job in waiting if job.id not in self._guests), key=_busy):
             for host in sorted(free, key=_busy):
                 if self._may_share(host, guest, site_of(self._cluster, allocations[host.id])):
                     self._guests[host.id] = guest.id

@@ -91,6 +91,18 @@ def test_chronus_refuses_leases_that_no_slot_ends():
         Chronus(lease_s=100, slot_s=30)
 
 
+def test_elasticflow_knows_how_much_of_an_epoch_is_left():
+    # One epoch of 100 iterations at 0.1 + 0.01 * 16 = 0.26 s each, on one GPU and slots of 10 s, the first from second
+    # 10 on. Of the 25 s until the deadline two whole slots are left at second 20, enough for 16 s but not for 26.
+    jobs = [JobSpec("a", 0, 1, "toy", 16, deadline_s=45)]
+    app = toy_application(epochs=1, max_gpus=1)
+    policy = ElasticFlow(slot_s=10)
+    options = EngineOptions(restart_delay_s=0)
+    records = run(policy, jobs, cluster=Cluster.uniform(1, 4), applications=Applications(app), options=options)
+    assert (records.jobs[0].end_time_s, records.jobs[0].declined) == (36, False)
+    assert policy._admitted == {"a": True}
+
+
 def test_elasticflow_declines_what_cannot_be_in_time():
     jobs = [JobSpec(name, 0, 1, "toy", 32, deadline_s=d) for name, d in (("hopeless", 1.0), ("easy", 1e5))]
     records = run(ElasticFlow(), jobs, cluster=Cluster.uniform(1, 4), applications=Applications(toy_application()))
