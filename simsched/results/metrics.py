@@ -20,7 +20,7 @@ import pandas as pd
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
+from simsched.results.metric import SECONDS_PER_HOUR, Columns, Metric, Tables, means_by, ratio
 from simsched.results.over_time import integral
 
 
@@ -48,14 +48,14 @@ def _mean(column: str) -> Callable[[Tables], float | None]:
 
 def _percentile(column: str, percent: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        return float(np.percentile(tables.jobs[column].to_numpy(), percent)) if len(tables.jobs) else None
+        return float(np.percentile(tables.jobs[column], percent)) if len(tables.jobs) else None
 
     return compute
 
 
 def _ranked(column: str, share: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        values = np.sort(tables.jobs[column].to_numpy())
+        values = np.sort(tables.jobs[column])
         return float(values[int(share * len(values))]) if len(values) else None
 
     return compute
@@ -113,9 +113,10 @@ def _accuracy_spread(tables: Tables) -> float | None:
 def _efficiency(tables: Tables) -> float | None:
     if tables.allocations is None:
         return None
-    running = tables.allocations.loc[~tables.allocations["restarting"], ["start_s", "end_s", "efficiency"]]
-    seconds = (running["end_s"] - running["start_s"]).to_numpy()
-    return ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
+    intervals = tables.allocations
+    running = ~intervals["restarting"].astype(bool)
+    seconds = (intervals["end_s"] - intervals["start_s"])[running]
+    return ratio(float(seconds @ intervals["efficiency"][running]), float(seconds.sum()))
 
 
 def _restart_share(tables: Tables) -> float | None:
@@ -313,9 +314,9 @@ OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
 
 
 def summarise(
-    jobs: pd.DataFrame,
-    allocations: pd.DataFrame | None,
-    rounds: pd.DataFrame | None,
+    jobs: pd.DataFrame | Columns,
+    allocations: pd.DataFrame | Columns | None,
+    rounds: pd.DataFrame | Columns | None,
     total_gpus: int,
     *,
     node_price_per_h: float | None = None,
@@ -323,24 +324,24 @@ def summarise(
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
-    Where nodes or jobs may fail, the mean JCT of each final state too (`jct_mean_s[Failed]`).
-
-    A metric without a value (no finished job, a table not recorded) is left out rather than given as not-a-number.
-    Percentiles are interpolated linearly.
+    Where nodes or jobs may fail, that of each final state too (`jct_mean_s[Failed]`). A metric without a value (no
+    finished job, a table not recorded) is left out rather than given as not-a-number. Percentiles are interpolated
+    linearly.
     """
-    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies)
+    done = Columns.of(jobs)
+    held, decided = (None if table is None else Columns.of(table) for table in (allocations, rounds))
+    tables = Tables(done, held, decided, total_gpus, node_price_per_h, accuracies)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))
-    for column in by:
-        means = jobs[jobs[column] != ""].groupby(column, sort=True)["jct_s"].mean()
-        summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items()}
+    for column in ("tenant", "application", *(("status",) if "failures" in done else ())):
+        means = means_by(done[column], done["jct_s"])
+        summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items() if name}
     return summary
 
 
 def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     """Compute the metrics of finish-time fairness from the ratios of a cell."""
-    tables = Tables(pd.DataFrame(), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    tables = Tables(Columns({}, 0), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
     values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
     return {name: value for name, value in values.items() if value is not None}
 
