@@ -2,11 +2,15 @@
 
 import json
 import random
+import shutil
+import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from benchmarks.abuse.command import TRACE, run
 
+_LONGEST_S = 120
 POLICIES = (
     "fifo",
     "srtf",
@@ -51,11 +55,20 @@ def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
     """Write, validate and run experiments; returns what broke."""
     (folder / "jobs.csv").write_text(TRACE)
     broken = []
+    endings: Counter[tuple[int, int]] = Counter()
     for number in range(rounds):
         text = json.dumps(experiment(chance))
         (folder / "fuzz.yaml").write_text(text)
-        checked = run(folder, "validate", "fuzz.yaml")
-        done = run(folder, "run", "fuzz.yaml", "--out", f"out{number}", "--workers", "1", "--json")
+        try:
+            checked = run(folder, "validate", "fuzz.yaml", seconds=_LONGEST_S)
+            done = run(
+                folder, "run", "fuzz.yaml", "--out", f"out{number}", "--workers", "1", "--json", seconds=_LONGEST_S
+            )
+        except subprocess.TimeoutExpired as error:
+            broken.append(f"{text}: `{error.cmd[-1]}` was not done after {error.timeout:.0f} s")
+            continue
+        shutil.rmtree(folder / f"out{number}", ignore_errors=True)
+        endings[checked.returncode, done.returncode] += 1
         said = checked.stderr + done.stderr
         if "Traceback" in said or "internal error" in said:
             broken.append(f"{text}: {said.strip().splitlines()[-1]}")
@@ -63,4 +76,7 @@ def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
             broken.append(f"{text}: validate says {checked.returncode}, run {done.returncode}")
         elif done.returncode == 0:
             json.loads(done.stdout)
+    refused = sum(count for (checked, _), count in endings.items() if checked == 2)
+    failed = sum(count for (_, done), count in endings.items() if done == 1)
+    print(f"fuzz: {refused} refused, {endings[0, 0]} run, {failed} valid ones failed in a cell")
     return broken

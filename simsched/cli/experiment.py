@@ -19,33 +19,31 @@ overrides_option = click.option(
 def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check an experiment, its data and its jobs, without running it.
 
+    Of many cells, or of seeds that each draw from a generated trace of their own, some are looked into: every policy at
+    every point under the first seed. How many is said.
+
     EXPERIMENT is a YAML file or the name of a shipped experiment. All errors are reported at once; the exit code is 2
     if there are any.
     """
     from simsched.api.progress import grid_progress
-    from simsched.experiment.grid import make_grid
+    from simsched.experiment.grid import look_into
     from simsched.experiment.shipped import find_experiment
     from simsched.experiment.validation import read_experiment
 
     path = find_experiment(experiment)
-    grid = make_grid(read_experiment(path, overrides), grid_progress())
-    spec = grid.experiment.spec
-    whole = grid.looked_into == len(grid.cells)
-    if as_json and not whole:
-        print_json(
-            {"experiment": spec.name, "file": str(path), "count": len(grid.cells), "looked_into": grid.looked_into}
-        )
-        return
+    experiment_read = read_experiment(path, overrides)
+    total, looked_into = look_into(experiment_read, grid_progress())
+    whole = len(looked_into) == total
+    distinct = len({cell.task.key for cell in looked_into})
+    said = {"experiment": experiment_read.spec.name, "file": str(path), "count": total, "looked_into": len(looked_into)}
     if as_json:
-        cells = [{"policy": cell.label, "seed": cell.seed, "point": cell.point} for cell in grid.cells]
-        print_json({"experiment": spec.name, "file": str(path), "cells": cells, "distinct": len(grid.tasks)})
+        cells = [{"policy": cell.label, "seed": cell.seed, "point": cell.point} for cell in looked_into]
+        print_json(said | {"cells": cells, "distinct": distinct} if whole else said)
         return
-    if not whole:
-        click.echo(f"{path}: valid; {len(grid.cells)} cells, {grid.looked_into} of them looked into")
-        return
-    jobs = sorted({len(task.jobs) for task in grid.tasks})
+    jobs = sorted({len(cell.task.jobs) for cell in looked_into})
     number = f"{jobs[0]} jobs" if len(jobs) == 1 else f"{jobs[0]} to {jobs[-1]} jobs"
-    click.echo(f"{path}: valid; {len(grid.tasks)} cells of {number}")
+    rest = "" if whole else f", {len(looked_into)} of them looked into"
+    click.echo(f"{path}: valid; {distinct if whole else total} cells of {number}{rest}")
 
 
 @click.command()

@@ -11,7 +11,6 @@ from functools import partial
 from typing import cast
 
 import simpy
-from threadpoolctl import threadpool_limits
 
 from simsched.agent.agent import AgentFactory, LeasingAgent
 from simsched.engine.admission import check_jobs, check_replies
@@ -40,6 +39,7 @@ from simsched.model.placement import Allocation
 from simsched.policy.contract import Policy
 from simsched.policy.decision import Decision
 from simsched.policy.view import JobView
+from simsched.threads import one_thread
 
 #: Called now and then with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
@@ -97,9 +97,7 @@ def simulate(
         on_finish=on_finish,
         failures=failures,
     )
-    # The matrices here are tiny: threads of a linear-algebra library would spin for longer than they work (measured: a
-    # fit of a throughput model took 30 times as long with them), and sums would depend on how many there are.
-    with threadpool_limits(limits=1):
+    with one_thread():
         run.run()
     return run.agent_classes
 

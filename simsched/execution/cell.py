@@ -135,7 +135,7 @@ def _simulated(
     policy = make_policy(kind, task.params, task.diagnostics)
     if limits.decision_s is not None:
         policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
-    agents = None if task.agent is None else task.agent.make(task.policy_folder)
+    agents = None if task.agent is None else task.agent.make()
     used = _run(task, policy, agents, applications, temporary, progress)
     write_artifacts(policy, temporary)
     return used

@@ -47,14 +47,19 @@ _SECTIONS = ("path", "source", "policies")
 
 @dataclass(frozen=True)
 class AgentChoice:
-    """The agents that an experiment names for a policy, instead of its own."""
+    """The agents that an experiment names for a policy, instead of its own; a relative file counts from `folder`."""
 
     name: str
     params: Mapping[str, Any]
+    folder: Path
 
-    def make(self, folder: Path) -> AgentFactory:
-        """Make the agents of one run; a relative file is looked up in `folder`."""
-        return make_agents(self.name, self.params, folder)
+    def load(self) -> type[AgentFactory]:
+        """Find the class of the agents."""
+        return agent_registry.load(self.name, folder=self.folder)
+
+    def make(self) -> AgentFactory:
+        """Make the agents of one run."""
+        return make_agents(self.name, self.params, self.folder)
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,29 @@ def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | Non
     return Grid(experiment, tuple(made) if kept else lazy, looked_into=len(made))
 
 
+def look_into(
+    experiment: Experiment, progress: Callable[[int, int], None] | None = None
+) -> tuple[int, tuple[GridCell, ...]]:
+    """Check an experiment without making all of its cells; returns their number and those that were made.
+
+    All are made of a grid of at most `_MOST_CHECKED` cells on a trace that is read, else the first seed's of each
+    point, policy and workload file: a seed has a year of its own of the generated trace, which takes a while to draw.
+    Raises `InputError` as `make_grid` does.
+    """
+    maker = _Maker(experiment, CellInputs())
+    shape = maker.shape()
+    drawn = experiment.spec.workload.file is None
+    step = len(experiment.spec.seeds) if drawn or shape.total > _MOST_CHECKED else 1
+    chosen = [step * index for index in spread(shape.total // step, _MOST_CHECKED)]
+    made: list[GridCell] = []
+    for index in chosen:
+        made.append(maker.cell(index, shape))
+        if progress is not None:
+            progress(len(made), len(chosen))
+    maker.checks.raise_problems()
+    return shape.total, tuple(made)
+
+
 class _Maker:
     """Makes the cells; what is equal for several of them is read and hashed once."""
 
@@ -217,12 +245,12 @@ class _Maker:
         jobs, jobs_hash = self._jobs(spec, policy, seed, file)
         params = spec.params_of(policy, {one.name for one in parameters(kind)})
         made = make_policy(kind, params, diagnostics)
-        agents = None if policy.agent is None else AgentChoice(policy.agent.name, policy.agent.params)
+        agents = self._agents(policy)
         folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
         speeds = dict(workload.gpu_speed)
         self.checks.check(
             made,
-            None if agents is None else agents.make(folder),
+            None if agents is None else agents.make(),
             cluster,
             options,
             jobs,
@@ -256,6 +284,10 @@ class _Maker:
         sharing = spec.engine_of(policy).sharing
         failures = failure_options(spec.failures, cluster)
         about |= self._conditions(spec, policy, sharing, failures)
+        if agents is not None:
+            kind_of_agents = agents.load()
+            given = full_params(kind_of_agents, agents.params)
+            about["agent"] = {"name": agents.name, "params": given, "source": plugin_sources(kind_of_agents)}
         files = input_files(kind, params)
         if files:
             about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
@@ -311,11 +343,14 @@ class _Maker:
             about["failures"] = identity(failures)
             if spec.failures.outages_path is not None:
                 about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
-        if policy.agent is not None:
-            named = agent_registry.load(policy.agent.name, folder=self._experiment.file.parent)
-            given = full_params(named, policy.agent.params)
-            about["agent"] = {"name": policy.agent.name, "params": given, "source": plugin_sources(named)}
         return about
+
+    def _agents(self, policy: PolicySpec) -> AgentChoice | None:
+        """Return the agents that the experiment names for a policy, None where it names none."""
+        if policy.agent is None:
+            return None
+        folder = self._experiment.agent_folders.get(policy.agent.name, self._experiment.file.parent)
+        return AgentChoice(policy.agent.name, policy.agent.params, folder)
 
     def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
         """Return the jobs of a cell and their hash."""

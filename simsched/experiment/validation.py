@@ -57,8 +57,9 @@ class Point:
 class Experiment:
     """An experiment that has been checked: what stands in the file, and one resolved specification for each point.
 
-    `policies` maps the policies' names, as written, to their classes, and `folders` to the folders from which a name
-    that is a path counts; `changed` are the `key=value` options that changed the file's settings.
+    `policies` maps the policies' names, as written, to their classes; `folders` and `agent_folders` map the names of
+    policies and of agents to the folders from which a name that is a path counts; `changed` are the `key=value`
+    options that changed the file's settings.
     """
 
     file: Path
@@ -67,6 +68,7 @@ class Experiment:
     policies: Mapping[str, type[Policy]]
     folders: Mapping[str, Path] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
+    agent_folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -94,7 +96,8 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
     classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
-    return Experiment(Path(document.file), spec, points, classes, folders, tuple(overrides))
+    agent_folders = MappingProxyType(found.agent_folders)
+    return Experiment(Path(document.file), spec, points, classes, folders, tuple(overrides), agent_folders)
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:
@@ -119,6 +122,7 @@ class _Policies:
     def __init__(self) -> None:
         self.classes: dict[str, type[Policy]] = {}
         self.folders: dict[str, Path] = {}
+        self.agent_folders: dict[str, Path] = {}
         self._failed: dict[str, InputError] = {}
 
     def problems(self, draft: Draft) -> Iterator[Problem]:
@@ -148,8 +152,9 @@ class _Policies:
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(entry, dict) or not isinstance(name, str) or not name:
             return
+        folder = self.agent_folders.setdefault(name, draft.folder_of(("policies", index, "agent", "name")))
         try:
-            agent = agent_registry.load(name, folder=draft.folder_of(("policies", index, "name")))
+            agent = agent_registry.load(name, folder=folder)
         except InputError as error:
             for problem in error.problems:
                 yield draft.problem(("policies", index, "agent", "name"), problem.message, problem.remedy)

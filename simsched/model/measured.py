@@ -15,8 +15,6 @@ from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import LinearNDInterpolator
-from scipy.spatial import QhullError
 
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
 from simsched.model.loss import LossCurve
@@ -221,6 +219,9 @@ class _Surface:
     """Step times over (nodes, GPUs, per-GPU batch), linear within the simplices of a Delaunay triangulation."""
 
     def __init__(self, name: str, placements: Mapping[Shape, StepTable], rows: Sequence[ScalabilityRow]) -> None:
+        from scipy.interpolate import LinearNDInterpolator  # large, and few runs need it
+        from scipy.spatial import QhullError
+
         # Qhull breaks ties by the order of the points: placements averaged and sorted first, then the rows as given.
         averaged = _average(placements)
         points = [*averaged, *((row.nodes, row.gpus, row.local_bsz) for row in rows)]

@@ -16,8 +16,9 @@ def _of_deadlines(compute: Callable[[pd.DataFrame], float | None]) -> Callable[[
     def of_tables(tables: Tables) -> float | None:
         if "deadline_s" not in tables.jobs:
             return None
-        jobs = tables.jobs[np.isfinite(tables.jobs["deadline_s"])]
-        return compute(jobs) if len(jobs) else None
+        jobs = tables.jobs.frame()
+        promised = jobs[np.isfinite(jobs["deadline_s"])]
+        return compute(promised) if len(promised) else None
 
     return of_tables
 

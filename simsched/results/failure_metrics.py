@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pandas as pd
+import numpy as np
 
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
+from simsched.results.metric import SECONDS_PER_HOUR, Columns, Metric, Tables, ratio
 
 
-def _if_failing(compute: Callable[[pd.DataFrame], float | None]) -> Callable[[Tables], float | None]:
+def _if_failing(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
     """Return a metric of the jobs that is there only where nodes or jobs may fail."""
     return lambda tables: compute(tables.jobs) if "failures" in tables.jobs and len(tables.jobs) else None
 
 
-def _effective(jobs: pd.DataFrame) -> float | None:
+def _effective(jobs: Columns) -> float | None:
     productive_s = jobs["held_s"] - jobs["restart_s"] - jobs["checkpoint_s"] - jobs["lost_s"]
     return ratio(float(productive_s.sum()), float((jobs["end_time_s"] - jobs["start_time_s"]).sum()))
 
 
-def _productive_gpus(jobs: pd.DataFrame) -> float | None:
+def _productive_gpus(jobs: Columns) -> float | None:
     """Return the mean number of GPUs that did work that lasted, over the makespan."""
-    held_s = jobs["held_s"].where(jobs["held_s"] > 0, 1)
+    held_s = np.where(jobs["held_s"] > 0, jobs["held_s"], 1)
     gpus = jobs["attained_gpu_s"] / held_s
     idle_gpu_s = gpus * (jobs["restart_s"] + jobs["checkpoint_s"])
     worth_gpu_s = float((jobs["attained_gpu_s"] - idle_gpu_s - jobs["lost_gpu_s"]).sum())

@@ -12,9 +12,9 @@ def _share(column: str) -> Callable[[Tables], float | None]:
     """Return the share of free GPU-seconds that is stranded, over the time in which jobs wait."""
 
     def compute(tables: Tables) -> float | None:
-        rounds = tables.rounds
-        if rounds is None or column not in rounds or not len(tables.jobs):
+        if tables.rounds is None or column not in tables.rounds or not len(tables.jobs):
             return None
+        rounds = tables.rounds.frame()
         waiting = rounds["active_jobs"] > rounds["running_jobs"]
         free = (rounds["available_gpus"] - rounds["allocated_gpus"]).where(waiting, 0)
         both = rounds.assign(free_gpus=free, lost_gpus=rounds[column].where(waiting, 0))

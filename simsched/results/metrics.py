@@ -22,7 +22,16 @@ from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fragmentation import PLACEMENT_METRICS
-from simsched.results.metric import SECONDS_PER_HOUR, LossTable, Metric, Tables, makespan_s, ratio
+from simsched.results.metric import (
+    SECONDS_PER_HOUR,
+    Columns,
+    LossTable,
+    Metric,
+    Tables,
+    makespan_s,
+    means_by,
+    ratio,
+)
 from simsched.results.over_time import integral
 from simsched.results.power import Power
 from simsched.results.quality import QUALITY_METRICS
@@ -53,14 +62,14 @@ def _mean(column: str) -> Callable[[Tables], float | None]:
 
 def _percentile(column: str, percent: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        return float(np.percentile(tables.jobs[column].to_numpy(), percent)) if len(tables.jobs) else None
+        return float(np.percentile(tables.jobs[column], percent)) if len(tables.jobs) else None
 
     return compute
 
 
 def _ranked(column: str, share: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        values = np.sort(tables.jobs[column].to_numpy())
+        values = np.sort(tables.jobs[column])
         return float(values[int(share * len(values))]) if len(values) else None
 
     return compute
@@ -124,9 +133,10 @@ def _accuracy_spread(tables: Tables) -> float | None:
 def _efficiency(tables: Tables) -> float | None:
     if tables.allocations is None:
         return None
-    running = tables.allocations.loc[~tables.allocations["restarting"], ["start_s", "end_s", "efficiency"]]
-    seconds = (running["end_s"] - running["start_s"]).to_numpy()
-    return ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
+    intervals = tables.allocations
+    running = ~intervals["restarting"].astype(bool)
+    seconds = (intervals["end_s"] - intervals["start_s"])[running]
+    return ratio(float(seconds @ intervals["efficiency"][running]), float(seconds.sum()))
 
 
 def _restart_share(tables: Tables) -> float | None:
@@ -328,9 +338,9 @@ OCCASIONAL = (
 
 
 def summarise(
-    jobs: pd.DataFrame,
-    allocations: pd.DataFrame | None,
-    rounds: pd.DataFrame | None,
+    jobs: pd.DataFrame | Columns,
+    allocations: pd.DataFrame | Columns | None,
+    rounds: pd.DataFrame | Columns | None,
     total_gpus: int,
     *,
     node_price_per_h: float | None = None,
@@ -340,21 +350,23 @@ def summarise(
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
-    Where nodes or jobs may fail, the mean JCT of each final state too (`jct_mean_s[Failed]`). A metric without a value
-    (no job, no table) is left out rather than given as not-a-number. Percentiles are interpolated linearly.
+    Where nodes or jobs may fail, that of each final state too (`jct_mean_s[Failed]`). A metric without a value (no
+    job, no table) is left out rather than given as not-a-number. Percentiles are interpolated linearly.
     """
-    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, losses=losses, power=power)
+    done = Columns.of(jobs)
+    held, decided = (None if table is None else Columns.of(table) for table in (allocations, rounds))
+    tables = Tables(done, held, decided, total_gpus, node_price_per_h, accuracies, losses=losses, power=power)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    for column in ("tenant", "application", *(("status",) if "failures" in jobs else ())):
-        means = jobs[jobs[column] != ""].groupby(column, sort=True)["jct_s"].mean()
-        summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items()}
+    for column in ("tenant", "application", *(("status",) if "failures" in done else ())):
+        means = means_by(done[column], done["jct_s"])
+        summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items() if name}
     return summary
 
 
 def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     """Compute the metrics of finish-time fairness from the ratios of a cell."""
-    tables = Tables(pd.DataFrame(), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    tables = Tables(Columns({}, 0), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
     values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from simsched.results.metric import Columns
+
 Floats = npt.NDArray[np.float64]
 
 
-def integral(rounds: pd.DataFrame, column: str, until_s: int) -> int:
+def integral(rounds: pd.DataFrame | Columns, column: str, until_s: int) -> int:
     """Integrate a whole-numbered column of the table of rounds from second 0 to `until_s`.
 
     The unit is that of the column times seconds; 0 where there is no decision.
@@ -18,17 +20,17 @@ def integral(rounds: pd.DataFrame, column: str, until_s: int) -> int:
     return int(np.rint((end - start) @ value))
 
 
-def held_between_rounds(rounds: pd.DataFrame, column: str, until_s: float) -> tuple[Floats, Floats, Floats]:
+def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: float) -> tuple[Floats, Floats, Floats]:
     """Return start, end (seconds) and value of the intervals up to `until_s` in which a column of the rounds holds.
 
     A value holds from its decision to the next one, the first from second 0 on; of several decisions in one second the
     last counts.
     """
-    start = np.minimum(rounds["time_s"].to_numpy(dtype=np.float64), until_s)
+    start = np.minimum(np.asarray(rounds["time_s"], dtype=np.float64), until_s)
     start[:1] = 0.0
     end = np.append(start[1:], until_s)[: len(start)]
     lasting = end > start
-    return start[lasting], end[lasting], rounds[column].to_numpy(dtype=np.float64)[lasting]
+    return start[lasting], end[lasting], np.asarray(rounds[column], dtype=np.float64)[lasting]
 
 
 def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -107,10 +108,7 @@ class _TableFile:
     """One Parquet file that is being written under a temporary name."""
 
     def __init__(self, folder: Path, table: Table, features: Collection[str], row_group_rows: int) -> None:
-        self._table = table
-        self._schema = table.arrow(features)
-        written = table.written(features)
-        self._places = [place for place, column in enumerate(table.columns) if column in written]
+        self._schema, self._places = _layout(table.name, frozenset(features))
         self._path = folder / table.file
         self._staged = StagedFile(self._path)
         self._limit = row_group_rows
@@ -151,6 +149,14 @@ class _TableFile:
         arrays = [pa.array(columns[at], field.type) for at, field in zip(self._places, self._schema, strict=True)]
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=self._limit)
         self._rows = []
+
+
+@lru_cache(maxsize=64)
+def _layout(name: str, features: frozenset[str]) -> tuple[pa.Schema, tuple[int, ...]]:
+    """Return the schema of a table's file, and the places of its columns in a record."""
+    table = TABLES[name]
+    written = table.written(features)
+    return table.arrow(features), tuple(place for place, column in enumerate(table.columns) if column in written)
 
 
 def write_json(path: Path, content: object) -> None:

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import hypergeom
-from scipy.stats.qmc import Sobol
 
 #: Points after which the sequence begins anew.
 _PERIOD = 2**24
@@ -29,6 +27,9 @@ def class_counts(sizes: Sequence[int], jobs: int, seed: int, scramble: int = 0) 
     """
     if len(sizes) == 1:
         return [jobs]
+    from scipy.stats import hypergeom  # large, and needed only here
+    from scipy.stats.qmc import Sobol
+
     points = Sobol(len(sizes) - 1, scramble=True, rng=np.random.default_rng(scramble))
     point = points.fast_forward((seed - 1) % _PERIOD).random(1)[0] if seed != 1 else points.random(1)[0]
     counts = [0] * len(sizes)

@@ -5,7 +5,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.experiment import grid as grid_module
-from simsched.experiment.grid import make_grid
+from simsched.experiment.grid import look_into, make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.paths import data_folder
 from simsched.policy import registry
@@ -162,3 +162,44 @@ def test_only_chosen_policies_are_wanted(make):
     assert len(chosen.cells) == 4
     with pytest.raises(InputError, match="did you mean 'fifo'"):
         make().select(["fif"])
+
+
+AGENTS = "from simsched.agent.fixed_agent import FixedBatch\nclass Mine(FixedBatch):\n    name = 'mine'\n"
+
+
+def test_an_agent_named_by_its_file_is_looked_up_where_it_was_written(make, tmp_path, monkeypatch):
+    (tmp_path / "agents.py").write_text(AGENTS)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "others.py").write_text(AGENTS + "    other = 1\n")
+    monkeypatch.chdir(elsewhere)
+    beside = make("seeds=1", "policies=[{name: fifo}]")
+    text = (tmp_path / "e.yaml").read_text()
+    (tmp_path / "e.yaml").write_text(text.replace("{name: fifo}", "{name: fifo, agent: {name: 'agents.py:Mine'}}"))
+    written = make("seeds=1").cells[0].task
+    given = make("seeds=1", "policies.fifo.agent.name=others.py:Mine").cells[0].task
+    for task, name in ((written, "agents.py"), (given, "others.py")):
+        assert task.agent.make().name == "mine"
+        assert name in task.about["agent"]["source"]
+    assert len({written.key, given.key, beside.cells[0].task.key}) == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "cells", "looked_into"),
+    [
+        ([], 4, 4),
+        (["seeds=10000"], 20_000, 2),
+        (["workload={source: philly-generated, recipe: replay, days: 1}", "seeds=3", "cluster.nodes=64"], 6, 2),
+    ],
+    ids=["few", "many seeds", "generated"],
+)
+def test_an_experiment_is_looked_into_without_making_all_of_its_cells(make, tmp_path, overrides, cells, looked_into):
+    total, made = look_into(read_experiment(tmp_path / "e.yaml", overrides))
+    assert (total, len(made)) == (cells, looked_into)
+    assert [cell.label for cell in made[:: len(made) // 2]] == ["fifo", "tiresias"]
+    assert made[0].seed == 1
+
+
+def test_what_is_looked_into_is_checked(make, tmp_path):
+    with pytest.raises(InputError, match="job 'job-2'"):
+        look_into(read_experiment(tmp_path / "e.yaml", ["seeds=10000", "cluster.nodes=1", "cluster.gpus_per_node=2"]))

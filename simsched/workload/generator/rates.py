@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.signal import lfilter
 
 from simsched.workload.philly_statistics import Cell, Floats, Wandering
 
@@ -26,6 +25,8 @@ def wander(processes: Sequence[Wandering], root: int, first_week: int, weeks: in
 
     The processes are autoregressive, which makes the batches a log-Gaussian Cox process (Moller et al. 1998).
     """
+    from scipy.signal import lfilter  # large, and needed only where a trace is generated
+
     span = range(first_week - MEMORY_WEEKS, first_week + weeks)
     noise = np.concatenate([stream(root, w, NOISE).normal(size=(len(processes), WEEK_H)) for w in span], axis=1)
     log = np.empty((len(processes), weeks * WEEK_H))
