@@ -28,6 +28,8 @@ MATCHES, SAME_DIRECTION, DIFFERS, NO_VERDICT = "matches", "same direction", "dif
 NARROW = 0.1
 #: What the published values of an experiment come from for a ratio to match them.
 SIMULATOR = "simulator"
+#: The swept key under which the files of a folder of workloads appear; these are replications.
+_WORKLOAD_FILE = "workload"
 
 Replica = TypeVar("Replica", bound=Hashable)
 
@@ -80,10 +82,10 @@ def verdict(ratio: Estimate, published: float, *, simulated: bool) -> str:
 def judge(run: Run, metric: str, over: str | None = None) -> list[Judged]:
     """Judge all rows of a run for which a ratio of a metric is published.
 
-    Each is divided by the row named `over` or, by default, by the reference policy at the same point of the sweep.
-    Raises `InputError` where there is no such row.
+    Seeds and the files of a folder of workloads are replications. Each row is divided by the row named `over` or, by
+    default, by the reference policy at the same point of the sweep. Raises `InputError` where there is no such row.
     """
-    rows = comparison(run)
+    rows = comparison(run, [key for key in run.swept if key == _WORKLOAD_FILE])
     key = find_metric(metric).key
     if over is not None and over not in {row.name for row in rows}:
         raise input_error(run.folder, f"has no row '{over}'", nearest(over, [row.name for row in rows]))

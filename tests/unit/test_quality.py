@@ -3,8 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from simsched.errors import InputError
+from simsched.execution.runner import run_grid
+from simsched.experiment.grid import make_grid
+from simsched.experiment.validation import read_experiment
+from simsched.report.figures.draw import figure_names
 from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
 from simsched.results.metric import Columns, LossTable, Tables
 from simsched.results.predictions import PREDICTIONS_FILE, has_predictions, prediction_errors
@@ -16,6 +21,7 @@ from simsched.results.quality import (
     read_losses,
     write_losses,
 )
+from simsched.results.reader import read_run
 
 #: The loss falls by half within 10 of progress, and by the other half within 90 more.
 TABLE = LossTable((0.0, 10.0, 100.0), (1.0, 0.5, 0.0))
@@ -121,3 +127,23 @@ def test_the_figure_of_quality():
     assert loss["y"].is_monotonic_decreasing
     figure, _ = quality(data, title="t", seeds=2)
     assert [len(axes.get_lines()) for axes in figure.axes] == [2, 2]
+
+
+def test_a_run_records_losses_and_predictions(tmp_path):
+    jobs = [f"job-{i},{60 * i},ncf,1,32768" for i in range(4)]
+    (tmp_path / "jobs.csv").write_text("name,time,application,num_replicas,batch_size\n" + "\n".join(jobs) + "\n")
+    policies = [{"name": "slaq"}, {"name": "optimus-online", "params": {"interval_s": 60, "initial_samples": 0}}]
+    experiment = {"name": "tiny", "cluster": {"nodes": 1, "gpus_per_node": 2}, "workload": {"path": "jobs.csv"},
+                  "policies": policies}  # fmt: skip
+    found = {}
+    for losses in (True, False):
+        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment | {"losses": losses}))
+        result = run_grid(make_grid(read_experiment(tmp_path / "tiny.yaml")), tmp_path / str(losses))
+        assert not result.failures
+        found[losses] = read_run(result.folder)
+    for cell, bare in zip(found[True].cells, found[False].cells, strict=True):
+        assert set(cell.summary) - set(bare.summary) == {metric.name for metric in QUALITY_METRICS}
+        assert 0 < cell.summary["time_to_90_mean_s"] < cell.summary["time_to_95_mean_s"] < cell.summary["jct_mean_s"]
+        assert cell.folder.name != bare.folder.name
+    assert {"quality", "predictions"} <= set(figure_names(found[True]))
+    assert "quality" not in figure_names(found[False])
