@@ -166,8 +166,8 @@ class _Simulation:
         )
         self._ledger.kill_at_time_limit = options.kill_at_time_limit
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s))
-        most = options.max_jobs_per_gpu
-        self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
+        view = (self._clock, self._cluster, self._views, self._granted.view, delay, options.max_jobs_per_gpu)
+        self._view = LiveView(*view)
         if self._cluster.occupancy is not None:
             model = colocation or ConstantSharing()
             self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
@@ -256,8 +256,7 @@ class _Simulation:
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
-        del self._active[job_id]
-        del self._views[job_id]
+        del self._active[job_id], self._views[job_id]
         self._reached.pop(job_id, None)
         self._lost.pop(job_id, None)
         self._finished += 1
@@ -304,8 +303,7 @@ class _Simulation:
         self._after_decision()
 
     def _ask(self) -> Decision:
-        view = self._view
-        active = self._active
+        view, active = self._view, self._active
         view.arrived = [job.view for job in self._arrived if job.request.id in active]
         view.finished = self._gone
         view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()
@@ -377,8 +375,7 @@ class _Simulation:
             elif node in cluster.broken:
                 cluster.returning.add(node)
             elif not cluster.up[node] and node not in cluster.starting:
-                join = partial(self._on_join, node)
-                cluster.starting[node] = self._clock.at(ready, Phase.RECOVERY, join)
+                cluster.starting[node] = self._clock.at(ready, Phase.RECOVERY, partial(self._on_join, node))
 
     def _on_join(self, node: int) -> None:
         self._cluster.bring_up(node)
