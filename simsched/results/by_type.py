@@ -43,7 +43,7 @@ def summarise_types(
     held = pd.DataFrame({"job_id": allocations["job_id"], "gpu_s": seconds})
     held["kind"] = type_of_placements(allocations["placement"], groups)
     total = held.groupby("kind")["gpu_s"].sum()
-    most = held.groupby(["job_id", "kind"])["gpu_s"].sum().unstack(fill_value=0.0).idxmax(axis=1)
+    most = held.groupby(["job_id", "kind"])["gpu_s"].sum().unstack(fill_value=0).idxmax(axis=1)
     means = jobs["jct_s"].groupby(jobs["job_id"].map(most)).mean()
     makespan_s = float(jobs["end_time_s"].max())
     found: dict[str, float] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,7 +78,7 @@ def _names(kinds: Sequence[_Kind]) -> list[str]:
 
 def _map(axes: Axes, data: pd.DataFrame, kinds: Sequence[_Kind]) -> AxesImage:
     """Draw the sums of one GPU type."""
-    place = {kind: index for index, kind in enumerate(kinds)}
+    place: dict[Any, int] = {kind: index for index, kind in enumerate(kinds)}
     sums, speeds = (np.full((len(kinds), len(kinds)), np.nan) for _ in range(2))
     for row in data.itertuples(index=False):
         one, other = (row.application, row.batch_size), (row.other_application, row.other_batch_size)
@@ -92,7 +93,7 @@ def _map(axes: Axes, data: pd.DataFrame, kinds: Sequence[_Kind]) -> AxesImage:
     if len(kinds) <= _MOST_NUMBERS:
         for y, x in np.argwhere(~np.isnan(sums)).tolist():
             colour = "white" if abs(sums[y, x] - 1) > 0.6 else "black"
-            centre = {"ha": "center", "va": "center", "color": colour}
+            centre: dict[str, Any] = {"ha": "center", "va": "center", "color": colour}
             axes.text(x, y - 0.12 * few, f"{sums[y, x]:.{1 + few}f}", fontsize=8 if few else 5, **centre)
             if few:
                 axes.text(x, y + 0.25, f"{speeds[y, x]:.2f}", fontsize=5.5, **centre)
