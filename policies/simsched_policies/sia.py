@@ -58,6 +58,7 @@ class Sia(Policy):
     name: ClassVar[str] = "sia"
     needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT, OFFLINE_PROFILES})
     rigid: ClassVar[bool] = False
+    type_aware: ClassVar[bool] = True
 
     interval_s: int = 60
     fairness: float = -0.5

@@ -75,12 +75,10 @@ class Ledger:
             job.recovery.save(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
         job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
-        if job.watch is not None:
-            job.watch.cancel()
-            job.watch = None
-        if job.limit is not None:
-            job.limit.cancel()
-            job.limit = None
+        for appointment in (job.watch, job.limit):
+            if appointment is not None:
+                appointment.cancel()
+        job.watch, job.limit = None, None
 
     def evict(self, job: JobState) -> None:
         """Take a job's GPUs away without notice; its progress falls back to its last checkpoint."""

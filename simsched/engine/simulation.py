@@ -49,6 +49,9 @@ OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 _PROGRESS_EVERY = 50  # decisions
 
+#: What many decisions of policies that decide at every event are.
+_NO_CHANGE = Decision.change({}, [])
+
 
 def simulate(
     cluster: Cluster,
@@ -285,7 +288,7 @@ class _Simulation:
         if not self._active and not (self._triggers.quiet and self._submitted < self._expected):
             return
         decision = self._ask()
-        changes = self._check(decision)
+        changes = {} if decision == _NO_CHANGE else self._check(decision)
         self._apply(changes, decision)
         if decision.renew_leases:
             self._ledger.renew_leases(self._active.values())

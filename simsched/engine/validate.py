@@ -87,6 +87,8 @@ def check_changes(
 
     Raises `InfeasibleDecisionError` with every reason.
     """
+    if not changes and not decision.beside and not decision.onto:
+        return
     reasons: list[str] = []
     balance: dict[int, int] = {}
     for job_id, new in changes.items():

@@ -66,8 +66,8 @@ class Policy(Protocol):
     needs: ClassVar[frozenset[Signal]] = frozenset()
     #: Whether a job gets just the GPUs that it asked for, or none.
     rigid: ClassVar[bool] = True
-    #: Whether it weighs GPU types against each other; otherwise each type is a pool of its own to it. It never gives a
-    #: job GPUs of two types.
+    #: Whether it weighs GPU types against each other, if only with some parameters; otherwise each type is a pool of
+    #: its own to it, and which type a job gets does not depend on its speed there. No job gets GPUs of two types.
     type_aware: ClassVar[bool] = False
     #: Whether the policy has nodes come and go (`Decision.target_nodes`).
     scales: ClassVar[bool] = False

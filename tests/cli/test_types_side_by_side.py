@@ -43,7 +43,7 @@ def test_rates_by_type_and_number_of_gpus_are_shown_and_drawn(tmp_path):
     assert ["1", "1.00", "4.00"] in lines, "a V100 is four times as fast as a K80"
     assert (tmp_path / "LM-types.png").is_file()
     for wrong, said in (
-        (("LN", "--path", path), "did you mean 'LM'?"),
+        (("LN", "--path", path), "has no rates of it; known: LM"),
         (("LM", "--path", path, "--gpu-type", "t4"), "no rates on"),
     ):
         refused = show(*wrong)

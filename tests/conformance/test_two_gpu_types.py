@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.fitted import FittedApplication
+from simsched.model.job import JobSpec
 from simsched.policy import Policy, registry
 from simsched.testing.builders import Applications, random_jobs, run, two_type_application
 
@@ -36,3 +39,38 @@ def test_all_jobs_finish_and_both_types_are_used_but_never_mixed(name: str, tmp_
         types.append({CLUSTER.nodes[node].gpu_type for node in nodes})
     assert all(len(found) == 1 for found in types)
     assert set.union(*types) == {"t4", "v100"}
+
+
+def first_types(name: str, *, faster: str) -> dict[str, str]:
+    """Return the GPU type on which each of some jobs begins that all fit, where one type is twice as fast."""
+    app = two_type_application()
+    slow, fast = app.step_models["t4"], app.step_models["v100"]
+    speeds = {kind: fast if kind == faster else slow for kind in ("t4", "v100")}
+    applications = Applications(FittedApplication(app.name, app.limits, app.training, speeds))
+    jobs = [JobSpec(f"job-{gpus}", 0, gpus, application="toy", batch_size=32) for gpus in (1, 2)]
+    cluster = Cluster.of(NodeGroup(1, 4, "t4"), NodeGroup(1, 4, "v100"))
+    try:
+        records = run(registry.load(name)(), jobs, cluster=cluster, applications=applications)
+    except InputError as error:
+        pytest.skip(f"{name} cannot run such jobs: {error}")
+    return {
+        interval.job_id: cluster.nodes[int(interval.placement.partition(":")[0])].gpu_type
+        for interval in reversed(records.allocations)
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in registry.names() if not registry.load(name).type_aware])
+def test_to_a_policy_that_is_not_aware_of_types_each_is_a_pool_whatever_its_speed(name: str) -> None:
+    assert first_types(name, faster="v100") == first_types(name, faster="t4")
+
+
+@pytest.mark.parametrize("name", ["sia", "gavel-max-min", "gavel-finish-time-fairness"])
+def test_policies_that_are_aware_of_types_prefer_the_faster(name: str) -> None:
+    assert registry.load(name).type_aware
+    assert first_types(name, faster="v100") != first_types(name, faster="t4")
+
+
+def test_those_that_weigh_types_say_so() -> None:
+    blind = {"gavel-isolated", "gavel-proportional", "gavel-gandiva-fair"}
+    aware = {name for name in registry.names() if registry.load(name).type_aware}
+    assert aware == {"sia", *(name for name in registry.names() if name.startswith("gavel-"))} - blind

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from simsched.errors import InputError
 from simsched.report.figures.pairs import pair_figures, pairs_map
 from simsched.results.by_type import summarise_types
 from simsched.results.metrics import find_metric
@@ -78,7 +79,7 @@ def test_utilisation_hours_and_jct_of_each_type() -> None:
 def test_metrics_of_a_type_have_names() -> None:
     assert find_metric("gpu_utilisation[v100]").title == "GPU utilisation of v100"
     assert find_metric("gpu_hours[t4]").key == "gpu_hours[t4]"
-    with pytest.raises(ValueError, match="no metric"):
+    with pytest.raises(InputError, match="no metric"):
         find_metric("makespan_s[t4]")
 
 

@@ -68,6 +68,7 @@ class SharesPolicy(Policy):
 
     #: Whether a job without a share waits although GPUs are free.
     idle_without_share: ClassVar[bool] = False
+    type_aware: ClassVar[bool] = True
 
     speeds: Speeds = "true"
     round_s: float = 360.0

@@ -78,7 +78,7 @@ def _names(kinds: Sequence[_Kind]) -> list[str]:
 
 def _map(axes: Axes, data: pd.DataFrame, kinds: Sequence[_Kind]) -> AxesImage:
     """Draw the sums of one GPU type."""
-    place = {kind: index for index, kind in enumerate(kinds)}
+    place: dict[Any, int] = {kind: index for index, kind in enumerate(kinds)}
     sums, speeds = (np.full((len(kinds), len(kinds)), np.nan) for _ in range(2))
     columns = ["application", "batch_size", "other_application", "other_batch_size", "sum", "speed"]
     for a, a_size, b, b_size, total, speed in data[columns].itertuples(index=False, name=None):
