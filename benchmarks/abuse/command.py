@@ -34,7 +34,7 @@ def run(folder: Path, *arguments: str, seconds: float = 300) -> subprocess.Compl
 
 
 def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, which takes a twentieth of the time; `TooSlowError` where it is too slow."""
+    """Run the command in this process, which takes a twentieth of the time; `TooSlowError` after so many seconds of CPU."""
     from click.testing import CliRunner
 
     from simsched.cli.main import cli
@@ -42,14 +42,14 @@ def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.Complet
     def stop(number: int, frame: object) -> None:
         raise TooSlowError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         with contextlib.chdir(folder):
             done = CliRunner().invoke(cli, list(arguments), prog_name="simsched")
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     said = done.stderr
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         said += "".join(traceback.format_exception(done.exception))
@@ -57,7 +57,7 @@ def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.Complet
 
 
 class TooSlowError(BaseException):
-    """A command did not end in time; nothing that it calls catches it by accident."""
+    """A command took more CPU time than it may; nothing that it calls catches it by accident."""
 
 
 def tables(run_folder: Path) -> dict[str, bytes]:
