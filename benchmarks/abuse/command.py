@@ -34,7 +34,7 @@ def run(folder: Path, *arguments: str, seconds: float = 300) -> subprocess.Compl
 
 
 def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, which takes a twentieth of the time; `TooSlowError` after so many seconds of CPU."""
+    """Run the command in this process, a twentieth of the work; `TooSlowError` after so many seconds of CPU."""
     from click.testing import CliRunner
 
     from simsched.cli.main import cli
