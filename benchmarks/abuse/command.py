@@ -1,8 +1,11 @@
 """Runs the command in a process of its own, on a small experiment."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +31,33 @@ def run(folder: Path, *arguments: str, seconds: float = 300) -> subprocess.Compl
         command(*arguments), cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=seconds,
         check=False,
     )  # fmt: skip
+
+
+def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process, a twentieth of the work; `TooSlowError` after so many seconds of CPU."""
+    from click.testing import CliRunner
+
+    from simsched.cli.main import cli
+
+    def stop(number: int, frame: object) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        with contextlib.chdir(folder):
+            done = CliRunner().invoke(cli, list(arguments), prog_name="simsched")
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    said = done.stderr
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        said += "".join(traceback.format_exception(done.exception))
+    return subprocess.CompletedProcess(list(arguments), done.exit_code, done.stdout, said)
+
+
+class TooSlowError(BaseException):
+    """A command took more CPU time than it may; nothing that it calls catches it by accident."""
 
 
 def tables(run_folder: Path) -> dict[str, bytes]:

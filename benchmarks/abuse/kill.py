@@ -14,7 +14,7 @@ name: kill
 cluster: {nodes: 2, gpus_per_node: 4}
 workload: {path: jobs.csv, recipe: replay}
 policies: [{name: fifo}, {name: tiresias, params: {interval_s: 1}}, {name: las}]
-seeds: 20
+seeds: 10
 report: {plots: false}
 """
 WAYS = {
@@ -33,7 +33,8 @@ def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
     run(folder, "run", "kill.yaml", "--out", "undisturbed", "--workers", "2")
     lasts_s = time.monotonic() - begin
     expected = tables(folder / "undisturbed/kill")
-    broken = []
+    print(f"kill: undisturbed {lasts_s:.1f} s", flush=True)
+    broken: list[str] = []
     for number in range(rounds):
         way, out = chance.choice(sorted(WAYS)), f"out{number}"
         process = subprocess.Popen(
@@ -46,10 +47,10 @@ def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
                 os.killpg(process.pid, number_of_signal)
                 time.sleep(0.1)
         begin = time.monotonic()
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=600)[1]
         took_s = time.monotonic() - begin
         left = [path.name for path in (folder / "scratch").glob("simsched-*")]
-        if way == "Ctrl-C twice" and took_s > 2:
+        if way == "Ctrl-C twice" and took_s > max(2, lasts_s / 5):  # two seconds where nothing else keeps the machine
             broken.append(f"{way}: ended after {took_s:.1f} s")
         if "Traceback" in said or (left and way != "SIGKILL"):
             broken.append(f"{way}: left {left}, said {said[-200:]}")
@@ -58,4 +59,5 @@ def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
         run(folder, "run", "kill.yaml", "--out", out, "--workers", "1")
         if tables(folder / out / "kill") != expected:
             broken.append(f"{way}: the tables differ")
+        print(f"kill: {number + 1}: {way}, ended {took_s:.1f} s later, {len(broken)} broken", flush=True)
     return broken

@@ -1,0 +1,126 @@
+"""What an attack found, where nothing else would notice that it has come back."""
+
+import tomllib
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.figure import Figure
+
+from simsched import files
+from simsched.errors import InputError
+from simsched.execution.runner import run_grid
+from simsched.execution.store import Store
+from simsched.experiment import grid as grid_module
+from simsched.experiment import sources
+from simsched.experiment.grid import make_grid
+from simsched.experiment.validation import read_experiment
+from simsched.report.figures import style
+from simsched.results import integrity
+from simsched.results.reader import read_table
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPERIMENT = """\
+name: tiny
+cluster: {nodes: 1, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay}
+policies: [{name: 'fragile.py:Fragile'}]
+report: {plots: false}
+"""
+FRAGILE = """
+from pathlib import Path
+from simsched.policy import Decision, Policy
+
+class Fragile(Policy):
+    name = "fragile"
+
+    def decide(self, view, rng):
+        if Path(__file__).with_name("break").exists():
+            raise RuntimeError("broken")
+        return Decision({job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]})
+"""
+
+
+@pytest.fixture
+def make(tmp_path):
+    (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,1,100\n10,2,50\n")
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    return lambda: make_grid(read_experiment(tmp_path / "e.yaml"))
+
+
+def test_a_changed_engine_or_library_makes_another_cell(make, monkeypatch):
+    keys = [make().cells[0].task.key]
+    monkeypatch.setattr(grid_module, "code_hash", lambda: "another engine")
+    keys.append(make().cells[0].task.key)
+    monkeypatch.setattr(grid_module, "library_versions", lambda: {"numpy": "0.1"})
+    keys.append(make().cells[0].task.key)
+    assert len(set(keys)) == 3
+
+
+def test_every_room_on_which_rows_depend_is_hashed(tmp_path, monkeypatch):
+    package = tmp_path / "simsched"
+    for room in sources.ROOMS:
+        path = package / room if room.endswith(".py") else package / room / "deep" / "module.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x = 1\n")
+    monkeypatch.setattr(sources, "_PACKAGE", package)
+    seen = {sources.code_hash.__wrapped__()}
+    for path in sorted(package.rglob("*.py")):
+        path.write_text("x = 2\n")
+        seen.add(sources.code_hash.__wrapped__())
+    assert len(seen) == 1 + len(sources.ROOMS)
+
+
+def test_a_cell_that_failed_is_tried_again_by_the_next_run(make, tmp_path):
+    (tmp_path / "break").touch()
+    first = run_grid(make(), tmp_path / "out")
+    assert [failure.message for failure in first.failures] == ["RuntimeError in policy 'fragile.py:Fragile': broken"]
+    (tmp_path / "break").unlink()
+    second = run_grid(make(), tmp_path / "out")
+    assert (second.ran, second.reused, second.failures) == (1, 0, ())
+
+
+def test_a_flipped_bit_in_a_page_is_noticed_by_whoever_reads_the_table(make, tmp_path):
+    run_grid(make(), tmp_path / "out")
+    cell = next((tmp_path / "out/tiny/cells").iterdir())
+    path = cell / "allocations.parquet"
+    column = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    content = bytearray(path.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size - 1] ^= 1  # the last byte of the column's page
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        read_table(cell, "allocations")
+
+
+def test_a_cell_is_on_disk_before_it_gets_its_name(make, tmp_path, monkeypatch):
+    synced = []
+
+    def note(path):
+        synced.append((Path(path).name, Path(path).exists()))
+        files.sync(path)
+
+    monkeypatch.setattr(integrity, "sync", note)
+    run_grid(make(), tmp_path / "out")
+    names = [name for name, there in synced if there]
+    tables = ["allocations.parquet", "jobs.parquet", "rounds.parquet"]
+    assert names[:5] == [*tables, "summary.json", "manifest.json"]
+    assert names[5].startswith(".tmp-")
+    assert Store(tmp_path / "out/tiny").has(next((tmp_path / "out/tiny/cells").iterdir()).name)
+
+
+def test_no_cell_of_a_sheet_is_a_formula(tmp_path):
+    table = pd.DataFrame({"policy": ["=1+1", "+a", "-b", "@c", "plain"], "mean": [-1.0, 2.0, 3.0, 4.0, 5.0]})
+    style.save(Figure(), table, tmp_path, "bars", ())
+    saved = pd.read_csv(tmp_path / "bars.csv")
+    assert saved["policy"].tolist() == ["'=1+1", "'+a", "'-b", "'@c", "plain"]
+    assert saved["mean"].tolist() == table["mean"].tolist()
+
+
+def test_only_the_housekeeping_of_pytest_is_spared():
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    first, *spared = options["filterwarnings"]
+    assert first == "error"
+    assert all(line.endswith((":pytest.PytestCacheWarning", ":pytest.PytestWarning")) for line in spared)
+    assert {line.split(":")[1] for line in spared} >= {"could not create cache path", "\\(rm_rf\\)"}
