@@ -38,11 +38,6 @@ class LossCurve:
         places, logs = self._logs
         return np.exp(np.interp(np.log1p(np.asarray(epochs, dtype=np.float64)), places, logs))
 
-    def normalised(self, epochs: ArrayLike) -> Floats:
-        """Return the losses as a share of what the whole curve falls: 1 before training, 0 at its end."""
-        first, last = self.losses[0], self.losses[-1]
-        return np.asarray((self.at(epochs) - last) / (first - last), dtype=np.float64)
-
     @cached_property
     def _logs(self) -> tuple[Floats, Floats]:
         return np.log1p(np.asarray(self.epochs, dtype=np.float64)), np.log(np.asarray(self.losses, dtype=np.float64))

@@ -70,7 +70,8 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
         left.set_xlabel(over.title("time since the start of the workload"))
         right.set_title(until.title("Mean time to a quality"))
         right.set_xlabel("loss reduction (% of that of the whole training)")
-        right.set_ylim(0, None)
+        right.set_yscale("log")
+        right.yaxis.set_major_formatter("{x:g}")
         legend_above(figure, left)
     return figure, data
 
