@@ -362,7 +362,7 @@ class Ledger:
         self._recorder.allocation(
             AllocationRecord(
                 job_id=job.request.id,
-                start_s=self._clock.seconds(job.since),
+                start_s=job.since * self._clock.unit_s,
                 end_s=self._clock.now_s,
                 gpus=job.gpus,
                 nodes=len(job.allocation),
