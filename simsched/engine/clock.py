@@ -7,9 +7,9 @@ in double precision, and nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
-from heapq import heappush
+from heapq import heappop, heappush
 
 import simpy
 
@@ -54,10 +54,23 @@ class _Environment(simpy.Environment):
         """Put an event on the list."""
         heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]  # simpy's own: a new type
 
-    @property
-    def due(self) -> Sequence[tuple[float, int, int, simpy.Event]]:
-        """What is due, as a heap: the first is next."""
-        return self._queue
+    def happen(self, clock: Clock) -> bool:
+        """Let happen what is due until the clock is stopped; return False if nothing is due any more before.
+
+        Does what `step` does for every event, without a call for each.
+        """
+        queue = self._queue
+        while not clock.stopped:
+            if not queue:
+                return False
+            time, _, _, event = heappop(queue)
+            self._now = clock.now = time
+            callbacks, event.callbacks = event.callbacks, None
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not event.defused:
+                raise event.value
+        return True
 
 
 class Clock:
@@ -69,9 +82,10 @@ class Clock:
         self.env = _Environment(initial_time=0)
         #: Ticks since the start of the workload.
         self.now: float = 0
-        self._stopped = False
-        #: Seconds of a tick, None where ticks are seconds.
+        self.stopped = False
+        #: Seconds of a tick, None where ticks are seconds; `unit_s` is 1 then, a whole number that keeps others whole.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
+        self.unit_s: float = 1 if self.scale is None else self.scale
 
     @property
     def now_s(self) -> float:
@@ -80,17 +94,11 @@ class Clock:
 
     def run(self) -> bool:
         """Let happen what is due until somebody stops the clock; return False if nothing is due any more before."""
-        step, due = self.env.step, self.env.due
-        while not self._stopped:
-            if not due:
-                return False
-            self.now = due[0][0]
-            step()
-        return True
+        return self.env.happen(self)
 
     def stop(self) -> None:
         """End the run after what is happening now."""
-        self._stopped = True
+        self.stopped = True
 
     def seconds(self, ticks: float) -> float:
         """Convert ticks to seconds."""

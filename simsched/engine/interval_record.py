@@ -14,7 +14,7 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
     running, batch = job.running, job.batch if job.running is not None else NO_BATCH
     return AllocationRecord(
         job_id=job.request.id,
-        start_s=clock.seconds(job.since),
+        start_s=job.since * clock.unit_s,
         end_s=clock.now_s,
         gpus=job.gpus,
         nodes=len(job.allocation),

@@ -16,7 +16,7 @@ CANCELLED = "Cancelled"
 def job_record(job: JobState, status: str) -> JobRecord:
     """Return the record of a job that ends now, in a final state."""
     clock, request = job.clock, job.request
-    now = clock.now
+    now, unit_s = clock.now, clock.unit_s
     jct = now - job.submitted
     record = JobRecord(
         job_id=request.id,
@@ -26,14 +26,14 @@ def job_record(job: JobState, status: str) -> JobRecord:
         status=status,
         num_gpus=request.num_gpus,
         batch_size=request.batch_size,
-        submit_time_s=clock.seconds(job.submitted),
-        start_time_s=clock.seconds(now if job.first_start is None else job.first_start),
-        end_time_s=clock.seconds(now),
-        jct_s=clock.seconds(jct),
-        held_s=clock.seconds(job.settled_held),
-        queueing_s=clock.seconds(jct - job.settled_held),
-        restart_s=clock.seconds(job.restart),
-        attained_gpu_s=clock.seconds(job.settled_gpu),
+        submit_time_s=job.submitted * unit_s,
+        start_time_s=(now if job.first_start is None else job.first_start) * unit_s,
+        end_time_s=now * unit_s,
+        jct_s=jct * unit_s,
+        held_s=job.settled_held * unit_s,
+        queueing_s=(jct - job.settled_held) * unit_s,
+        restart_s=job.restart * unit_s,
+        attained_gpu_s=job.settled_gpu * unit_s,
         restarts=max(job.starts - 1, 0),
         deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
         declined=job.declined,

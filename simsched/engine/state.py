@@ -273,7 +273,7 @@ class JobState:
             return self.progress
         if self.lease is not None:
             return self.lease.progress(self.clock.now_s)
-        return self.progress + self.rate * self.clock.seconds(self.clock.now - self.since)
+        return self.progress + self.rate * ((self.clock.now - self.since) * self.clock.unit_s)
 
 
 def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:

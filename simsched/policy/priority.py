@@ -144,11 +144,12 @@ class PriorityScheduler:
         for kind, on in enumerate(self._running):
             on.budget = self._free.total_of(kind)
             most.append(on.budget + (on.gpus if self._preempts else 0))
-        room = {types: max(most[kind] for kind in types) if types else 0 for types in self._waiting.types}
+        largest, one_type = max(most), len(most) == 1
         self._heads = [
             queue[0]
             for (gpus, _, types), queue in self._waiting.queues.items()
-            if (self._blocking or gpus <= room[types]) and first(queue)
+            if (self._blocking or (gpus <= largest and (one_type or any(gpus <= most[kind] for kind in types))))
+            and first(queue)
         ]
         heapq.heapify(self._heads)
 

@@ -66,12 +66,10 @@ class Running:
 class Waiting:
     """The jobs that wait: those that fit alike in one heap, so that the first of them tells whether any fits."""
 
-    __slots__ = ("queues", "types")
+    __slots__ = ("queues",)
 
     def __init__(self) -> None:
         """Start with none."""
-        #: The sets of types on which jobs can run that have waited.
-        self.types: set[tuple[int, ...]] = set()
         self.queues: dict[tuple[int, str, tuple[int, ...]], list[Item]] = {}
 
     def push(self, entry: Entry) -> None:
@@ -79,7 +77,6 @@ class Waiting:
         queue = self.queues.get(entry.kind)
         if queue is None:
             queue = self.queues[entry.kind] = []
-            self.types.add(entry.types)
         heapq.heappush(queue, (entry.key, entry.number, entry.version, entry))
 
 

@@ -128,7 +128,7 @@ def test_srsf_is_never_beaten_on_one_server(name: str, arrivals: list[tuple[int,
     assert total_s(Srsf()) <= total_s(registry.load(name)())
 
 
-@pytest.mark.parametrize("name", all_rigid())
+@pytest.mark.parametrize("name", sorted(set(all_rigid()) - {"lucid"}))  # which profiles each job first
 def test_with_unlimited_gpus_completion_time_is_duration(name: str) -> None:
     rng = np.random.default_rng(4)
     jobs = [
