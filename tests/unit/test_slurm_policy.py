@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -227,3 +228,29 @@ def test_accounts_share_within_their_parents() -> None:
     usage.update(500, 300)
     # lab 0.75 / (1100 / 1600), c 0.25 / (500 / 1600): lab goes first, and in it b, 0.5 / (100 / 1100).
     assert usage.factors()[users].tolist() == pytest.approx([2 / 3, 1, 1 / 3], abs=1e-9)
+
+
+@pytest.mark.parametrize("how", ["requeue", "suspend", "cancel"])
+def test_preemption_on_random_logs_loses_no_job(how) -> None:
+    dice = random.Random(how)
+    for _ in range(6):
+        jobs = [
+            replace(job, qos=dice.choice([LOW, "normal", HIGH]), tenant=dice.choice("ab"), group=dice.choice(["", "7"]))
+            for job in random_log(dice)
+        ]
+        policy = SlurmBackfill(
+            backfill=dice.choice(["easy", "conservative", "none"]),
+            preemption=how,
+            preempts={HIGH: [LOW, "normal"], "normal": [LOW]},
+            grace_s=dice.choice([0, 7]),
+            interval_s=dice.choice([0, 30]),
+            weight_age=dice.choice([0.0, 1.0]),
+            tenants={"a": Tenant(max_gpus=8)},
+        )
+        found = records_of(policy, jobs)
+        assert len(found) == len(jobs)
+        cancelled = {name for name, (_, _, _, status) in found.items() if status == "Cancelled"}
+        assert not cancelled or how == "cancel"
+        by_name = {job.id: job for job in jobs}
+        assert not any(by_name[name].qos == HIGH for name in cancelled)
+        assert not any(restarts for name, (_, _, restarts, _) in found.items() if by_name[name].qos == HIGH)

@@ -136,7 +136,8 @@ class SlurmBackfill(Policy):
                 self._start(kind, pool, now, view.now_s, changes.start, backfills=backfills)
         self._free.give_back(kept)
         wake = self._wake(view.now_s)
-        return Decision.change(changes.start, list(changes.stop), cancel=list(changes.cancel), wake_at_s=wake)
+        stop = [job_id for job_id in changes.stop if job_id not in changes.start]  # others only move, or go on
+        return Decision.change(changes.start, stop, cancel=list(changes.cancel), wake_at_s=wake)
 
     def _backfills(self, now_s: float) -> bool:
         """Say whether this decision runs backfill, or looks at the head of the queue alone."""
