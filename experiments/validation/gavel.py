@@ -222,7 +222,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
                 room[kind] -= books.num_gpus
                 books.task = Task(now_s, now_s, 0.0, failed=True, ends=True)
                 at_work.append(Grant((job_id,), kind, books.num_gpus, runs=True))
-        return Decision(allocate(at_work, view), wake_at_s=self.end_s, renew_leases=True)
+        return allocate(at_work, view).decision(self.end_s, renew_leases=True)
 
     def _works(self, grant: Grant) -> bool:
         return self.books[grant.unit[0]].rates[grant.gpu_type] > 0 and grant.unit[0] not in self._given_up

@@ -18,7 +18,7 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
 from simsched.policy import signals
-from simsched.policy.signals import FileSignal, JobSignal, Signal, Speed, ViewSignal
+from simsched.policy.signals import FileSignal, JobSignal, PairSpeeds, Signal, Speed, ViewSignal
 
 
 class OfflineProfiles:
@@ -117,10 +117,15 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
 class Granted:
     """The signals that one policy may read, with what provides each."""
 
-    def __init__(self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[float]) -> None:
+    def __init__(
+        self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[float], pairs: PairSpeeds
+    ) -> None:
         """Grant `wanted`; raises `KeyError` for a signal that nothing provides."""
         job_providers = {**JOB_PROVIDERS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
-        view_values: dict[ViewSignal[Any], object] = {signals.SERVICE_HISTORY: service_history}
+        view_values: dict[ViewSignal[Any], object] = {
+            signals.SERVICE_HISTORY: service_history,
+            signals.PAIR_SPEEDS: pairs,
+        }
         self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))

@@ -176,8 +176,8 @@ class Rounds:
 
         `free` counts the GPUs of each type; types are filled in the order of `gpu_types`. On each, units are taken by
         descending priority, then deficit, then share, then the order in which they came; those that do not fit, or have
-        a job that was chosen already, are skipped. One without an entry in the shares runs only if it
-        is in `running`.
+        a job that was chosen already, are skipped, and so are pairs without a share on the type. A unit without an
+        entry in the shares runs only if it is in `running`.
         """
         grants: list[Grant] = []
         taken: set[str] = set()
@@ -199,7 +199,9 @@ class Rounds:
         queue.sort(key=_by_priority, reverse=True)
         for priority, _, _, account in queue:
             unit = account.unit
-            if account.num_gpus > left or (priority <= 0 and options.idle_without_share):
+            if account.num_gpus > left:
+                continue
+            if priority <= 0 and (options.idle_without_share or len(unit) > 1):
                 continue
             if any(job in taken for job in unit):
                 continue
