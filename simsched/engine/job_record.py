@@ -31,6 +31,7 @@ def job_record(job: JobState, status: str) -> JobRecord:
         restart_s=clock.seconds(job.restart),
         attained_gpu_s=clock.seconds(job.settled_gpu),
         restarts=max(job.starts - 1, 0),
+        deadline_s=float(request.deadline_s or 0.0),
     )
     recovery = job.recovery
     if recovery is None:

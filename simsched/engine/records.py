@@ -34,6 +34,7 @@ class JobRecord(NamedTuple):
     lost_s: float = 0
     lost_gpu_s: float = 0
     checkpoint_s: float = 0
+    deadline_s: float = 0.0
 
 
 class AllocationRecord(NamedTuple):

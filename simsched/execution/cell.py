@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ from simsched.policy import Policy, registry
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.reader import read_json
-from simsched.results.schema import FAILURES, FINE_TIME, SHARING, TABLES
+from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, SHARING, TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
@@ -65,7 +65,7 @@ def run_cell(
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         with limited_memory(limits):
             agents = _simulate(task, staged.path, progress, limits)
-            _summarise(staged.path, task.cluster.total_gpus, task.node_price_per_h)
+            _summarise(staged.path, task.cluster.total_gpus, task.node_price_per_h, _price_by_node(task))
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
         seal(staged.path, cell_manifest(task, agents, environment, wall_s, cpu_s))
     except MemoryError as error:
@@ -81,8 +81,15 @@ def run_cell(
     return wall_s
 
 
-def _summarise(folder: Path, gpus: int, price: float | None) -> None:
-    write_json(folder / SUMMARY_FILE, summarise_folder(folder, gpus, node_price_per_h=price))
+def _summarise(folder: Path, gpus: int, price: float | None, gpu_prices: Sequence[float]) -> None:
+    summary = summarise_folder(folder, gpus, node_price_per_h=price, gpu_price_per_h=gpu_prices)
+    write_json(folder / SUMMARY_FILE, summary)
+
+
+def _price_by_node(task: Task) -> list[float]:
+    """Return dollars for an hour of a GPU of each node; empty without prices."""
+    prices = task.gpu_price_per_h
+    return [prices[node.gpu_type] for node in task.cluster.nodes] if prices else []
 
 
 def refresh_summary(folder: Path) -> bool:
@@ -91,7 +98,11 @@ def refresh_summary(folder: Path) -> bool:
     if manifest.get("summary_definition") == summary_definition():
         return False
     gpus = sum(group["nodes"] * group["gpus_per_node"] for group in manifest["cluster"])
-    _summarise(folder, gpus, manifest.get("node_price_per_h"))
+    prices = manifest.get("gpu_price_per_h", {})
+    by_node = (
+        [prices[group["gpu_type"]] for group in manifest["cluster"] for _ in range(group["nodes"])] if prices else []
+    )
+    _summarise(folder, gpus, manifest.get("node_price_per_h"), by_node)
     seal(folder, {**manifest, "summary_definition": summary_definition()})
     return True
 
@@ -170,6 +181,7 @@ def _features(task: Task) -> set[str]:
     options = task.engine
     found = {SHARING} if options.max_jobs_per_gpu > 1 else set()
     found |= set() if task.failures is None else {FAILURES}
+    found |= {DEADLINES} if any(job.deadline_s is not None for job in task.jobs) else set()
     return found | ({FINE_TIME} if options.tick_s != 1 else set())
 
 

@@ -82,6 +82,7 @@ class Task:
     sharing: SharingSpec | None = None
     failures: FailureOptions | None = None
     gpu_speed: Mapping[str, float] = field(default_factory=dict)
+    gpu_price_per_h: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,7 @@ class _Maker:
             sharing,
             failures,
             speeds,
+            spec.cluster.gpu_price_per_h,
         )
 
     def _conditions(
@@ -295,6 +297,8 @@ class _Maker:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
+        if spec.cluster.gpu_price_per_h:
+            about["gpu_price_per_h"] = dict(spec.cluster.gpu_price_per_h)
         if sharing.max_jobs > 1:
             colocation_of(sharing)  # refuses a bad table before anything runs
             about["sharing"] = sharing.model_dump(exclude={"pairs_path"})

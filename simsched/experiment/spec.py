@@ -69,12 +69,20 @@ class ClusterSpec(Section):
     node_price_per_h: float | None = Field(
         default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
     )
+    gpu_price_per_h: dict[str, Annotated[float, Field(gt=0, le=1e9)]] = Field(
+        default={}, description="GPU type -> what an hour of such a GPU costs; gives the metric 'gpu_cost'"
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> ClusterSpec:
         both = sorted(self.model_fields_set & {"nodes", "gpus_per_node", "gpu_type"})
         if self.groups is not None and both:
             message = f"give either 'groups' or '{both[0]}', not both"
+            raise ValueError(message)
+        types = {self.gpu_type} if self.groups is None else {group.gpu_type for group in self.groups}
+        if self.gpu_price_per_h and set(self.gpu_price_per_h) != types:
+            odd = sorted(types ^ set(self.gpu_price_per_h))[0]
+            message = f"'gpu_price_per_h' needs one price for each GPU type of the cluster and no other; see '{odd}'"
             raise ValueError(message)
         return self
 

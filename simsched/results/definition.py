@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 #: The modules of this package on which a cell's summary depends.
-_MODULES = ("fairness", "metrics", "over_time", "summary", "trials")
+_MODULES = ("deadline_metrics", "failure_metrics", "fairness", "metrics", "over_time", "summary", "trials")
 
 
 @cache

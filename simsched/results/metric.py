@@ -14,7 +14,8 @@ SECONDS_PER_HOUR = 3600
 class Tables:
     """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
 
-    `node_price_per_h` is what a node costs an hour, `accuracies` are those of the trials of hyper-parameter tuning, in
+    `node_price_per_h` is what a node costs an hour, `gpu_price_per_h` what a GPU of each node does (empty: unknown),
+    `accuracies` are those of the trials of hyper-parameter tuning, in
     per cent, and `rho` the ratios of finish-time fairness; None where there are none.
     """
 
@@ -25,6 +26,7 @@ class Tables:
     node_price_per_h: float | None = None
     accuracies: Sequence[float] | None = None
     rho: Sequence[float] | None = None
+    gpu_price_per_h: Sequence[float] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
+from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
 from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
@@ -288,6 +289,7 @@ _ALL = (
         "share of the jobs with `rho` > 2",
         _rho(lambda rho: share_above(rho, 2)),
     ),
+    *DEADLINE_METRICS,
     *FAILURE_METRICS,
     Metric("finished_jobs", "finished jobs", "", "", "rows of the table of jobs", _finished),
     Metric("decisions", "decisions", "", "", "rows of the table of rounds", _decisions),
@@ -309,7 +311,7 @@ HEADLINE = (
 )
 
 #: Metrics that few runs have (nodes with a price, hyper-parameter tuning), and that are then wanted.
-OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
+OCCASIONAL = ("cost", "gpu_cost", "deadlines_missed", "top5_accuracy", "top5_accuracy_sd")
 
 
 def summarise(
@@ -320,6 +322,7 @@ def summarise(
     *,
     node_price_per_h: float | None = None,
     accuracies: Sequence[float] | None = None,
+    gpu_price_per_h: Sequence[float] = (),
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
@@ -328,7 +331,9 @@ def summarise(
     A metric without a value (no finished job, a table not recorded) is left out rather than given as not-a-number.
     Percentiles are interpolated linearly.
     """
-    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies)
+    tables = Tables(
+        jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, gpu_price_per_h=gpu_price_per_h
+    )
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     by = ("tenant", "application", *(("status",) if "failures" in jobs else ()))

@@ -14,8 +14,8 @@ import pyarrow as pa
 #: Version of the tables; stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
 
-#: Features of the engine that show in the tables: GPUs that are shared, time finer than a second, and failures.
-SHARING, FINE_TIME, FAILURES = "sharing", "fine-time", "failures"
+#: What shows in the tables where an experiment has it: shared GPUs, time finer than a second, failures, deadlines.
+SHARING, FINE_TIME, FAILURES, DEADLINES = "sharing", "fine-time", "failures", "deadlines"
 
 _TEXT = pa.string()
 _TIME = pa.int64()
@@ -96,6 +96,7 @@ JOBS = Table(
         Column("lost_s", _TIME, "s", "running time whose progress was lost to failures", FAILURES),
         Column("lost_gpu_s", _TIME, "GPU s", "the same, times the GPUs held", FAILURES),
         Column("checkpoint_s", _TIME, "s", "time spent writing checkpoints, the job pausing", FAILURES),
+        Column("deadline_s", _NUMBER, "s", "time after submission by which the job should end; 0 without", DEADLINES),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from simsched.results.metrics import summarise
@@ -28,22 +29,42 @@ _COLUMNS = {
         "lost_s",
         "lost_gpu_s",
         "checkpoint_s",
+        "deadline_s",
     ),
     "allocations": ("start_s", "end_s", "restarting", "efficiency", "gpus", "gpu_share"),
     "rounds": ("time_s", "available_gpus", "provisioned_nodes"),
 }
 
 
-def summarise_folder(folder: Path, total_gpus: int, *, node_price_per_h: float | None = None) -> dict[str, float]:
+def summarise_folder(
+    folder: Path,
+    total_gpus: int,
+    *,
+    node_price_per_h: float | None = None,
+    gpu_price_per_h: Sequence[float] = (),
+) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
 
-    `node_price_per_h` is what a rented node costs, None where nothing is paid.
+    `node_price_per_h` is what a rented node costs, None where nothing is paid; `gpu_price_per_h` what an hour of a GPU
+    of each node costs, empty where nothing is.
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
+    priced = len(gpu_price_per_h) > 0
     jobs = read_table(folder, "jobs", _COLUMNS["jobs"])
     allocations, rounds = (
-        read_table(folder, name, _COLUMNS[name]) if (Path(folder) / TABLES[name].file).is_file() else None
+        read_table(folder, name, (*_COLUMNS[name], *(("placement",) if priced and name == "allocations" else ())))
+        if (Path(folder) / TABLES[name].file).is_file()
+        else None
         for name in ("allocations", "rounds")
     )
-    return summarise(jobs, allocations, rounds, total_gpus, node_price_per_h=node_price_per_h, accuracies=accuracies)
+
+    return summarise(
+        jobs,
+        allocations,
+        rounds,
+        total_gpus,
+        node_price_per_h=node_price_per_h,
+        accuracies=accuracies,
+        gpu_price_per_h=gpu_price_per_h,
+    )

@@ -46,7 +46,9 @@ class Table:
         rates = {
             kind: {Setting(10, gpus): gpus * rate for gpus in (1, 2)} for kind, rate in zip(TYPES, alone, strict=True)
         }
-        return TabulatedJob(TabulatedModel(request.application, rates), Setting(10, request.num_gpus), truth.total_steps)
+        return TabulatedJob(
+            TabulatedModel(request.application, rates), Setting(10, request.num_gpus), truth.total_steps
+        )
 
 
 class Speeds:
@@ -100,8 +102,10 @@ def optimum(instance):
             for kind in range(types):
                 if one in unit:
                     alone = number < jobs
-                    got = instance.throughput[one, kind] if alone else (
-                        instance.pairs.throughput[number - jobs, unit.index(one), kind]
+                    got = (
+                        instance.throughput[one, kind]
+                        if alone
+                        else (instance.pairs.throughput[number - jobs, unit.index(one), kind])
                     )
                     time[place[unit, kind]] = 1
                     rate[place[unit, kind]] = -got / fair[one]
@@ -126,13 +130,16 @@ def test_packed_max_min_reaches_the_optimum_of_the_program_written_out(names):
     assert fair_value(instance, shares) == pytest.approx(optimum(instance), rel=1e-6)
     used = shares.sum(axis=0)
     assert (used <= instance.num_gpus + 1e-6).all()
-    assert fair_value(instance, shares) >= fair_value(instance, max_min(ShareProblem(
-        instance.throughput, instance.scale_factor, instance.num_gpus))) - 1e-9  # fmt: skip
+    alone = ShareProblem(instance.throughput, instance.scale_factor, instance.num_gpus)
+    assert fair_value(instance, shares) > 1.01 * fair_value(alone, max_min(alone))
 
 
 def test_pairs_are_of_jobs_of_one_gpu_that_fit_together_on_some_type():
     found = problem("A1", "B1", "C1")
-    rates = {tuple(pair): rate.T.tolist() for pair, rate in zip(found.pairs.jobs.tolist(), found.pairs.throughput)}
+    rates = {
+        tuple(pair): rate.T.tolist()
+        for pair, rate in zip(found.pairs.jobs.tolist(), found.pairs.throughput, strict=True)
+    }
     assert rates == {
         (0, 1): [pytest.approx([3.6, 2.4]), pytest.approx([0.7, 1.2])],
         (0, 2): [pytest.approx([2.4, 1.4]), [0.0, 0.0]],
@@ -146,12 +153,13 @@ ONE = Cluster.uniform(1, 1, "fast")
 
 
 def test_packed_jobs_run_together_where_it_pays():
-    # Alone each has the GPU half of the time. Together A makes 3.6 steps a second and B 2.4, of 4 and 3.
-    records = simulated(MaxMin(packed=True, round_s=100, min_reset_s=0), [job("A", 3600), job("B", 2400)], ONE)
-    assert ends(records) == pytest.approx({"A": 1000.0, "B": 1000.0})
+    # Together A makes 0.9 of its speed and B 0.8. Both make 9/11 where they are together 10/11 of the time and B is
+    # alone for the rest. So B ends after 2400 / (3 x 9/11) s, and A does what it has left at 4 steps a second.
+    records = simulated(MaxMin(packed=True, round_s=20, min_reset_s=0), [job("A", 3600), job("B", 2400)], ONE)
+    assert ends(records) == pytest.approx({"A": 1077.8, "B": 977.8}, rel=0.01)
     apart = simulated(MaxMin(round_s=100, min_reset_s=0), [job("A", 3600), job("B", 2400)], ONE)
     assert max(ends(apart).values()) == pytest.approx(1700.0)
-    assert all(row.neighbours for row in records.allocations)
+    assert any(row.neighbours for row in records.allocations)
     assert not any(row.neighbours for row in apart.allocations)
 
 
