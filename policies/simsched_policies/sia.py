@@ -56,6 +56,7 @@ class Sia(Policy):
     """
 
     name: ClassVar[str] = "sia"
+    type_aware: ClassVar[bool] = True
     needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT, OFFLINE_PROFILES})
     rigid: ClassVar[bool] = False
 

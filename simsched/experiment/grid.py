@@ -282,7 +282,7 @@ class _Maker:
             sharing,
             failures,
             speeds,
-            spec.cluster.gpu_price_per_h,
+            dict(spec.cluster.gpu_price_per_h),
         )
 
     def _conditions(

@@ -57,6 +57,19 @@ class GroupSpec(Section):
     )
 
 
+def _pairs(speeds: Any) -> Any:
+    return tuple(sorted(speeds.items())) if isinstance(speeds, dict) else speeds
+
+
+#: A mapping of GPU types to factors or prices, kept as sorted pairs.
+Speeds = Annotated[
+    tuple[tuple[str, Annotated[float, Field(gt=0)]], ...],
+    BeforeValidator(_pairs),
+    PlainSerializer(dict),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
+]
+
+
 class ClusterSpec(Section):
     """The cluster: equal nodes, or groups of them."""
 
@@ -69,8 +82,8 @@ class ClusterSpec(Section):
     node_price_per_h: float | None = Field(
         default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
     )
-    gpu_price_per_h: dict[str, Annotated[float, Field(gt=0, le=1e9)]] = Field(
-        default={}, description="GPU type -> what an hour of such a GPU costs; gives the metric 'gpu_cost'"
+    gpu_price_per_h: Speeds = Field(
+        default=(), description="GPU type -> what an hour of such a GPU costs; gives the metric 'gpu_cost'"
     )
 
     @model_validator(mode="after")
@@ -80,8 +93,9 @@ class ClusterSpec(Section):
             message = f"give either 'groups' or '{both[0]}', not both"
             raise ValueError(message)
         types = {self.gpu_type} if self.groups is None else {group.gpu_type for group in self.groups}
-        if self.gpu_price_per_h and set(self.gpu_price_per_h) != types:
-            odd = sorted(types ^ set(self.gpu_price_per_h))[0]
+        priced = {name for name, _ in self.gpu_price_per_h}
+        if priced and priced != types:
+            odd = sorted(types ^ priced)[0]
             message = f"'gpu_price_per_h' needs one price for each GPU type of the cluster and no other; see '{odd}'"
             raise ValueError(message)
         return self
@@ -111,19 +125,6 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
         return made
 
     return add
-
-
-def _pairs(speeds: Any) -> Any:
-    return tuple(sorted(speeds.items())) if isinstance(speeds, dict) else speeds
-
-
-#: A mapping of GPU types to factors, kept as sorted pairs.
-Speeds = Annotated[
-    tuple[tuple[str, Annotated[float, Field(gt=0)]], ...],
-    BeforeValidator(_pairs),
-    PlainSerializer(dict),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
-]
 
 
 @_with_keys_of(WorkloadOptions)

@@ -57,9 +57,10 @@ def allocate(grants: Iterable[Grant], view: View) -> Placed:
 def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
     """Tell whether a unit stays where it is, and if so note what it holds."""
     first = view.jobs[grant.unit[0]]
-    held, beside = first.allocation, first.neighbours
+    held = first.allocation
     if not held or view.nodes[held[0][0]].gpu_type != grant.gpu_type:
         return False
+    beside = first.neighbours if view.max_jobs_per_gpu > 1 else ()
     if len(grant.unit) == 1:
         if any(other in kept for other in beside):
             return False
