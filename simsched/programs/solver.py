@@ -51,21 +51,21 @@ def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "aut
 
 def with_column(rows: Rows, column: Floats) -> Rows:
     """Append a column to a matrix."""
-    if not sparse.issparse(rows):
+    if _dense(rows):
         return np.column_stack([rows, column])
     return sparse.hstack([rows, sparse.csr_array(column[:, None])], format="csr")
 
 
 def on_top(*parts: Rows) -> Rows:
     """Put matrices with equally many columns on top of each other."""
-    if not any(sparse.issparse(part) for part in parts):
+    if all(_dense(part) for part in parts):
         return np.vstack(parts)
     return sparse.vstack([sparse.csr_array(part) for part in parts], format="csr")
 
 
 def scale_rows(rows: Rows, by: Floats) -> Rows:
     """Multiply each row of a matrix by a number."""
-    if not sparse.issparse(rows):
+    if _dense(rows):
         return by[:, None] * rows
     return sparse.csr_array(sparse.diags_array(by) @ rows)
 
@@ -74,6 +74,10 @@ def largest_in_rows(rows: Rows) -> Floats:
     """Return the largest entry of each row, at least 0."""
     if not rows.shape[0]:
         return np.zeros(0)
-    if not sparse.issparse(rows):
-        return np.maximum(rows.max(axis=1), 0.0)
+    if _dense(rows):
+        return np.asarray(np.maximum(rows.max(axis=1), 0.0), dtype=np.float64)
     return np.asarray(rows.max(axis=1).toarray(), dtype=np.float64).ravel()
+
+
+def _dense(rows: Rows) -> bool:
+    return isinstance(rows, np.ndarray)
