@@ -40,7 +40,10 @@ ALLOCATIONS = pd.DataFrame(
 NODES = ((30, 1), (60, 2), (120, 5), (120, 1))
 ROUNDS = pd.DataFrame([DecisionRecord(now, 1, 1, 1, 4 * nodes, nodes, 0, 0, 0, {}) for now, nodes in NODES])
 ACCURACIES = (94.0, 95.0, 95.5, 93.0, 95.25, 94.5, 94.75)  # the best five: 94.5, 94.75, 95.0, 95.25, 95.5
-SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES)
+# The second job ends too late, the third has no deadline.
+DUE = JOBS.assign(deadline_s=[100.0, 150.0, 0.0, 2000.0])
+PRICES = (7.2, 99.0)  # of a GPU of the first node, where everything ran, and of the second
+SUMMARY = summarise(DUE, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES, gpu_price_per_h=PRICES)
 SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
 
 
@@ -72,6 +75,8 @@ SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
         ("decisions", 4),
         ("node_hours", (60 + 2 * 60 + 880) / 3600),
         ("cost", 1.06),
+        ("gpu_cost", (150 + 4 * 300) / 3600 * 7.2),
+        ("deadlines_missed", 1 / 3),
         ("top5_accuracy", 95.0),
         ("top5_accuracy_sd", (0.625 / 4) ** 0.5),
     ],
@@ -98,6 +103,7 @@ def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
 def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
     needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
+    needed |= {"gpu_cost", "deadlines_missed"}
     assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
     assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))
 
@@ -173,3 +179,10 @@ def test_a_shared_gpu_counts_once_in_utilisation():
     used = 50 / 2 + 100 / 2 + 4 * 300
     available = SUMMARY["gpu_utilisation"]
     assert summarise(JOBS, shared, ROUNDS, 8)["gpu_utilisation"] == pytest.approx(available * used / 2300)
+
+
+def test_a_shared_gpu_is_paid_for_once_and_costs_need_prices():
+    shared = pd.DataFrame([interval("a", 0, 3600, gpus=2), interval("b", 0, 3600, gpus=2)]).assign(gpu_share=0.5)
+    assert summarise(JOBS, shared, None, 4, gpu_price_per_h=[0.25])["gpu_cost"] == pytest.approx(0.5)
+    unpriced = summarise(JOBS.drop(columns="deadline_s"), ALLOCATIONS, None, 4)
+    assert not {"gpu_cost", "deadlines_missed"} & set(unpriced)
