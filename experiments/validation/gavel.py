@@ -26,7 +26,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.model.placement import Site
 from simsched.policy import Decision, JobView, Signal, Triggers, View
-from simsched.policy.rounds import Grant, SharesPolicy
+from simsched.policy.rounds import Grant, SharesPolicy, Snapshot, Unit
 from simsched.policy.rounds.allocate import allocate
 from simsched.policy.signals import REMAINING_WORK, TRUE_RATES
 
@@ -130,6 +130,8 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
         self._given_up: dict[str, Books] = {}
         self._previous_s = 0.0
         self._random = Random(self.seed + _TYPE_ORDER_STREAM)
+        #: The type on which a job of the agnostic FIFO is.
+        self.on: dict[str, str] = {}
         return {"unallocated_takes_room": True}
 
     def begin(self, cluster: Cluster) -> None:
@@ -222,7 +224,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
                 room[kind] -= books.num_gpus
                 books.task = Task(now_s, now_s, 0.0, failed=True, ends=True)
                 at_work.append(Grant((job_id,), kind, books.num_gpus, runs=True))
-        return Decision(allocate(at_work, view), wake_at_s=self.end_s, renew_leases=True)
+        return allocate(at_work, view).decision(self.end_s, renew_leases=True)
 
     def _works(self, grant: Grant) -> bool:
         return self.books[grant.unit[0]].rates[grant.gpu_type] > 0 and grant.unit[0] not in self._given_up
@@ -269,7 +271,31 @@ class ArtifactAlloX(Artifact, AlloX):
 
 @dataclass
 class ArtifactFifo(Artifact, GavelFifo):
-    """FIFO in the artifact's rounds, on the alphabetically last type with room where rates are not known."""
+    """FIFO in the artifact's rounds; where rates are not known, types are overbooked.
+
+    A job that some type has room for goes to the last type of the alphabet that is not exactly full. So a job of
+    several GPUs may take more than are left, the type then counts as available until the jobs on it end, and they take
+    turns.
+    """
 
     name: ClassVar[str] = "gavel-artifact-fifo"
     seed: int = 0
+
+    def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
+        """Give the first jobs all the time of one type."""
+        if self.speeds != "none":
+            return super().shares(snapshot)
+        names = sorted(self._gpus)
+        free = dict(zip(self._gpus, snapshot.problem.num_gpus.tolist(), strict=True))
+        self.on = {job.id: self.on[job.id] for job in snapshot.jobs if job.id in self.on}
+        for job in snapshot.jobs:
+            if job.id in self.on:
+                free[self.on[job.id]] -= job.num_gpus
+        for job in snapshot.jobs:
+            if job.id in self.on:
+                continue
+            if not any(free[name] >= job.num_gpus for name in names):
+                break
+            self.on[job.id] = next(name for name in reversed(names) if free[name] != 0)
+            free[self.on[job.id]] -= job.num_gpus
+        return {(job.id,): [float(self.on.get(job.id) == name) for name in self._gpus] for job in snapshot.jobs}

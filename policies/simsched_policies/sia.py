@@ -56,9 +56,9 @@ class Sia(Policy):
     """
 
     name: ClassVar[str] = "sia"
+    type_aware: ClassVar[bool] = True
     needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT, OFFLINE_PROFILES})
     rigid: ClassVar[bool] = False
-    type_aware: ClassVar[bool] = True
 
     interval_s: int = 60
     fairness: float = -0.5

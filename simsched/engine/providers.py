@@ -20,7 +20,7 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
 from simsched.policy import signals
-from simsched.policy.signals import FileSignal, JobSignal, LossReports, Signal, Speed, ViewSignal
+from simsched.policy.signals import FileSignal, JobSignal, LossReports, PairSpeeds, Signal, Speed, ViewSignal
 
 
 class OfflineProfiles:
@@ -126,12 +126,20 @@ class Granted:
     """The signals that one policy may read, with what provides each."""
 
     def __init__(
-        self, wanted: Collection[Signal], cluster: Cluster, service_history: Sequence[float], seed: int
+        self,
+        wanted: Collection[Signal],
+        cluster: Cluster,
+        service_history: Sequence[float],
+        pairs: PairSpeeds,
+        seed: int,
     ) -> None:
         """Grant `wanted`; raises `KeyError` for a signal that nothing provides. `seed` is that of the run."""
         self._seed = seed
         job_providers = {**JOB_PROVIDERS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
-        view_values: dict[ViewSignal[Any], object] = {signals.SERVICE_HISTORY: service_history}
+        view_values: dict[ViewSignal[Any], object] = {
+            signals.SERVICE_HISTORY: service_history,
+            signals.PAIR_SPEEDS: pairs,
+        }
         self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))

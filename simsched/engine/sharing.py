@@ -9,6 +9,7 @@ from typing import NamedTuple
 from simsched.engine.errors import EngineError
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import JobState
+from simsched.errors import InputError
 from simsched.model.colocation.contract import Colocation
 
 
@@ -85,6 +86,34 @@ def _resident(job: JobState) -> _Resident:
     if batch.local_bsz or job.request.profile is not None:
         step = job.app.step_time(site, batch.local_bsz)
         iteration_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
-    examples = batch.local_bsz * (batch.accum_steps + 1)
-    request = job.request
-    return _Resident(request.application, examples, iteration_s, job.facts.stages_s, request.guaranteed)
+    return _Resident(job.request.application, _examples(job), iteration_s, job.facts.stages_s, job.request.guaranteed)
+
+
+def _examples(job: JobState) -> int:
+    """Return the examples per GPU and step; those asked for where there is no choice."""
+    return job.batch.local_bsz * (job.batch.accum_steps + 1) or job.request.batch_size
+
+
+class TruePairs:
+    """The speeds of any two jobs beside each other, whether or not they run."""
+
+    def __init__(self, model: Colocation | None, active: Mapping[str, JobState]) -> None:
+        """Ask `model`, None where GPUs are not shared."""
+        self._model = model
+        self._active = active
+
+    def beside(self, one: str, other: str, gpu_type: str) -> tuple[float, float]:
+        """Return the speeds of two jobs; zeros where the model knows none for them."""
+        if self._model is None:
+            return 0.0, 0.0
+        residents = [self._standing(self._active[job_id]) for job_id in (one, other)]
+        try:
+            first, second = self._model.speeds(residents, gpu_type)
+        except InputError:
+            return 0.0, 0.0
+        return first, second
+
+    @staticmethod
+    def _standing(job: JobState) -> _Resident:
+        stages_s, request = job.facts.stages_s, job.request
+        return _Resident(request.application, _examples(job), sum(stages_s), stages_s, request.guaranteed)

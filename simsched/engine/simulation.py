@@ -26,7 +26,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.patience import Patience
 from simsched.engine.providers import Granted
 from simsched.engine.records import DecisionRecord, JobRecord, Recorder
-from simsched.engine.sharing import Neighbourhood
+from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
@@ -165,11 +165,12 @@ class _Simulation:
             self._on_failed_attempt,
         )
         self._ledger.kill_at_time_limit = options.kill_at_time_limit
-        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), seed)
         most = options.max_jobs_per_gpu
+        model = (colocation or ConstantSharing()) if most > 1 else None
+        pairs = TruePairs(model, self._active)
+        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, seed)
         self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
-        if self._cluster.occupancy is not None:
-            model = colocation or ConstantSharing()
+        if self._cluster.occupancy is not None and model is not None:
             self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
         self._fragmentation = Fragmentation(cluster, rigid=policy.rigid) if options.fragmentation else None
         self._failures: Failures | None = None

@@ -90,7 +90,9 @@ def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
     gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
     power = Power.of(groups, about["power"]) if "power" in about else None
     price = about.get("node_price_per_h")
-    summary = summarise_folder(folder, gpus, node_price_per_h=price, power=power)
+    prices = about.get("gpu_price_per_h", {})
+    by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])] if prices else []
+    summary = summarise_folder(folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node)
     write_json(folder / SUMMARY_FILE, summary | summarise_types_in(folder, groups))
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import simsched
 from simsched.experiment.grid import Grid, GridCell, Task
+from simsched.experiment.results_name import had_to_be_given
+from simsched.experiment.validation import Experiment
 from simsched.results.curves import read_curves
 from simsched.results.definition import summary_definition
 
@@ -88,10 +90,16 @@ def run_index(grid: Grid, cells: Sequence[GridCell], failed: Mapping[str, str]) 
         "cells": entries,
         "missing": [cell.name for cell in grid.cells if cell.task.key not in complete],
         "failed": {cell.name: failed[cell.task.key] for cell in grid.cells if cell.task.key in failed},
-        "changed": list(grid.experiment.changed),
+        "changed": _changed(grid.experiment),
         "published": spec.published,
         "published_source": spec.published_source,
         "published_curves": [list(point) for point in curves],
         "fairness": {},
         "experiment": spec.model_dump(mode="json"),
     }
+
+
+def _changed(experiment: Experiment) -> list[str]:
+    """List what the user changed; where data lies that the file cannot have is no change."""
+    keys = [(change, change.partition("=")[0].strip()) for change in experiment.changed]
+    return [change for change, key in keys if not had_to_be_given(experiment.file, key)]

@@ -37,6 +37,15 @@ Watts = Annotated[
 ]
 
 
+#: A mapping of GPU types to dollars, kept as sorted pairs.
+Prices = Annotated[
+    tuple[tuple[str, Annotated[float, Field(gt=0, le=1e9)]], ...],
+    BeforeValidator(sorted_pairs),
+    PlainSerializer(dict),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}}),
+]
+
+
 class PowerSpec(Section):
     """What the cluster draws, in watts."""
 
@@ -62,6 +71,9 @@ class ClusterSpec(Section):
     node_price_per_h: float | None = Field(
         default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
     )
+    gpu_price_per_h: Prices = Field(
+        default=(), description="GPU type -> what an hour of such a GPU costs; gives the metric 'gpu_cost'"
+    )
     topology: tuple[LevelSpec, ...] = Field(
         default=(), description="levels above the nodes (racks, islands), the lowest first"
     )
@@ -74,6 +86,12 @@ class ClusterSpec(Section):
         both = sorted(self.model_fields_set & {"nodes", "gpus_per_node", "gpu_type"})
         if self.groups is not None and both:
             message = f"give either 'groups' or '{both[0]}', not both"
+            raise ValueError(message)
+        types = {self.gpu_type} if self.groups is None else {group.gpu_type for group in self.groups}
+        priced = {name for name, _ in self.gpu_price_per_h}
+        if priced and priced != types:
+            odd = sorted(types ^ priced)[0]
+            message = f"'gpu_price_per_h' needs one price for each GPU type of the cluster and no other; see '{odd}'"
             raise ValueError(message)
         if self.topology:
             levelled(self._nodes(), self.topology)

@@ -331,6 +331,8 @@ class _Maker:
             about["topology"] = [asdict(level) for level in spec.cluster.build().levels]
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
+        if spec.cluster.gpu_price_per_h:
+            about["gpu_price_per_h"] = dict(spec.cluster.gpu_price_per_h)
         power = spec.cluster.drawn_w()
         if power is not None:
             about["power"] = power

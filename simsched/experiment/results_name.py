@@ -29,7 +29,7 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
     own = experiment.spec.name
     changes = [change.partition("=") for change in experiment.changed]
     said = [(key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY]
-    said = [(key, value) for key, value in said if not _had_to_be_given(experiment.file, key)]
+    said = [(key, value) for key, value in said if not had_to_be_given(experiment.file, key)]
     named = any(key.strip() == "name" for key, _, _ in changes)  # the user has told this run apart
     if not said or named or _as_in_file(experiment):
         return own
@@ -52,12 +52,14 @@ def _determining(experiment: Experiment) -> dict[str, Any]:
     return experiment.spec.model_dump(exclude=set(_SAID_ONLY))
 
 
-def _had_to_be_given(file: Path, key: str) -> bool:
+def had_to_be_given(file: Path, key: str) -> bool:
     """Return whether a key names data that the file leaves to the user: it names a place where nothing is."""
-    section, _, name = key.partition(".")
-    if name != "path" or not file.is_file():
+    *sections, name = key.split(".")
+    if not name.endswith("path") or not file.is_file():
         return False
-    given = yaml_lines.load(file).data.get(section)
+    given: Any = yaml_lines.load(file).data
+    for section in sections:
+        given = given.get(section) if isinstance(given, dict) else None
     place = given.get(name) if isinstance(given, dict) else None
     return isinstance(place, str) and not (file.parent / place).exists()
 

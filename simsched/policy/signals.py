@@ -112,6 +112,14 @@ class StepCounts(Protocol):
         """Return steps per second on the GPUs asked for, at a batch size (0: the one asked for); 0 where unknown."""
 
 
+class PairSpeeds(Protocol):
+    """How fast two jobs are beside each other on a GPU."""
+
+    def beside(self, one: str, other: str, gpu_type: str) -> tuple[float, float]:
+        """Return the speeds of two jobs, by id, as shares of those when alone; zeros where they cannot share a GPU."""
+        ...
+
+
 class Speed(NamedTuple):
     """How fast a job ran on a site: examples per second, seconds of an iteration, and progress per second.
 
@@ -171,6 +179,10 @@ RECORDED_DURATION: JobSignal[float] = JobSignal(
 #: Attained service of finished jobs in GPU-seconds, in order of completion.
 SERVICE_HISTORY: ViewSignal[Sequence[float]] = ViewSignal(
     "service_history", "the attained service of jobs that have finished"
+)
+#: True speeds of jobs that share a GPU, which a real scheduler would have to measure pair by pair.
+PAIR_SPEEDS: ViewSignal[PairSpeeds] = ViewSignal(
+    "pair_speeds", "the true speeds of any two jobs beside each other on a GPU", oracle=True
 )
 #: Measurements of jobs that finished in an earlier run, from a file.
 EARLIER_RUNS = FileSignal("earlier_runs", "what jobs of an earlier run measured, from a file")

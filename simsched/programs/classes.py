@@ -19,6 +19,8 @@ from simsched.programs.solver import Rows, on_top
 #: How much the weights of the second criterion differ from each other.
 _SPREAD = 0.01
 _DIGITS = 8
+#: Entries of a matrix up to which building it densely is faster (scipy spends longer on making sparse ones).
+_MOST_DENSE = 40_000
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Classes:
         paired = held[both[:, 0]] * np.where(same, 0.5, 1.0) if len(both) else np.zeros(0)
         data = np.repeat(np.concatenate([held, paired]), types).astype(np.float64)
         column = np.arange(self.num_variables)
-        return sparse.csr_array((data, (column % types, column)), shape=(types, self.num_variables))
+        return self._matrix(data, column % types, column, types)
 
     @property
     def capacity(self) -> tuple[Rows, Floats]:
@@ -128,8 +130,16 @@ class Classes:
         for side in (0, 1):
             row.append(np.repeat(self.pair_classes[:, side], types))
             column.append(np.arange(alone * types, self.num_variables))
-        where = (np.concatenate(row), np.concatenate(column))
-        return sparse.csr_array((data, where), shape=(alone, self.num_variables))
+        return self._matrix(data, np.concatenate(row), np.concatenate(column), alone)
+
+    def _matrix(self, data: Floats, row: Integers, column: Integers, rows: int) -> Rows:
+        """Make a matrix of entries, those in one place added up."""
+        shape = (rows, self.num_variables)
+        if self.num_classes * self.num_variables > _MOST_DENSE:
+            return sparse.csr_array((data, (row, column)), shape=shape)
+        dense = np.zeros(shape)
+        np.add.at(dense, (row, column), data)
+        return dense
 
 
 def classify(problem: ShareProblem, *facts: Floats) -> Classes:

@@ -45,7 +45,7 @@ def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> 
     weight = weight / weight.sum()
     relative = scale_rows(classes.rates[live], 1.0 / start)
     base, bound = classes.capacity
-    base = sparse.hstack([base, sparse.csr_array((base.shape[0], len(live)))], format="csr")
+    base = sparse.hstack([sparse.csr_array(base), sparse.csr_array((base.shape[0], len(live)))], format="csr")
     rows, limits = [base], [bound]
     objective = np.concatenate([np.zeros(classes.num_variables), -weight])
     at = [np.ones(len(live)) * factor for factor in (1.0, 2.0, 4.0, 8.0)]
@@ -74,4 +74,4 @@ def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> 
 def _tangent(relative: Rows, point: Floats) -> Rows:
     """Rows of cost >= 2 / r0 - r / r0^2, the tangent of 1 / r at r0."""
     cost = sparse.diags_array(-np.ones(len(point)))
-    return sparse.hstack([scale_rows(relative, -1.0 / point**2), cost], format="csr")
+    return sparse.hstack([sparse.csr_array(scale_rows(relative, -1.0 / point**2)), cost], format="csr")

@@ -98,7 +98,7 @@ def pairs_of_kinds(kinds: Integers, scale_factor: Integers, beside: Floats, slac
     equal = scale_factor[first] == scale_factor[second]
     first, second = first[equal], second[equal]
     rates = np.stack([beside[kinds[first], kinds[second]], beside[kinds[second], kinds[first]]], axis=1)
-    live = np.asarray(rates > slack).all(axis=1).reshape(len(rates), -1)
+    live = np.asarray(rates > slack).all(axis=1).reshape(len(rates), beside.shape[2])
     rates = np.where(live[:, None, :], rates, 0.0)
     some = np.asarray(live.any(axis=1))
     return Pairs(np.stack([first, second], axis=1)[some].astype(np.int64), rates[some])

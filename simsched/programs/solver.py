@@ -12,7 +12,7 @@ from simsched.programs.problem import Floats
 #: `auto` is the dual simplex method for small programs and the interior-point method, with crossover, for large ones.
 Method = Literal["auto", "highs-ds", "highs-ipm"]
 
-#: A sparse matrix by rows. Scipy's stubs say little about operations on these.
+#: A sparse matrix by rows, or a dense one where it is small. Scipy's stubs say little about operations on these.
 Rows = Any
 
 #: From how many rows on the interior-point method is faster (measured on max-min fairness).
@@ -51,16 +51,22 @@ def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "aut
 
 def with_column(rows: Rows, column: Floats) -> Rows:
     """Append a column to a matrix."""
+    if _dense(rows):
+        return np.column_stack([rows, column])
     return sparse.hstack([rows, sparse.csr_array(column[:, None])], format="csr")
 
 
 def on_top(*parts: Rows) -> Rows:
     """Put matrices with equally many columns on top of each other."""
-    return sparse.vstack(parts, format="csr")
+    if all(_dense(part) for part in parts):
+        return np.vstack(parts)
+    return sparse.vstack([sparse.csr_array(part) for part in parts], format="csr")
 
 
 def scale_rows(rows: Rows, by: Floats) -> Rows:
     """Multiply each row of a matrix by a number."""
+    if _dense(rows):
+        return by[:, None] * rows
     return sparse.csr_array(sparse.diags_array(by) @ rows)
 
 
@@ -68,4 +74,10 @@ def largest_in_rows(rows: Rows) -> Floats:
     """Return the largest entry of each row, at least 0."""
     if not rows.shape[0]:
         return np.zeros(0)
+    if _dense(rows):
+        return np.asarray(np.maximum(rows.max(axis=1), 0.0), dtype=np.float64)
     return np.asarray(rows.max(axis=1).toarray(), dtype=np.float64).ravel()
+
+
+def _dense(rows: Rows) -> bool:
+    return isinstance(rows, np.ndarray)

@@ -41,6 +41,14 @@ def _late_gpu_s(jobs: pd.DataFrame) -> float:
 
 DEADLINE_METRICS = (
     Metric(
+        "deadlines_missed",
+        "deadlines missed",
+        "share",
+        "lower",
+        "share of the jobs with a deadline whose `jct_s` exceeds `deadline_s`",
+        _of_deadlines(lambda jobs: float(_late(jobs).mean())),
+    ),
+    Metric(
         "deadlines_met",
         "deadlines met",
         "share",

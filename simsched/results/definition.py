@@ -9,6 +9,7 @@ from pathlib import Path
 #: The modules of this package on which a cell's summary depends.
 _MODULES = (
     "by_type",
+    "cost_metrics",
     "deadline_metrics",
     "energy",
     "failure_metrics",

@@ -80,9 +80,9 @@ class LossTable(NamedTuple):
 class Tables:
     """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
 
-    `node_price_per_h` is what a node costs an hour, `power` what GPUs and nodes draw, `accuracies` are those of the
-    trials of hyper-parameter tuning, in per cent, `rho` the ratios of finish-time fairness, and `losses` those of the
-    applications over progress; None where there are none.
+    `node_price_per_h` is what a node costs an hour, `gpu_price_per_h` what a GPU of each node does (empty: unknown),
+    `power` what GPUs and nodes draw, `accuracies` are those of the trials of hyper-parameter tuning, in per cent, `rho`
+    the ratios of finish-time fairness, and `losses` those of the applications over progress; None where there are none.
     """
 
     jobs: Columns
@@ -94,6 +94,7 @@ class Tables:
     rho: Sequence[float] | None = None
     losses: Mapping[str, LossTable] | None = None
     power: Power | None = None
+    gpu_price_per_h: Sequence[float] = ()
 
 
 @dataclass(frozen=True)

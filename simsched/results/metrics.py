@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
+from simsched.results.cost_metrics import COST_METRICS
 from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
@@ -299,6 +300,7 @@ _ALL = (
     Metric("held_mean_s", "mean running", "s", _LOWER, "mean of `held_s`, restarting included", _mean("held_s")),
     Metric("restart_mean_s", "mean restarting", "s", _LOWER, "mean of `restart_s`", _mean("restart_s")),
     *RHO_METRICS,
+    *COST_METRICS,
     *FAILURE_METRICS,
     *PLACEMENT_METRICS,
     *QUALITY_METRICS,
@@ -325,6 +327,7 @@ HEADLINE = (
 #: Metrics that few runs have (price or power of nodes, hyper-parameter tuning, losses, deadlines), and are then wanted.
 OCCASIONAL = (
     "cost",
+    "gpu_cost",
     "energy_kwh",
     "top5_accuracy",
     "top5_accuracy_sd",
@@ -347,6 +350,7 @@ def summarise(
     accuracies: Sequence[float] | None = None,
     losses: Mapping[str, LossTable] | None = None,
     power: Power | None = None,
+    gpu_price_per_h: Sequence[float] = (),
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
@@ -355,7 +359,7 @@ def summarise(
     """
     done = Columns.of(jobs)
     held, decided = (None if table is None else Columns.of(table) for table in (allocations, rounds))
-    tables = Tables(done, held, decided, total_gpus, node_price_per_h, accuracies, losses=losses, power=power)
+    tables = Tables(done, held, decided, total_gpus, node_price_per_h, accuracies, None, losses, power, gpu_price_per_h)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     for column in ("tenant", "application", *(("status",) if "failures" in done else ())):

@@ -70,23 +70,38 @@ def summarise_types_in(folder: Path, groups: Sequence[Mapping[str, Any]]) -> dic
 
 
 def summarise_folder(
-    folder: Path, total_gpus: int, *, node_price_per_h: float | None = None, power: Power | None = None
+    folder: Path,
+    total_gpus: int,
+    *,
+    node_price_per_h: float | None = None,
+    power: Power | None = None,
+    gpu_price_per_h: Sequence[float] = (),
 ) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
 
-    `node_price_per_h` is what a rented node costs and `power` what is drawn, None where that is not asked for.
+    `node_price_per_h` is what a rented node costs and `power` what is drawn, None where that is not asked for;
+    `gpu_price_per_h` is what an hour of a GPU of each node costs, empty where nothing is.
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
     losses = read_losses(folder)
     beside = {} if losses is None else {"jobs": JOB_COLUMNS, "allocations": LIFE_COLUMNS}
     columns = {name: tuple(dict.fromkeys([*own, *beside.get(name, ())])) for name, own in _COLUMNS.items()}
-    if power is not None and len(power.types) > 1:
+    if len(gpu_price_per_h) or (power is not None and len(power.types) > 1):
         columns["allocations"] += ("placement",)
     jobs = read_columns(folder, "jobs", columns["jobs"])
     allocations, rounds = (
         read_columns(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
         for name in ("allocations", "rounds")
     )
-    given = (jobs, allocations, rounds, total_gpus)
-    return summarise(*given, node_price_per_h=node_price_per_h, accuracies=accuracies, losses=losses, power=power)
+    return summarise(
+        jobs,
+        allocations,
+        rounds,
+        total_gpus,
+        node_price_per_h=node_price_per_h,
+        accuracies=accuracies,
+        losses=losses,
+        power=power,
+        gpu_price_per_h=gpu_price_per_h,
+    )

@@ -91,6 +91,11 @@ def test_every_policy_says_whether_it_weighs_types():
         assert isinstance(getattr(registry.load(name), "type_aware", None), bool), name
 
 
+def test_policies_that_place_jobs_over_all_types_say_so():
+    aware = {name for name in registry.names() if registry.load(name).type_aware}
+    assert aware >= {"sia", *(name for name in registry.names() if name.startswith("gavel-"))}
+
+
 def test_a_profile_of_one_type_serves_another_by_the_ratio_of_single_gpu_speeds():
     truth = ThroughputParams(0.02, 0.001, 0.1, 0.01, 0.05, 0.005, 1.5)
     slow = truth.scaled(3)

@@ -47,7 +47,10 @@ ACCURACIES = (94.0, 95.0, 95.5, 93.0, 95.25, 94.5, 94.75)  # the best five: 94.5
 POWER = Power((NodeMake(2, 4, "t4"),), {"t4": 10.0}, {"t4": 100.0}, node_w=50.0, asleep_w=5.0)
 # Held: 50 + 100 + 4 * 300 GPU s of 4 * 1060; the second node is down for 940 s of 1000.
 UNUSED_WS = (4240 - 1350) * 10 + 1060 * 50 + 940 * 5
-SUMMARY = summarise(JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES, power=POWER)
+PRICES = (7.2, 99.0)  # of a GPU of the first node, where everything ran, and of the second
+SUMMARY = summarise(
+    JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES, power=POWER, gpu_price_per_h=PRICES
+)
 SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
 
 
@@ -85,6 +88,7 @@ SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
         ("cost", 1.06),
         ("energy_kwh", (1350 * 100 + UNUSED_WS) / 3.6e6),
         ("unused_energy_kwh", UNUSED_WS / 3.6e6),
+        ("gpu_cost", (150 + 4 * 300) / 3600 * 7.2),
         ("top5_accuracy", 95.0),
         ("top5_accuracy_sd", (0.625 / 4) ** 0.5),
     ],
@@ -112,6 +116,7 @@ SHARED = pd.DataFrame(
     ("metric", "expected"),
     [
         ("deadlines_met", 2 / 3),
+        ("deadlines_missed", 1 / 3),
         ("deadlines_declined", 1 / 3),
         ("promises_kept", 1 / 2),
         ("tardiness_mean_s", 50 / 3),
@@ -149,7 +154,7 @@ def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
 def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
     needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
-    needed |= {"energy_kwh", "unused_energy_kwh"}
+    needed |= {"energy_kwh", "unused_energy_kwh", "gpu_cost"}
     needed |= {"crossing_share", "fragmentation", "fragmentation_by_node", "fragmentation_by_domain"}
     assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
     assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))
@@ -226,3 +231,10 @@ def test_a_shared_gpu_counts_once_in_utilisation():
     used = 50 / 2 + 100 / 2 + 4 * 300
     available = SUMMARY["gpu_utilisation"]
     assert summarise(JOBS, shared, ROUNDS, 8)["gpu_utilisation"] == pytest.approx(available * used / 2300)
+
+
+def test_a_shared_gpu_is_paid_for_once_and_costs_need_prices():
+    shared = pd.DataFrame([interval("a", 0, 3600, gpus=2), interval("b", 0, 3600, gpus=2)]).assign(gpu_share=0.5)
+    assert summarise(JOBS, shared, None, 4, gpu_price_per_h=[0.25])["gpu_cost"] == pytest.approx(0.5)
+    unpriced = summarise(JOBS, ALLOCATIONS, None, 4)
+    assert not {"gpu_cost", "deadlines_missed"} & set(unpriced)

@@ -134,7 +134,10 @@ class Replay:
 
 
 class Fifo:
-    """First come, first served, on the alphabetically last type that has room, or on the fastest (`aware`)."""
+    """First come, first served, on the fastest type that has room (`aware`), or on one that may be overbooked.
+
+    Without knowledge a job that some type has room for goes to the alphabetically last type that is not exactly full.
+    """
 
     def __init__(self, gpus: Mapping[str, int], *, aware: bool) -> None:
         self.gpus, self.aware, self.kept = gpus, aware, {}
@@ -150,7 +153,8 @@ class Fifo:
             fits = [column for column in range(3) if free[column] >= one.job.num_gpus]
             if not fits:
                 break
-            column = max(fits, key=lambda column: (one.rates[column] if self.aware else 0, column))
+            open_types = fits if self.aware else [column for column in range(3) if free[column] != 0]
+            column = max(open_types, key=lambda column: (one.rates[column] if self.aware else 0, column))
             kept[name] = column
             free[column] -= one.job.num_gpus
         self.kept = kept

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from simsched.policy import Signal
-from simsched.policy.rounds import SharesPolicy, Snapshot, Unit
+from simsched.policy.rounds import PackedShares, SharesPolicy, Snapshot, Unit
 from simsched.policy.signals import REMAINING_WORK
 from simsched.programs.max_min import makespan
 from simsched.programs.min_jct import min_jct
@@ -21,7 +21,7 @@ _GAP = 1e-3
 
 
 @dataclass
-class Makespan(SharesPolicy):
+class Makespan(PackedShares):
     """Has the last of the present jobs end as early as possible, were its share to stay."""
 
     name: ClassVar[str] = "gavel-makespan"

@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simsched.policy.rounds import SharesPolicy, Snapshot, Unit
+from simsched.policy.rounds import PackedShares, Snapshot, Unit
 from simsched.programs.max_min import max_min
 
 
 @dataclass
-class MaxMin(SharesPolicy):
-    """Gives every job the same multiple of its weighted proportional share; jobs' weights count."""
+class MaxMin(PackedShares):
+    """Gives every job the same multiple of its weighted proportional share; jobs' weights count.
+
+    With `packed` jobs of one GPU may also run in pairs, and what counts is the rate that comes of both.
+    """
 
     name: ClassVar[str] = "gavel-max-min"
 

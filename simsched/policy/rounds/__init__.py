@@ -4,6 +4,7 @@ Computing the shares belongs to `simsched.programs`; carrying a round out belong
 """
 
 from simsched.policy.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
+from simsched.policy.rounds.packed import PackedShares
 from simsched.policy.rounds.places import Places, keep_places
 from simsched.policy.rounds.policy import SharesPolicy, Snapshot
 from simsched.policy.rounds.rates import Speeds
@@ -11,6 +12,7 @@ from simsched.policy.rounds.seats import Seats
 
 __all__ = [
     "Grant",
+    "PackedShares",
     "Places",
     "RoundOptions",
     "Rounds",

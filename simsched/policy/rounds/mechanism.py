@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from simsched.errors import input_error
 
 #: Jobs that run together on the same GPUs: one id, or two for a pair.
 Unit = tuple[str, ...]
+
+#: Sorts entries of a queue: priority, deficit, share.
+_by_priority = itemgetter(0, 1, 2)
 
 #: Factor on the share of a unit that received no time at all.
 _NEVER_RAN = 1e9
@@ -176,8 +180,8 @@ class Rounds:
 
         `free` counts the GPUs of each type; types are filled in the order of `gpu_types`. On each, units are taken by
         descending priority, then deficit, then share, then the order in which they came; those that do not fit, or have
-        a job that was chosen already, are skipped. One without an entry in the shares runs only if it
-        is in `running`.
+        a job that was chosen already, are skipped, and so are pairs without a share on the type. A unit without an
+        entry in the shares runs only if it is in `running`.
         """
         grants: list[Grant] = []
         taken: set[str] = set()
@@ -188,20 +192,22 @@ class Rounds:
         return grants
 
     def _fill(self, gpu_type: str, left: int, running: Collection[Unit], taken: set[str], grants: list[Grant]) -> None:
-        column = self._column[gpu_type]
-        options = self.options
+        column, options = self._column[gpu_type], self.options
         queue = []
         for account in self._accounts.values():
             if column in account.able and taken.isdisjoint(account.unit):
-                share = account.shares[column] if account.shares is not None else 0.0
+                shares = account.shares
+                share = shares[column] if shares is not None else 0.0
                 priority = self._priority(account, column) if share else 0.0
                 queue.append((priority, account.deficit_s[column], share, account))
         queue.sort(key=_by_priority, reverse=True)
         for priority, _, _, account in queue:
             unit = account.unit
-            if account.num_gpus > left or (priority <= 0 and options.idle_without_share):
+            if account.num_gpus > left:
                 continue
-            if any(job in taken for job in unit):
+            if priority <= 0 and (options.idle_without_share or len(unit) > 1):
+                continue
+            if not taken.isdisjoint(unit):
                 continue
             runs = account.shares is not None or unit in running
             if not runs and not options.unallocated_takes_room:
@@ -213,11 +219,12 @@ class Rounds:
                 break
 
     def _priority(self, account: _Account, column: int) -> float:
-        if account.shares is None or account.shares[column] <= 0:
+        share = 0.0 if account.shares is None else account.shares[column]
+        if share <= 0:
             return 0.0
         total_s = self._total_s[column]
         fraction = account.received_s[column] / total_s if total_s > 0 else 0.0
-        return account.shares[column] * _NEVER_RAN if fraction == 0 else account.shares[column] / fraction
+        return share * _NEVER_RAN if fraction == 0 else share / fraction
 
     def _open(self, unit: Unit, num_gpus: int, gpu_types: Collection[str] | None = None) -> None:
         if unit in self._accounts:
@@ -227,7 +234,3 @@ class Rounds:
         able = self._column if gpu_types is None else gpu_types
         columns = frozenset(self._column[gpu_type] for gpu_type in able)
         self._accounts[unit] = _Account(unit, num_gpus, [self.options.initial_s] * count, [0.0] * count, columns)
-
-
-def _by_priority(entry: tuple[float, float, float, _Account]) -> tuple[float, float, float]:
-    return entry[:3]

@@ -11,17 +11,25 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from simsched.agent.agent import Agent
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest
 from simsched.policy.contract import Policy, Triggers
 from simsched.policy.decision import Decision
 from simsched.policy.rounds.allocate import allocate
+from simsched.policy.rounds.ideal import Fluid, fill_up
 from simsched.policy.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
 from simsched.policy.rounds.rates import SIGNALS, RateSource, Speeds, rate_source
-from simsched.policy.signals import REMAINING_WORK, Signal
+from simsched.policy.signals import REMAINING_WORK, TRUE_RATES, Signal
 from simsched.policy.view import JobView, View
 from simsched.programs.problem import ShareProblem
 
 Floats = npt.NDArray[np.float64]
+
+#: What carrying out an ideal takes, whatever the policy knows.
+_IDEAL: frozenset[Signal] = frozenset({REMAINING_WORK, TRUE_RATES})
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,20 @@ class Snapshot:
         return [job.id for job in self.jobs]
 
     def by_job(self, shares: Floats) -> dict[Unit, list[float]]:
-        """Return the rows of an array of shares, shape (n, k), by unit."""
-        return {(job.id,): row for job, row in zip(self.jobs, shares.tolist(), strict=True)}
+        """Return the rows of an array of shares, shape (n, k), by unit.
+
+        Where the problem has pairs, their rows follow, shape (n + pairs, k); of these only those with a share count.
+        """
+        count = len(self.jobs)
+        rows: dict[Unit, list[float]] = {
+            (job.id,): row for job, row in zip(self.jobs, shares[:count].tolist(), strict=True)
+        }
+        pairs = self.problem.pairs
+        if pairs is not None and len(shares) > count:
+            for place in np.flatnonzero(shares[count:].any(axis=1)):
+                one, other = pairs.jobs[place]
+                rows[self.jobs[one].id, self.jobs[other].id] = shares[count + place].tolist()
+        return rows
 
 
 @dataclass
@@ -64,21 +84,28 @@ class SharesPolicy(Policy):
     seconds; a job that comes in between waits for them. `speeds` says what the policy takes for the jobs' rates.
     A round begins when the last one is over, when nothing runs any more, or when a node comes or goes. GPU types are
     filled in the order in which the cluster lists them, in random order where rates are not known.
+
+    With `ideal` there are no rounds: shares are computed at every arrival and completion, and granted exactly
+    (`simsched.policy.rounds.ideal`).
     """
+
+    type_aware: ClassVar[bool] = True
 
     #: Whether a job without a share waits although GPUs are free.
     idle_without_share: ClassVar[bool] = False
-    type_aware: ClassVar[bool] = True
 
     speeds: Speeds = "true"
     round_s: float = 360.0
     min_reset_s: float = 1920.0
+    ideal: bool = False
     _gpus: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _rates: RateSource = field(init=False, repr=False)
     _rounds: Rounds = field(init=False, repr=False)
     _grants: list[Grant] = field(default_factory=list, init=False, repr=False)
     _begun_s: float = field(default=0.0, init=False, repr=False)
     _up: tuple[bool, ...] = field(default=(), init=False, repr=False)
+    _room_of: tuple[tuple[bool, ...], dict[str, int]] | None = field(default=None, init=False, repr=False)
+    _fluid: Fluid = field(default_factory=Fluid, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a round of no length."""
@@ -97,7 +124,7 @@ class SharesPolicy(Policy):
     @property
     def signals(self) -> frozenset[Signal]:
         """Return the signals of the parameter `speeds` beside those that the policy always reads."""
-        return self.needs | SIGNALS[self.speeds]
+        return self.needs | SIGNALS[self.speeds] | (_IDEAL if self.ideal else frozenset())
 
     @property
     def triggers(self) -> Triggers:
@@ -110,6 +137,11 @@ class SharesPolicy(Policy):
         self._rates = rate_source(self.speeds, self._gpus)
         self._rounds = Rounds(tuple(self._gpus), self._options)
 
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job: the one configured, which with `ideal` runs it at the rate granted."""
+        agent = super().agent(request, facts)
+        return self._fluid.agent(request.id, agent) if self.ideal else agent
+
     def weight(self, job: JobView) -> float:
         """Return a job's weight, by default the one that it was submitted with."""
         return job.request.weight
@@ -119,6 +151,8 @@ class SharesPolicy(Policy):
         if not view.jobs or not any(view.up):
             return Decision({})
         self._learn(view)
+        if self.ideal:
+            return self._grant(view, rng)
         if not self._over(view):
             return Decision.change({}, wake_at_s=self._begun_s + self.round_s)
         self._receive(view)
@@ -134,6 +168,7 @@ class SharesPolicy(Policy):
             if (job_id,) in self._rounds:
                 self._rounds.remove(job_id)
                 self._rates.forget(job_id)
+        self._fluid.forget(view.finished)
         for job in view.arrived:
             if (job.id,) not in self._rounds:
                 self._rounds.add((job.id,), job.num_gpus, self._able(job))
@@ -145,7 +180,7 @@ class SharesPolicy(Policy):
 
     def _over(self, view: View) -> bool:
         """Tell whether the round is over: its time is up, nothing of it runs any more, or nodes have changed."""
-        running = any(grant.runs and grant.unit[0] in view.jobs for grant in self._grants)
+        running = any(grant.runs and any(job in view.jobs for job in grant.unit) for grant in self._grants)
         return not running or view.now_s >= self._begun_s + self.round_s or tuple(view.up) != self._up
 
     def _receive(self, view: View) -> None:
@@ -173,6 +208,12 @@ class SharesPolicy(Policy):
 
     def _room(self, view: View) -> dict[str, int]:
         """Count the GPUs of each type that are up."""
+        up = tuple(view.up)
+        if self._room_of is None or self._room_of[0] != up:
+            self._room_of = (up, self._count(view))
+        return dict(self._room_of[1])
+
+    def _count(self, view: View) -> dict[str, int]:
         room = dict.fromkeys(self._gpus, 0)
         for node, up in zip(view.nodes, view.up, strict=True):
             if up:
@@ -187,4 +228,17 @@ class SharesPolicy(Policy):
 
     def _carry_out(self, view: View) -> Decision:
         """Place the grants."""
-        return Decision(allocate(self._grants, view), wake_at_s=view.now_s + self.round_s)
+        return allocate(self._grants, view).decision(view.now_s + self.round_s)
+
+    def _grant(self, view: View, rng: np.random.Generator) -> Decision:
+        """Compute shares and grant them as they are."""
+        jobs = tuple(view.jobs.values())
+        snapshot = Snapshot(jobs, self._problem(jobs, view), view.now_s, rng)
+        rows = self.shares(snapshot)
+        shares = np.array([rows.get((job.id,), [0.0] * len(self._gpus)) for job in jobs])
+        if not self.idle_without_share:
+            try:
+                shares = fill_up(snapshot.problem, shares)
+            except ValueError as error:
+                raise input_error("ideal", f"of '{self.name}' {error}", "leave it out") from None
+        return self._fluid.grant(jobs, shares, tuple(self._gpus), view)

@@ -18,6 +18,8 @@ from simsched.workload.gavel.rates import Kind
 #: Offsets added to an experiment's seed, one for each stream.
 JOB_STREAM, ARRIVAL_STREAM, TYPE_ORDER_STREAM, SLO_STREAM = 2, 3, 5, 6
 SLO_FACTORS = (1.2, 2.0, 10.0)
+#: Durations of the workload of section 7.3 on cost, in days (from memory of the paper).
+COST_DAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class GavelMix:
     `multi_gpu` draws 1, 2, 4 or 8 GPUs with probabilities .7, .1, .15 and .05, else all jobs have 1. `priorities` gives
     a fifth of the jobs weight 5. `slos` gives each job a deadline of 1.2, 2 or 10 times its duration. `fixed_s`
     replaces the drawn duration. `at_once` jobs come at time 0 before the others, for a start in steady state.
+    `cost` draws the jobs of the section on cost: ResNet-50 and A3C alike often, of one GPU, for 0.5, 1, 2, 4 or 8 days.
     """
 
     jobs_per_hour: float = 0.0
@@ -35,6 +38,7 @@ class GavelMix:
     slos: bool = False
     fixed_s: float | None = None
     at_once: int = 0
+    cost: bool = False
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a negative rate, count or duration."""
@@ -63,6 +67,8 @@ def generate_jobs(mix: GavelMix, rates: Mapping[Kind, float], seed: int) -> Iter
 def _job(
     number: int, arrival_s: float, mix: GavelMix, rates: Mapping[Kind, float], rng: Random, slos: Random
 ) -> GavelJob:
+    if mix.cost:
+        return _cost_job(number, arrival_s, mix, rates, rng, slos)
     gpus = _gpus(rng.random())
     if not mix.multi_gpu:
         gpus = 1
@@ -70,14 +76,31 @@ def _job(
     template = rng.choice(TEMPLATES)
     while gpus > 1 and template not in DISTRIBUTED:
         template = rng.choice(TEMPLATES)
+    rate = _rate(rates, template, gpus)
+    weight = 5.0 if mix.priorities and rng.random() <= 0.2 else 1.0
+    slo = _slo(slos.random()) if mix.slos else None
+    return GavelJob(number, template, gpus, duration_s * rate, arrival_s, duration_s, weight, slo)
+
+
+def _cost_job(
+    number: int, arrival_s: float, mix: GavelMix, rates: Mapping[Kind, float], rng: Random, slos: Random
+) -> GavelJob:
+    """Draw a job of the workload on which policies of cost were compared; the order of the draws is our own."""
+    duration_s = rng.choice(COST_DAYS) * 86400.0 if mix.fixed_s is None else mix.fixed_s
+    resnet = [template for template in TEMPLATES if template.startswith("ResNet-50")]
+    template = rng.choice(resnet) if rng.random() < 0.5 else "A3C"
+    slo = _slo(slos.random()) if mix.slos else None
+    steps = duration_s * _rate(rates, template, 1)
+    return GavelJob(number, template, 1, steps, arrival_s, duration_s, 1.0, slo)
+
+
+def _rate(rates: Mapping[Kind, float], template: str, gpus: int) -> float:
     rate = rates.get((template, gpus), 0.0)
     if rate <= 0:
         raise input_error(
             "rates", f"no rate for {template} on {gpus} GPUs", "give Gavel's table, which has all 83 kinds"
         )
-    weight = 5.0 if mix.priorities and rng.random() <= 0.2 else 1.0
-    slo = _slo(slos.random()) if mix.slos else None
-    return GavelJob(number, template, gpus, duration_s * rate, arrival_s, duration_s, weight, slo)
+    return rate
 
 
 def _gpus(draw: float) -> int:

@@ -39,13 +39,19 @@ class GavelRecipe:
     slos: bool = key(False, "recipe 'gavel': deadlines of 1.2, 2 or 10 times the duration")
     at_once: int = key(0, "recipe 'gavel': jobs submitted at the start, before the others", ge=0)
     tenants: int = key(0, "recipe 'gavel': deal the jobs in turn to so many tenants, named from 0", ge=0, le=10_000)
+    cost_jobs: bool = key(False, "recipe 'gavel': only ResNet-50 and A3C on one GPU each, for half a day to eight")
     reference_type: str = key("v100", "recipe 'gavel': GPU type on which the drawn durations hold", min_length=1)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; raises `InputError` without a table of rates."""
         rates = self._rates(ingredients.tabulated)
         mix = GavelMix(
-            self.jobs_per_hour, self.multi_gpu, priorities=self.priorities, slos=self.slos, at_once=self.at_once
+            self.jobs_per_hour,
+            self.multi_gpu,
+            priorities=self.priorities,
+            slos=self.slos,
+            at_once=self.at_once,
+            cost=self.cost_jobs,
         )
         jobs = islice(generate_jobs(mix, rates, ingredients.seed), self.jobs or _STATIC_JOBS)
         return [job_spec(job, str(job.id % self.tenants) if self.tenants else "") for job in jobs]
