@@ -15,6 +15,7 @@ from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
+from simsched.model.application import Application
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
@@ -22,11 +23,13 @@ from simsched.model.colocation.stages import StageInterleaving
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
 from simsched.model.staged import StagedJob
 from simsched.policy import Decision, Policy, View
+from simsched.testing.builders import Applications
 
 
 class Staged:
-    def for_job(self, request: JobRequest, truth: JobTruth) -> StagedJob:
-        assert request.profile is not None
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
+        if request.profile is None:
+            return Applications().for_job(request, truth)
         return StagedJob(request.application, request.profile, truth.total_steps)
 
 
