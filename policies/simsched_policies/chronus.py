@@ -6,11 +6,11 @@ reserved for it before its deadline beside those of the jobs admitted before (a 
 admitted, run on GPUs that nobody has reserved, in short slots.
 
 Published (artifact): leases of 60 minutes, slots of 5 minutes. Deviations: who holds no lease runs in the order of the
-GPU-time left (no source at hand says in which); work left is an oracle (the paper profiles jobs beforehand); a
-job is counted as losing a restart in every lease, which is more than it loses in leases one after the other; a job that
-was admitted and can no longer be in time is given up and runs on what is left; plans look at most `horizon_leases`
-ahead; the program is solved only where reserving the earliest leases by deadline fails. On several GPU types it runs in
-each by itself.
+GPU-time left (no source at hand says in which); work left is an oracle (from memory: the paper profiles jobs
+beforehand); a job is counted as losing a restart in every lease, which is more than it loses in leases one after the
+other; a job that was admitted and can no longer be in time is given up and runs on what is left; plans look at most
+`horizon_leases` ahead; the program is solved only where reserving the earliest leases by deadline fails, and only while
+it is small. On several GPU types it runs in each by itself.
 """
 
 from __future__ import annotations

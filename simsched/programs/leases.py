@@ -19,7 +19,9 @@ Flags = NDArray[np.bool_]
 
 #: The solver stops at this gap, or after so many nodes, never by the clock: the same input gives the same answer.
 RELATIVE_GAP = 1e-3
-NODE_LIMIT = 2000
+NODE_LIMIT = 200
+#: Programs with more choices than this are not solved: they take minutes, mostly to find that there is no answer.
+MOST_CHOICES = 400
 _SLACK_S = 1e-6
 
 
@@ -28,7 +30,8 @@ def reserve(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) ->
 
     Job i needs `need_s[i]` seconds on `gpus[i]` GPUs, of which it can use `usable_s[i, t]` in lease t (0 after its
     deadline); lease t has `room[t]` GPUs. The jobs are taken first in their order, each on the earliest leases that it
-    can use; only where that fails, the program is solved, which minimises GPU-leases weighted by how late they are.
+    can use; where that fails and there are at most `MOST_CHOICES` pairs of job and lease, the program is solved, which
+    minimises GPU-leases weighted by how late they are.
     """
     early = reserve_in_order(need_s, gpus, usable_s, room)
     return early if early is not None else _program(need_s, gpus, usable_s, room)
@@ -53,7 +56,7 @@ def reserve_in_order(need_s: Floats, gpus: Integers, usable_s: Floats, room: Int
 
 def _program(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
     jobs, leases = np.nonzero(usable_s > 0)
-    if not len(jobs):
+    if not 0 < len(jobs) <= MOST_CHOICES or (gpus * need_s).sum() > (room * usable_s.max(axis=0)).sum():
         return None
     each = np.arange(len(jobs))
     enough = coo_array((usable_s[jobs, leases], (jobs, each)), shape=(len(need_s), len(each))).tocsr()
