@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from heapq import heappop, heappush
+from typing import cast
 
 import simpy
 
@@ -66,11 +67,11 @@ class _Environment(simpy.Environment):
                 return False
             time, _, _, event = heappop(queue)
             self._now = clock.now = time
-            callbacks, event.callbacks = event.callbacks, None
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # simpy's mark of the past
             for callback in callbacks:
                 callback(event)
             if not event._ok and not event.defused:
-                raise event.value
+                raise cast("BaseException", event.value)
         return True
 
 
