@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 from simsched_policies.hived.ownership import divide
 from simsched_policies.hived.policy import HiveD
@@ -238,3 +241,21 @@ def test_yarn_takes_back_no_more_than_the_share() -> None:
     found = times(YarnCs({"a": 0.25, "b": 0.75}, preemption=True), jobs)
     assert (found["b1"][0], found["b2"][0]) == (10, 10)
     assert [found[f"a{i}"][2] for i in range(3)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_job_is_lost_on_random_logs(seed: int) -> None:
+    dice, jobs = random.Random(seed), []
+    for i in range(30):
+        name, user = f"{dice.choice('abcd')}{i}", dice.choice("uv")
+        gpus, lasts = dice.randint(1, 6), dice.randint(1, 60)  # quota lets c and d have 6 at most
+        jobs.append(replace(job(name, 7 * i, gpus, lasts, dice.randint(0, 2)), user=user))
+    tree = {**LAB, "lab": Tenant(max_gpus=8, lends=2)}
+    policies: list[Policy] = [
+        Kueue(tree, borrowing_preempts=True, admission_fair_sharing=True, usage_half_life_s=60, usage_sampling_s=20),
+        Kueue(tree, fair_sharing=True, within="lower-or-newer-equal-priority"),
+        Volcano({"a": Tenant(weight=2)}, preempt=True, reclaim=True),
+        YarnCs({"a": 0.5, "b": 0.25}, preemption=True, preemption_wait_s=15),
+    ]
+    for policy in policies:
+        assert len(times(policy, jobs)) == len(jobs)
