@@ -15,6 +15,7 @@ from simsched.engine.losses import LossReporter
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.remaining import TrueRemainingWork, true_rates
+from simsched.engine.sharing import TruePairs
 from simsched.engine.simulation import simulate
 from simsched.model.application import Application, ApplicationFacts, ApplicationSource, BatchLimits, facts_of
 from simsched.model.cluster import Cluster, Node
@@ -221,8 +222,9 @@ class FakeView:
         self.up = self.up or [True] * len(self.cluster.nodes)
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
-        """Return the service history, the only signal of a view."""
-        return {signals.SERVICE_HISTORY: self.service_history}[signal]  # type: ignore[index, return-value]
+        """Return the service history, or speeds of pairs, none of which can share a GPU."""
+        known = {signals.SERVICE_HISTORY: self.service_history, signals.PAIR_SPEEDS: TruePairs(None, {})}
+        return known[signal]  # type: ignore[index, return-value]
 
     @property
     def nodes(self) -> Sequence[Node]:

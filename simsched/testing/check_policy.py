@@ -22,7 +22,14 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.policy.contract import Policy, Triggers
 from simsched.policy.decision import Decision
-from simsched.policy.signals import SERVICE_HISTORY, FileSignal, JobSignal, UndeclaredSignalError, ViewSignal
+from simsched.policy.signals import (
+    PAIR_SPEEDS,
+    SERVICE_HISTORY,
+    FileSignal,
+    JobSignal,
+    UndeclaredSignalError,
+    ViewSignal,
+)
 from simsched.testing.builders import (
     PROVIDERS,
     Applications,
@@ -109,7 +116,7 @@ def _declaration(make: Maker, seeds: int) -> None:
     _expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
     unknown = sorted(str(signal) for signal in policy.signals if not isinstance(signal, _SIGNALS))
     _expect(not unknown, f"it needs what is no signal: {', '.join(unknown)}")
-    made_up = policy.signals - {*PROVIDERS, SERVICE_HISTORY}
+    made_up = policy.signals - {*PROVIDERS, SERVICE_HISTORY, PAIR_SPEEDS}
     unprovided = sorted(str(signal) for signal in made_up if isinstance(signal, JobSignal | ViewSignal))
     _expect(not unprovided, f"it needs signals that nothing provides: {', '.join(unprovided)}")
     _expect(policy.needs <= policy.signals, "its 'signals' lack some of its 'needs'")
