@@ -28,6 +28,7 @@ def test_tenants_with_their_waits_slowdowns_and_shares() -> None:
     assert a.p90_wait_s == pytest.approx(260)
     assert a.slowdown == pytest.approx((1 + 2 + 4) / 3)
     assert a.share == pytest.approx(600 / 1464)
+    assert a.gpu_hours == pytest.approx(600 / 3600, rel=1e-12)
     assert rows["(none)"].slowdown == pytest.approx(5.1)  # a run time of a second counts as 10
     assert groups.fairness == pytest.approx(jain_index([5.1, 7 / 3, 1]))
 

@@ -10,6 +10,7 @@ import pytest
 from simsched_policies.fifo import Fifo
 from simsched_policies.tiresias import Tiresias
 
+from simsched.agent.fixed_agent import FixedBatch
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.failures import FailureOptions
 from simsched.engine.options import LEAST_TICK_S, EngineOptions
@@ -350,3 +351,37 @@ def test_a_reply_that_could_never_run_is_refused(job: JobSpec, reason: str) -> N
             MemoryRecorder(),
             on_finish=lambda _: [job],
         )
+
+
+def test_a_policy_is_told_the_age_of_a_job_from_its_submission() -> None:
+    ages: dict[float, float] = {}
+
+    class Watching(Fifo):
+        name: ClassVar[str] = "watching"
+
+        def decide(self, view: View, rng) -> Decision:
+            ages.update({view.now_s: view.jobs["a"].age_s} if "a" in view.jobs else {})
+            return super().decide(view, rng)
+
+    run(Watching(), [fixed("b", 0), fixed("a", 7), fixed("c", 40)], cluster=ONE_GPU)
+    assert {now: age for now, age in ages.items() if now in (7, 40)} == {7: 0, 40: 33}
+
+
+def test_target_nodes_that_do_not_exist_are_named() -> None:
+    for wanted in ({0, 2}, {-1}):
+        with pytest.raises(InfeasibleDecisionError, match="target_nodes names nodes outside 0 to 1"):
+            run(Script({}, rent={10: wanted}), [fixed("a")])
+
+
+def test_agents_that_come_from_elsewhere_are_told_the_cluster_too() -> None:
+    told: list[Cluster] = []
+
+    class Agents(FixedBatch):
+        def begin(self, cluster: Cluster) -> None:
+            told.append(cluster)
+
+    simulate(
+        ONE_GPU, [fixed("a")], Applications(), Fifo(), EngineOptions(restart_delay_s=0), 0, MemoryRecorder(),
+        agents=Agents(),
+    )  # fmt: skip
+    assert told == [ONE_GPU]

@@ -10,7 +10,7 @@ from simsched_policies.fifo import Fifo
 
 from simsched.agent.agent import Lease
 from simsched.agent.fixed_agent import NoBatchAgent
-from simsched.engine.clock import Clock
+from simsched.engine.clock import Clock, Phase
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -46,6 +46,15 @@ def test_a_second_stays_whole() -> None:
 )
 def test_seconds_become_the_nearest_tick_unless_time_is_continuous(tick_s: float, seconds: float, ticks: float) -> None:
     assert Clock(tick_s).ticks(seconds) == ticks
+
+
+@pytest.mark.parametrize(("tick_s", "now_s"), [(1, 6), (0, 6), (0.25, 1.5)])
+def test_a_clock_begins_at_zero_and_shows_seconds_whatever_the_tick(tick_s: float, now_s: float) -> None:
+    clock = Clock(tick_s)
+    assert (clock.now, clock.env.now, clock.now_s) == (0, 0, 0)
+    clock.at(6, Phase.ARRIVAL, clock.stop)
+    assert clock.run()
+    assert clock.now_s == now_s
 
 
 @pytest.mark.parametrize("tick_s", [-1, 1e-7, 2])
