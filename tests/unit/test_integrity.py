@@ -7,11 +7,13 @@ import pytest
 from simsched.errors import InputError
 from simsched.results.integrity import MANIFEST_FILE, check, faults, is_sealed, quick_fault, seal
 
+LARGE = bytes(1 << 20)  # small files are always read
+
 
 @pytest.fixture
 def cell(tmp_path):
     (tmp_path / "summary.json").write_text("{}")
-    (tmp_path / "jobs.parquet").write_bytes(b"0123456789")
+    (tmp_path / "jobs.parquet").write_bytes(LARGE)
     seal(tmp_path, {"seed": 1})
     return tmp_path
 
@@ -22,12 +24,12 @@ def test_a_sealed_cell_has_no_fault(cell):
     check(cell)
     manifest = json.loads((cell / MANIFEST_FILE).read_text())
     assert is_sealed(manifest)
-    assert manifest["files"]["jobs.parquet"]["bytes"] == 10
+    assert manifest["files"]["jobs.parquet"]["bytes"] == len(LARGE)
     assert not is_sealed({"seed": 1})
 
 
 def test_a_changed_byte_is_found_by_reading_and_a_changed_size_at_once(cell):
-    (cell / "jobs.parquet").write_bytes(b"0123456780")
+    (cell / "jobs.parquet").write_bytes(LARGE[:-1] + b"1")
     assert quick_fault(cell) == ""
     assert len(faults(cell)) == 1
     assert "jobs.parquet" in faults(cell)[0]
