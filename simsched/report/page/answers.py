@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 from simsched.files import write_text
 from simsched.report.figures.style import Drawn
 from simsched.report.figures.svg import inline_svg
+from simsched.report.page.frame import page_of
 from simsched.report.page.html import figure_block, table_block
 from simsched.report.tables import TextTable
 
@@ -69,32 +69,12 @@ def _section(section: Section) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    style = files("simsched.report.page").joinpath("page.css").read_text(encoding="utf-8")
     words = "\n".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in _GLOSSARY)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<h1>{escape(title)}</h1>
-<p class="kind">Answers from the cluster's own log, replayed by simsched</p>
-</header>
-<main>
-{body}<section class="run" id="words">
+    limits = f"""<section class="run" id="words">
 <h2>Words and limits</h2>
 <dl>
 {words}
 </dl>
 <p>{escape(_LIMITS)}</p>
-</section>
-</main>
-</body>
-</html>
-"""
+</section>"""
+    return page_of(title, "Answers from the cluster's own log, replayed by simsched", body + limits)

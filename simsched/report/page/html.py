@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 from simsched.files import write_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.gpu_types import type_metrics
 from simsched.report.figures.svg import Picture, inline_svg
+from simsched.report.page.frame import page_of
 from simsched.report.page.occupancy import interactive_occupancy, occupancy_script
 from simsched.report.page.provenance import experiment_text, provenance
 from simsched.report.tables import TextTable, comparison_table, difference_table
@@ -41,34 +41,14 @@ def write_report(parts: Sequence[Part], title: str, path: Path) -> None:
 
 def report_page(parts: Sequence[Part], title: str) -> str:
     """Compose the page: a section for each run and, where there are several, a list of them."""
-    style = files("simsched.report.page").joinpath("page.css").read_text(encoding="utf-8")
     alone = len(parts) == 1
     sections = "\n".join(
         _section(part, f"run{number}", "" if alone else f"<h2>{escape(part.run.name)}</h2>")
         for number, part in enumerate(parts, start=1)
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<h1>{escape(title)}</h1>
-<p class="kind">Results of simulated GPU clusters, written by simsched {escape(_version(parts))}</p>
-{_contents(parts)}</header>
-<main>
-{sections}
-</main>
-{occupancy_script() if 'class="block occupancy"' in sections else ""}
-</body>
-</html>
-"""
+    script = occupancy_script() if 'class="block occupancy"' in sections else ""
+    kind = f"Results of simulated GPU clusters, written by simsched {escape(_version(parts))}"
+    return page_of(title, kind, sections, contents=_contents(parts), script=script)
 
 
 def _version(parts: Sequence[Part]) -> str:
