@@ -209,7 +209,7 @@ class FakeView:
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Return the service history, or speeds of pairs, none of which can share a GPU."""
         known = {signals.SERVICE_HISTORY: self.service_history, signals.PAIR_SPEEDS: TruePairs(None, {})}
-        return known[signal]  # type: ignore[index, return-value]
+        return known[signal]  # type: ignore[return-value]
 
     @property
     def nodes(self) -> Sequence[Node]:
