@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,8 @@ class Columns:
         self._rows = rows
 
     @classmethod
-    def of(cls, table: pd.DataFrame | Columns) -> Columns:
-        """Return the columns of a DataFrame; `Columns` are returned as they are."""
-        if isinstance(table, Columns):
-            return table
+    def of(cls, table: pd.DataFrame) -> Columns:
+        """Return the columns of a DataFrame."""
         return cls({str(name): table[name].to_numpy() for name in table.columns}, len(table))
 
     def __len__(self) -> int:
@@ -71,13 +70,28 @@ class Tables:
     per cent, and `rho` the ratios of finish-time fairness; None where there are none.
     """
 
-    jobs: Columns
-    allocations: Columns | None
-    rounds: Columns | None
+    jobs: pd.DataFrame
+    allocations: pd.DataFrame | None
+    rounds: pd.DataFrame | None
     total_gpus: int
     node_price_per_h: float | None = None
     accuracies: Sequence[float] | None = None
     rho: Sequence[float] | None = None
+
+    @cached_property
+    def done(self) -> Columns:
+        """The table of jobs as arrays."""
+        return Columns.of(self.jobs)
+
+    @cached_property
+    def held(self) -> Columns | None:
+        """The table of allocations as arrays."""
+        return None if self.allocations is None else Columns.of(self.allocations)
+
+    @cached_property
+    def decided(self) -> Columns | None:
+        """The table of rounds as arrays."""
+        return None if self.rounds is None else Columns.of(self.rounds)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import pandas as pd
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fairness import share_above
-from simsched.results.metric import SECONDS_PER_HOUR, Columns, Metric, Tables, means_by, ratio
+from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, means_by, ratio
 from simsched.results.over_time import integral
 
 
@@ -41,44 +41,44 @@ class Reading:
 
 def _mean(column: str) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        return float(tables.jobs[column].mean()) if len(tables.jobs) else None
+        return float(tables.done[column].mean()) if len(tables.done) else None
 
     return compute
 
 
 def _percentile(column: str, percent: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        return float(np.percentile(tables.jobs[column], percent)) if len(tables.jobs) else None
+        return float(np.percentile(tables.done[column], percent)) if len(tables.done) else None
 
     return compute
 
 
 def _ranked(column: str, share: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        values = np.sort(tables.jobs[column])
+        values = np.sort(tables.done[column])
         return float(values[int(share * len(values))]) if len(values) else None
 
     return compute
 
 
 def _total(tables: Tables, column: str) -> float:
-    return float(tables.jobs[column].sum())
+    return float(tables.done[column].sum())
 
 
 def _makespan(tables: Tables) -> float | None:
-    return float(tables.jobs["end_time_s"].max()) if len(tables.jobs) else None
+    return float(tables.done["end_time_s"].max()) if len(tables.done) else None
 
 
 def _utilisation(tables: Tables) -> float | None:
     makespan_s = _makespan(tables) or 0.0
-    if tables.rounds is None:
+    if tables.decided is None:
         return ratio(_held_gpu_s(tables), tables.total_gpus * makespan_s)
-    return ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(makespan_s)))
+    return ratio(_held_gpu_s(tables), integral(tables.decided, "available_gpus", int(makespan_s)))
 
 
 def _held_gpu_s(tables: Tables) -> float:
     """Return the GPU-seconds for which anybody held a GPU: of one that is shared each holder counts its share."""
-    intervals = tables.allocations
+    intervals = tables.held
     if intervals is None or "gpu_share" not in intervals:
         return _total(tables, "attained_gpu_s")
     seconds = intervals["end_s"] - intervals["start_s"]
@@ -86,9 +86,9 @@ def _held_gpu_s(tables: Tables) -> float:
 
 
 def _node_hours(tables: Tables) -> float | None:
-    if tables.rounds is None or not len(tables.jobs):
+    if tables.decided is None or not len(tables.done):
         return None
-    return integral(tables.rounds, "provisioned_nodes", int(_makespan(tables) or 0)) / SECONDS_PER_HOUR
+    return integral(tables.decided, "provisioned_nodes", int(_makespan(tables) or 0)) / SECONDS_PER_HOUR
 
 
 def _cost(tables: Tables) -> float | None:
@@ -111,9 +111,9 @@ def _accuracy_spread(tables: Tables) -> float | None:
 
 
 def _efficiency(tables: Tables) -> float | None:
-    if tables.allocations is None:
+    if tables.held is None:
         return None
-    intervals = tables.allocations
+    intervals = tables.held
     running = ~intervals["restarting"].astype(bool)
     seconds = (intervals["end_s"] - intervals["start_s"])[running]
     return ratio(float(seconds @ intervals["efficiency"][running]), float(seconds.sum()))
@@ -128,15 +128,15 @@ def _restart_rate(tables: Tables) -> float | None:
 
 
 def _gpu_hours(tables: Tables) -> float | None:
-    return ratio(_total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.jobs))
+    return ratio(_total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.done))
 
 
 def _finished(tables: Tables) -> float | None:
-    return float(len(tables.jobs))
+    return float(len(tables.done))
 
 
 def _decisions(tables: Tables) -> float | None:
-    return None if tables.rounds is None else float(len(tables.rounds))
+    return None if tables.decided is None else float(len(tables.decided))
 
 
 def _rho(compute: Callable[[Sequence[float]], float]) -> Callable[[Tables], float | None]:
@@ -314,9 +314,9 @@ OCCASIONAL = ("cost", "top5_accuracy", "top5_accuracy_sd")
 
 
 def summarise(
-    jobs: pd.DataFrame | Columns,
-    allocations: pd.DataFrame | Columns | None,
-    rounds: pd.DataFrame | Columns | None,
+    jobs: pd.DataFrame,
+    allocations: pd.DataFrame | None,
+    rounds: pd.DataFrame | None,
     total_gpus: int,
     *,
     node_price_per_h: float | None = None,
@@ -328,20 +328,18 @@ def summarise(
     finished job, a table not recorded) is left out rather than given as not-a-number. Percentiles are interpolated
     linearly.
     """
-    done = Columns.of(jobs)
-    held, decided = (None if table is None else Columns.of(table) for table in (allocations, rounds))
-    tables = Tables(done, held, decided, total_gpus, node_price_per_h, accuracies)
+    tables = Tables(jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies)
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    for column in ("tenant", "application", *(("status",) if "failures" in done else ())):
-        means = means_by(done[column], done["jct_s"])
+    for column in ("tenant", "application", *(("status",) if "failures" in jobs else ())):
+        means = means_by(tables.done[column], tables.done["jct_s"])
         summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items() if name}
     return summary
 
 
 def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     """Compute the metrics of finish-time fairness from the ratios of a cell."""
-    tables = Tables(Columns({}, 0), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    tables = Tables(pd.DataFrame(), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
     values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from simsched.results.metrics import summarise
-from simsched.results.reader import read_columns
+from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
 from simsched.results.trials import read_trials
 
@@ -41,9 +41,9 @@ def summarise_folder(folder: Path, total_gpus: int, *, node_price_per_h: float |
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
-    jobs = read_columns(folder, "jobs", _COLUMNS["jobs"])
+    jobs = read_table(folder, "jobs", _COLUMNS["jobs"])
     allocations, rounds = (
-        read_columns(folder, name, _COLUMNS[name]) if (Path(folder) / TABLES[name].file).is_file() else None
+        read_table(folder, name, _COLUMNS[name]) if (Path(folder) / TABLES[name].file).is_file() else None
         for name in ("allocations", "rounds")
     )
     return summarise(jobs, allocations, rounds, total_gpus, node_price_per_h=node_price_per_h, accuracies=accuracies)
