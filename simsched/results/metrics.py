@@ -111,12 +111,11 @@ def _accuracy_spread(tables: Tables) -> float | None:
 
 
 def _efficiency(tables: Tables) -> float | None:
-    if tables.held is None:
+    if tables.allocations is None:
         return None
-    intervals = tables.held
-    running = ~intervals["restarting"].astype(bool)
-    seconds = (intervals["end_s"] - intervals["start_s"])[running]
-    return ratio(float(seconds @ intervals["efficiency"][running]), float(seconds.sum()))
+    running = tables.allocations.loc[~tables.allocations["restarting"], ["start_s", "end_s", "efficiency"]]
+    seconds = (running["end_s"] - running["start_s"]).to_numpy()
+    return ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
 
 
 def _restart_share(tables: Tables) -> float | None:
