@@ -16,7 +16,7 @@ def _of_deadlines(compute: Callable[[pd.DataFrame], float | None]) -> Callable[[
     def of_tables(tables: Tables) -> float | None:
         if "deadline_s" not in tables.jobs:
             return None
-        jobs = tables.jobs.frame()
+        jobs = tables.jobs
         promised = jobs[np.isfinite(jobs["deadline_s"])]
         return compute(promised) if len(promised) else None
 

@@ -51,8 +51,8 @@ def _gpu_seconds(tables: Tables) -> dict[str, tuple[float, float]] | None:
     span_s = makespan_s(tables)
     if tables.power is None or tables.allocations is None or tables.rounds is None or span_s is None:
         return None
-    held = _held_gpu_s(tables.allocations.frame(), tables.power)
-    powered = _powered_gpu_s(tables.rounds.frame(), tables.power, span_s)
+    held = _held_gpu_s(tables.allocations, tables.power)
+    powered = _powered_gpu_s(tables.rounds, tables.power, span_s)
     if powered is None or held is None:
         return None
     return {kind: (held.get(kind, 0.0), powered[kind] - held.get(kind, 0.0)) for kind in powered}

@@ -11,7 +11,7 @@ from simsched.results.metric import SECONDS_PER_HOUR, Columns, Metric, Tables, r
 
 def _if_failing(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
     """Return a metric of the jobs that is there only where nodes or jobs may fail."""
-    return lambda tables: compute(tables.jobs) if "failures" in tables.jobs and len(tables.jobs) else None
+    return lambda tables: compute(tables.done) if "failures" in tables.done and len(tables.done) else None
 
 
 def _effective(jobs: Columns) -> float | None:

@@ -14,7 +14,7 @@ def _share(column: str) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
         if tables.rounds is None or column not in tables.rounds or not len(tables.jobs):
             return None
-        rounds = tables.rounds.frame()
+        rounds = tables.rounds
         waiting = rounds["active_jobs"] > rounds["running_jobs"]
         free = (rounds["available_gpus"] - rounds["allocated_gpus"]).where(waiting, 0)
         both = rounds.assign(free_gpus=free, lost_gpus=rounds[column].where(waiting, 0))

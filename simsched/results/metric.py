@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,15 +28,9 @@ class Columns:
         self._rows = rows
 
     @classmethod
-    def of(cls, table: pd.DataFrame | Columns) -> Columns:
-        """Return the columns of a DataFrame; `Columns` are returned as they are."""
-        if isinstance(table, Columns):
-            return table
+    def of(cls, table: pd.DataFrame) -> Columns:
+        """Return the columns of a DataFrame."""
         return cls({str(name): table[name].to_numpy() for name in table.columns}, len(table))
-
-    def frame(self) -> pd.DataFrame:
-        """Return a DataFrame of these columns, for what arrays are clumsy at."""
-        return pd.DataFrame(dict(self._arrays))
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -85,9 +80,9 @@ class Tables:
     the ratios of finish-time fairness, and `losses` those of the applications over progress; None where there are none.
     """
 
-    jobs: Columns
-    allocations: Columns | None
-    rounds: Columns | None
+    jobs: pd.DataFrame
+    allocations: pd.DataFrame | None
+    rounds: pd.DataFrame | None
     total_gpus: int
     node_price_per_h: float | None = None
     accuracies: Sequence[float] | None = None
@@ -95,6 +90,21 @@ class Tables:
     losses: Mapping[str, LossTable] | None = None
     power: Power | None = None
     gpu_price_per_h: Sequence[float] = ()
+
+    @cached_property
+    def done(self) -> Columns:
+        """The table of jobs as arrays."""
+        return Columns.of(self.jobs)
+
+    @cached_property
+    def held(self) -> Columns | None:
+        """The table of allocations as arrays."""
+        return None if self.allocations is None else Columns.of(self.allocations)
+
+    @cached_property
+    def decided(self) -> Columns | None:
+        """The table of rounds as arrays."""
+        return None if self.rounds is None else Columns.of(self.rounds)
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,7 @@ from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fragmentation import PLACEMENT_METRICS
-from simsched.results.metric import (
-    SECONDS_PER_HOUR,
-    Columns,
-    LossTable,
-    Metric,
-    Tables,
-    makespan_s,
-    means_by,
-    ratio,
-)
+from simsched.results.metric import SECONDS_PER_HOUR, LossTable, Metric, Tables, makespan_s, means_by, ratio
 from simsched.results.over_time import integral
 from simsched.results.power import Power
 from simsched.results.quality import QUALITY_METRICS
@@ -56,40 +47,40 @@ class Reading:
 
 def _mean(column: str) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        return float(tables.jobs[column].mean()) if len(tables.jobs) else None
+        return float(tables.done[column].mean()) if len(tables.done) else None
 
     return compute
 
 
 def _percentile(column: str, percent: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        return float(np.percentile(tables.jobs[column], percent)) if len(tables.jobs) else None
+        return float(np.percentile(tables.done[column], percent)) if len(tables.done) else None
 
     return compute
 
 
 def _ranked(column: str, share: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        values = np.sort(tables.jobs[column])
+        values = np.sort(tables.done[column])
         return float(values[int(share * len(values))]) if len(values) else None
 
     return compute
 
 
 def _total(tables: Tables, column: str) -> float:
-    return float(tables.jobs[column].sum())
+    return float(tables.done[column].sum())
 
 
 def _utilisation(tables: Tables) -> float | None:
     span_s = makespan_s(tables) or 0.0
-    if tables.rounds is None:
+    if tables.decided is None:
         return ratio(_held_gpu_s(tables), tables.total_gpus * span_s)
-    return ratio(_held_gpu_s(tables), integral(tables.rounds, "available_gpus", int(span_s)))
+    return ratio(_held_gpu_s(tables), integral(tables.decided, "available_gpus", int(span_s)))
 
 
 def _held_gpu_s(tables: Tables) -> float:
     """Return the GPU-seconds for which anybody held a GPU: of one that is shared each holder counts its share."""
-    intervals = tables.allocations
+    intervals = tables.held
     if intervals is None or "gpu_share" not in intervals:
         return _total(tables, "attained_gpu_s")
     seconds = intervals["end_s"] - intervals["start_s"]
@@ -107,9 +98,9 @@ def _speed_per_gpu(tables: Tables) -> float | None:
 
 
 def _node_hours(tables: Tables) -> float | None:
-    if tables.rounds is None or not len(tables.jobs):
+    if tables.decided is None or not len(tables.done):
         return None
-    return integral(tables.rounds, "provisioned_nodes", int(makespan_s(tables) or 0)) / SECONDS_PER_HOUR
+    return integral(tables.decided, "provisioned_nodes", int(makespan_s(tables) or 0)) / SECONDS_PER_HOUR
 
 
 def _cost(tables: Tables) -> float | None:
@@ -134,10 +125,9 @@ def _accuracy_spread(tables: Tables) -> float | None:
 def _efficiency(tables: Tables) -> float | None:
     if tables.allocations is None:
         return None
-    intervals = tables.allocations
-    running = ~intervals["restarting"].astype(bool)
-    seconds = (intervals["end_s"] - intervals["start_s"])[running]
-    return ratio(float(seconds @ intervals["efficiency"][running]), float(seconds.sum()))
+    running = tables.allocations.loc[~tables.allocations["restarting"], ["start_s", "end_s", "efficiency"]]
+    seconds = (running["end_s"] - running["start_s"]).to_numpy()
+    return ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
 
 
 def _restart_share(tables: Tables) -> float | None:
@@ -149,15 +139,15 @@ def _restart_rate(tables: Tables) -> float | None:
 
 
 def _gpu_hours(tables: Tables) -> float | None:
-    return ratio(_total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.jobs))
+    return ratio(_total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.done))
 
 
 def _finished(tables: Tables) -> float | None:
-    return float(len(tables.jobs))
+    return float(len(tables.done))
 
 
 def _decisions(tables: Tables) -> float | None:
-    return None if tables.rounds is None else float(len(tables.rounds))
+    return None if tables.decided is None else float(len(tables.decided))
 
 
 _LOWER, _HIGHER = "lower", "higher"
@@ -341,9 +331,9 @@ OCCASIONAL = (
 
 
 def summarise(
-    jobs: pd.DataFrame | Columns,
-    allocations: pd.DataFrame | Columns | None,
-    rounds: pd.DataFrame | Columns | None,
+    jobs: pd.DataFrame,
+    allocations: pd.DataFrame | None,
+    rounds: pd.DataFrame | None,
     total_gpus: int,
     *,
     node_price_per_h: float | None = None,
@@ -357,20 +347,20 @@ def summarise(
     Where nodes or jobs may fail, that of each final state too (`jct_mean_s[Failed]`). A metric without a value (no
     job, no table) is left out rather than given as not-a-number. Percentiles are interpolated linearly.
     """
-    done = Columns.of(jobs)
-    held, decided = (None if table is None else Columns.of(table) for table in (allocations, rounds))
-    tables = Tables(done, held, decided, total_gpus, node_price_per_h, accuracies, None, losses, power, gpu_price_per_h)
+    tables = Tables(
+        jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, None, losses, power, gpu_price_per_h
+    )
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    for column in ("tenant", "application", *(("status",) if "failures" in done else ())):
-        means = means_by(done[column], done["jct_s"])
+    for column in ("tenant", "application", *(("status",) if "failures" in jobs else ())):
+        means = means_by(tables.done[column], tables.done["jct_s"])
         summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items() if name}
     return summary
 
 
 def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     """Compute the metrics of finish-time fairness from the ratios of a cell."""
-    tables = Tables(Columns({}, 0), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    tables = Tables(pd.DataFrame(), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
     values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -102,7 +102,7 @@ def _of_lives(compute: Callable[[list[Life]], float | None]) -> Callable[[Tables
     def metric(tables: Tables) -> float | None:
         if tables.losses is None or tables.allocations is None:
             return None
-        found = lives(tables.jobs.frame(), tables.allocations.frame(), tables.losses)
+        found = lives(tables.jobs, tables.allocations, tables.losses)
         return compute(found) if found else None
 
     return metric

@@ -17,7 +17,6 @@ from simsched.errors import InputError, Problem, input_error
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
-from simsched.results.metric import Columns
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.schema import SCHEMA_VERSION, TABLES
@@ -124,17 +123,6 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 
     Raises `InputError` where the file is missing, damaged, of another version, or lacks a column.
     """
-    frame: pd.DataFrame = _read_arrow(folder, name, columns).to_pandas(maps_as_pydicts="strict")
-    return frame
-
-
-def read_columns(folder: Path, name: str, columns: Sequence[str]) -> Columns:
-    """Read those of some columns of a result table that it has, as arrays; raises `InputError` as `read_table` does."""
-    table = _read_arrow(folder, name, columns)
-    return Columns({column: table[column].to_numpy() for column in table.column_names}, table.num_rows)
-
-
-def _read_arrow(folder: Path, name: str, columns: Sequence[str] | None) -> pa.Table:
     table = TABLES[name]
     path = Path(folder) / table.file
     if not path.is_file():
@@ -142,11 +130,13 @@ def _read_arrow(folder: Path, name: str, columns: Sequence[str] | None) -> pa.Ta
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check_schema(path, name, file.schema_arrow)
-            return file.read(columns=None if columns is None else list(columns))
+            arrow = file.read(columns=None if columns is None else list(columns))
     except (pa.ArrowException, OSError) as error:
         raise input_error(
             path, f"cannot be read as Parquet ({_first_line(error)})", f"`simsched verify --remove RUN`, then {_RERUN}"
         ) from error
+    frame: pd.DataFrame = arrow.to_pandas(maps_as_pydicts="strict")
+    return frame
 
 
 def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:

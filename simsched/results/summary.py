@@ -10,7 +10,7 @@ from simsched.results.by_type import HELD_COLUMNS, TYPED_JOB_COLUMNS, summarise_
 from simsched.results.metrics import summarise
 from simsched.results.power import Power
 from simsched.results.quality import JOB_COLUMNS, LIFE_COLUMNS, read_losses
-from simsched.results.reader import read_columns, read_table
+from simsched.results.reader import read_table
 from simsched.results.schema import TABLES
 from simsched.results.trials import read_trials
 
@@ -89,9 +89,9 @@ def summarise_folder(
     columns = {name: tuple(dict.fromkeys([*own, *beside.get(name, ())])) for name, own in _COLUMNS.items()}
     if len(gpu_price_per_h) or (power is not None and len(power.types) > 1):
         columns["allocations"] += ("placement",)
-    jobs = read_columns(folder, "jobs", columns["jobs"])
+    jobs = read_table(folder, "jobs", columns["jobs"])
     allocations, rounds = (
-        read_columns(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
+        read_table(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
         for name in ("allocations", "rounds")
     )
     return summarise(

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from simsched.results.metric import Columns, Tables
+from simsched.results.metric import Tables
 from simsched.results.metrics import METRICS
 
 #: `a` holds 2 GPUs for 100 s, of which 10 restart, 5 write checkpoints and 20 are lost; `b` one for 50 s.
@@ -34,10 +34,10 @@ JOBS = pd.DataFrame(
     ],
 )
 def test_what_failures_cost(metric, expected):
-    assert METRICS[metric].compute(Tables(Columns.of(JOBS), None, None, 3)) == pytest.approx(expected, rel=1e-12)
-    assert METRICS[metric].compute(Tables(Columns.of(JOBS.drop(columns="failures")), None, None, 3)) is None
+    assert METRICS[metric].compute(Tables(JOBS, None, None, 3)) == pytest.approx(expected, rel=1e-12)
+    assert METRICS[metric].compute(Tables(JOBS.drop(columns="failures"), None, None, 3)) is None
 
 
 def test_a_job_that_held_nothing_did_no_work():
     idle = JOBS.assign(held_s=0, attained_gpu_s=0, lost_gpu_s=0)
-    assert METRICS["productive_gpus"].compute(Tables(Columns.of(idle), None, None, 3)) == 0
+    assert METRICS["productive_gpus"].compute(Tables(idle, None, None, 3)) == 0

@@ -14,7 +14,7 @@ from simsched.model.cluster import Cluster, Level, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.topology import with_levels
 from simsched.policy import registry
-from simsched.results.metric import Columns, Tables
+from simsched.results.metric import Tables
 from simsched.results.metrics import METRICS
 from simsched.testing.builders import run
 
@@ -84,11 +84,11 @@ def test_fragmentation_over_time_worked_by_hand():
     jobs = [*first, JobSpec("c", 1, 3, duration_s=10), JobSpec("d", 41, 2, duration_s=10)]
     recorder = run(policy, jobs, cluster=Cluster.uniform(2, 4), options=options)
     rounds, done = pd.DataFrame(recorder.decisions), pd.DataFrame(recorder.jobs)
-    tables = Tables(Columns.of(done), None, Columns.of(rounds), 8)
+    tables = Tables(done, None, rounds, 8)
     found = [METRICS[name].compute(tables) for name in NAMES]
     free_gpu_s = 40 * 3 + 10 * 1 + 49 * 3
     assert found == [pytest.approx(10 / free_gpu_s), 1.0, pytest.approx(10 / free_gpu_s)]
-    unrecorded = Tables(Columns.of(done), None, Columns.of(rounds.drop(columns="stranded_gpus")), 8)
+    unrecorded = Tables(done, None, rounds.drop(columns="stranded_gpus"), 8)
     assert METRICS["fragmentation"].compute(unrecorded) is None
 
 
@@ -106,11 +106,6 @@ def test_time_across_domains_worked_by_hand():
     intervals = pd.DataFrame(
         [(0, 10, 4, 0), (10, 20, 4, 1), (0, 5, 8, 2)], columns=["start_s", "end_s", "gpus", "levels_crossed"]
     )
-    tables = Tables(Columns.of(pd.DataFrame()), Columns.of(intervals), None, 16)
+    tables = Tables(pd.DataFrame(), intervals, None, 16)
     assert METRICS["crossing_share"].compute(tables) == (40 + 40) / (40 + 40 + 40)
-    assert (
-        METRICS["crossing_share"].compute(
-            Tables(Columns.of(pd.DataFrame()), Columns.of(intervals[["start_s"]]), None, 16)
-        )
-        is None
-    )
+    assert METRICS["crossing_share"].compute(Tables(pd.DataFrame(), intervals[["start_s"]], None, 16)) is None

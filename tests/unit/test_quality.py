@@ -11,7 +11,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures.draw import figure_names
 from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
-from simsched.results.metric import Columns, LossTable, Tables
+from simsched.results.metric import LossTable, Tables
 from simsched.results.predictions import PREDICTIONS_FILE, has_predictions, prediction_errors
 from simsched.results.quality import (
     LOSSES_FILE,
@@ -63,13 +63,13 @@ def test_a_job_that_is_killed_takes_until_its_end():
 
 
 def test_metrics_are_there_only_where_losses_are():
-    with_losses = Tables(Columns.of(JOBS), Columns.of(HELD), None, 4, losses={"toy": TABLE})
+    with_losses = Tables(JOBS, HELD, None, 4, losses={"toy": TABLE})
     values = {metric.name: metric.compute(with_losses) for metric in QUALITY_METRICS}
     assert values["time_to_90_mean_s"] == pytest.approx(192)
     assert values["time_to_95_mean_s"] == pytest.approx(130 + 71)
     for tables in (
-        Tables(Columns.of(JOBS), Columns.of(HELD), None, 4),
-        Tables(Columns.of(JOBS), None, None, 4, losses={"toy": TABLE}),
+        Tables(JOBS, HELD, None, 4),
+        Tables(JOBS, None, None, 4, losses={"toy": TABLE}),
     ):
         assert {metric.compute(tables) for metric in QUALITY_METRICS} == {None}
 

@@ -52,4 +52,3 @@ def test_means_by_name_are_those_of_pandas_to_the_last_bit(values):
     assert found == table.groupby("name")["value"].mean().to_dict()
     columns = Columns.of(table)
     assert (len(columns), "value" in columns, "other" in columns) == (4, True, False)
-    assert Columns.of(columns) is columns
