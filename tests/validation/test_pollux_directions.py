@@ -25,7 +25,7 @@ SEED, EFFORT = 2, 0.25
 
 
 def run(folder: Path, policies, seeds, hours, **rest) -> Run:
-    workload = {"recipe": "pollux", "jobs": 20 * hours, "window_h": hours, "configs": "tuned"}
+    workload = {"recipe": "pollux", "jobs": 20 * hours, "window_h": hours, "configs": "tuned", "days": 60}
     experiment = {"name": "reduced", "workload": workload, "policies": policies, "seeds": seeds, **rest}
     (folder / "reduced.yaml").write_text(yaml.safe_dump(experiment))
     result = run_with_fairness(make_grid(read_experiment(folder / "reduced.yaml")), folder)
