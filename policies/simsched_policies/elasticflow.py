@@ -7,9 +7,10 @@ admitted, use what is left, in order of submission.
 
 Published defaults: slots of 60 s, sizes that are powers of two. Deviations: a job that is not admitted is not dropped
 but runs as best effort, so that every job finishes and late ones are counted; rates are true step times of consolidated
-placements at the batch size submitted and remaining work is an oracle (the paper profiles both beforehand); of the
-overheads of scaling, which are the engine's, plans know the first start alone; plans look at most `horizon_slots` slots
-ahead. On several GPU types it runs in each by itself.
+placements at the batch size submitted and remaining work is an oracle (the paper profiles both beforehand); because
+scaling costs a restart here, jobs keep what they hold while there is room, grow only if they end sooner for it, and are
+admitted with two restarts to spare; plans look at most `horizon_slots` slots ahead. On several GPU types it runs in
+each by itself.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class ElasticFlow(Policy):
     def _in_time(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob | None:
         if job.request.deadline_s is None:
             return None
-        restart_s = 0.0 if job.running else pool.view.restart_delay_s
+        restart_s = pool.view.restart_delay_s * (1 if job.running else 2)  # one for now, and one for later
         slots = int((job.request.deadline_s - job.age_s - restart_s) // self.slot_s)
         return self._job(job, pool, gpus, min(max(slots, 0), self.horizon_slots))
 
@@ -122,7 +123,9 @@ class ElasticFlow(Policy):
         usable = max(batch // limits.min_local_bsz, 1)
         most = min(gpus, usable, job.max_gpus or gpus)
         rate: Callable[[int], float] = partial(self._rate, job, pool, batch)
-        return DeadlineJob(job.id, _iterations_left(job, batch, limits.init_batch_size), slots, most, rate)
+        work = _iterations_left(job, batch, limits.init_batch_size)
+        restart_slots = pool.view.restart_delay_s / self.slot_s
+        return DeadlineJob(job.id, work, slots, most, rate, gpus_of(job.allocation), restart_slots)
 
     def _rate(self, job: JobView, pool: TypePool, batch: int, gpus: int) -> float:
         """Return the iterations of a slot."""

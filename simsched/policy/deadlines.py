@@ -26,7 +26,8 @@ Plan = tuple[int, ...]
 class DeadlineJob:
     """A job that must finish `work` iterations within `slots` slots.
 
-    `rate(gpus)` is iterations in a slot on so many GPUs, 0 for none; more than `max_gpus` are of no use.
+    `rate(gpus)` is iterations in a slot on so many GPUs, 0 for none; more than `max_gpus` are of no use. It runs on
+    `held` GPUs, and loses `restart_slots` where that changes.
     """
 
     id: str
@@ -34,6 +35,8 @@ class DeadlineJob:
     slots: int
     max_gpus: int
     rate: Callable[[int], float]
+    held: int = 0
+    restart_slots: float = 0.0
 
 
 def sizes(most: int) -> list[int]:
@@ -91,10 +94,13 @@ def admits(admitted: Sequence[DeadlineJob], new: DeadlineJob, gpus: int) -> bool
 def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Plan], gpus: int) -> dict[str, int]:
     """Return the GPUs of every job in the slot that starts now, when those left over go where they save most.
 
-    Every job starts with its plan's first slot. Then the step to the next size goes to the job with the greatest
-    marginal return, GPU-slots saved per GPU more, while it fits and saves any; equals in the order of `jobs`.
+    Every job starts with its plan's first slot; where restarts cost anything, it keeps what it holds beyond that while
+    there is room, in the order of `jobs`, and grows only if it ends sooner for it. Then the step to the next size goes
+    to the job with the greatest marginal return, GPU-slots saved per GPU more, while it fits and saves any; equals in
+    the order of `jobs`.
     """
     now = {job.id: plans[job.id][0] if plans[job.id] else 0 for job in jobs}
+    _keep(jobs, now, gpus)
     later = {job.id: _runs(plans[job.id][1:]) for job in jobs}
     returns = {job.id: _marginal(job, now[job.id], later[job.id]) for job in jobs}
     known = {job.id: job for job in jobs}
@@ -109,6 +115,23 @@ def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Plan], gpus: int) 
         returns[best] = _marginal(known[best], now[best], later[best])
 
 
+def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], gpus: int) -> None:
+    left = gpus - sum(now.values())
+    for job in jobs:
+        more = job.held - now[job.id]
+        if job.restart_slots > 0 and 0 < more <= left and job.held <= job.max_gpus:
+            now[job.id] = job.held
+            left -= more
+
+
+def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
+    """Tell whether a job that runs would end no sooner on more GPUs, because it has to restart."""
+    if gpus != job.held or not gpus or job.restart_slots <= 0:
+        return False
+    before, after = job.rate(gpus), job.rate(larger)
+    return before > 0 and (after <= 0 or job.work / after + job.restart_slots >= job.work / before)
+
+
 def marginal_return(job: DeadlineJob, gpus: int, plan: Plan) -> float:
     """Return GPU-slots saved later per GPU more now, when a job goes from `gpus` to the next size in this slot.
 
@@ -120,7 +143,7 @@ def marginal_return(job: DeadlineJob, gpus: int, plan: Plan) -> float:
 
 def _marginal(job: DeadlineJob, gpus: int, later: Sequence[tuple[int, int]]) -> float:
     larger = gpus + _more(gpus)
-    if larger > job.max_gpus:
+    if larger > job.max_gpus or _grows_in_vain(job, gpus, larger):
         return 0.0
     return (_needed(job, gpus, later) - _needed(job, larger, later)) / (larger - gpus)
 

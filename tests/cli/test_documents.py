@@ -70,7 +70,11 @@ def test_the_wheel_runs_a_documented_command_in_an_empty_folder(installed: Path,
         f"assert simsched.__file__.startswith({str(installed)!r}), simsched.__file__; main()"
     )
     few = ["-o", "seeds=1", "-o", "workload.jobs=4", "-j", "1", "--no-plots"]
-    for arguments in (["new", "experiment", "first"], ["run", "first.yaml", *few], ["validate", "tiresias/worked-example"]):
+    for arguments in (
+        ["new", "experiment", "first"],
+        ["run", "first.yaml", *few],
+        ["validate", "tiresias/worked-example"],
+    ):
         done = subprocess.run(
             [sys.executable, "-c", script, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True,
             check=False,

@@ -63,3 +63,19 @@ def test_nobody_grows_beyond_use():
     assert plans == {"a": (1, 1)}
     assert scale_up([only], plans, 8) == {"a": 2}
     assert later_gpu_slots(only, 2, plans["a"]) == 0
+
+
+def test_a_job_that_runs_keeps_its_gpus_and_grows_only_where_a_restart_pays():
+    def running(name, work, held, restart_slots):
+        return DeadlineJob(name, work, 50, 8, float, held, restart_slots)
+
+    plans = dict.fromkeys("ab", (0, *(1,) * 49))
+    free = [running("a", 20, 4, 0.0), running("b", 40, 1, 0.0)]
+    costly = [running("a", 20, 4, 1.0), running("b", 40, 1, 1.0)]
+    # Where restarts are free all is dealt out anew; where they cost a slot, a keeps its four.
+    assert sum(scale_up(free, plans, 8).values()) == 8
+    assert scale_up(costly, plans, 8)["a"] == 4
+    # 4 slots on one GPU become 2 + 1 on two, which pays, and 1.5 slots become 0.75 + 1, which does not.
+    assert scale_up([running("a", 4, 1, 1.0)], {"a": (1, 1, 1, 1)}, 2) == {"a": 2}
+    assert scale_up([running("a", 1.5, 1, 1.0)], {"a": (1, 1, 0, 0)}, 2) == {"a": 1}
+    assert scale_up([running("a", 1.5, 1, 0.0)], {"a": (1, 1, 0, 0)}, 2) == {"a": 2}
