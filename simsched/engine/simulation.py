@@ -18,6 +18,7 @@ from simsched.engine.clock import Appointment, Clock, Phase
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import FailureOptions, Failures
 from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
+from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
@@ -100,7 +101,7 @@ def simulate(
         on_finish=on_finish,
         failures=failures,
     )
-    with one_thread():
+    with one_thread(), spared_by_the_collector():
         run.run()
     return run.agent_classes
 
