@@ -177,7 +177,7 @@ def _fit(
 
 
 def durations_of(jobs: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
-    """Give quantiles of GPU-seconds (of seconds in class XS) by class, size of batch and GPUs."""
+    """Return quantiles of GPU-seconds (of seconds in class XS) by class, size of batch and GPUs."""
     found: dict[str, dict[str, list[float]]] = {}
     measured = jobs.assign(
         value=jobs["duration_s"] * np.where(jobs["class"] == "XS", 1, jobs["num_gpus"]),
@@ -197,7 +197,7 @@ def _quantiles(values: pd.Series[float]) -> list[float]:
 
 
 def alike_of(jobs: pd.DataFrame) -> dict[str, float]:
-    """Give the share of the variance (of normal scores) of durations that lies between batches."""
+    """Return the share of the variance (of normal scores) of durations that lies between batches."""
     found = {}
     for name in STRATA:
         for size, large in (("small", False), ("large", True)):
@@ -212,7 +212,7 @@ def alike_of(jobs: pd.DataFrame) -> dict[str, float]:
 
 
 def gaps_of(jobs: pd.DataFrame) -> dict[str, Any]:
-    """Give mean and standard deviations of ln(seconds + 0.5) between jobs of a batch, between and within batches."""
+    """Return mean and standard deviations of ln(seconds + 0.5) between jobs of a batch, between and within batches."""
     found: dict[str, Any] = {"shift": 0.5, "max": GAP_S}
     for size, large in (("small", False), ("large", True)):
         some = jobs[jobs["large"] == large]

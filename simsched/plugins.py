@@ -142,7 +142,7 @@ def _type_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
 
 
 def _default_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
-    """Give the default of a parameter, made anew where a dataclass makes it for each instance."""
+    """Return the default of a parameter, made anew where a dataclass makes it for each instance."""
     if dataclasses.is_dataclass(plugin):
         for field in dataclasses.fields(plugin):
             if field.name == parameter.name and field.default_factory is not dataclasses.MISSING:

@@ -22,7 +22,7 @@ SHARED = ROOT.parent / "shared" / "data"
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Give the folder of published data, or skip the test."""
+    """Return the folder of published data, or skip the test."""
     if not SHARED.is_dir():
         pytest.skip("needs the published data, which is not part of the project (looked in ../shared/data)")
     return SHARED

@@ -42,6 +42,6 @@ class Isolated(Policy):
 
 
 def _behind(job: JobView, fair_gpus: float) -> float:
-    """Give Gavel's priority: the share of the time that is due / the share received, infinite if that is nothing."""
+    """Return Gavel's priority: the share of the time that is due / the share received, infinite if that is nothing."""
     due = min(fair_gpus / job.num_gpus, 1.0)
     return due * job.age_s / job.held_s if job.held_s else math.inf

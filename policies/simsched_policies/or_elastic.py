@@ -174,7 +174,7 @@ class OrElastic(Policy):
 
 
 def scaling_efficiency(speeds: Mapping[int, Speed], fewer: int, more: int) -> float:
-    """Give s = ((R - R') / (k - k')) / (R' / k') of a step from `fewer` to `more` GPUs."""
+    """Return s = ((R - R') / (k - k')) / (R' / k') of a step from `fewer` to `more` GPUs."""
     before = speeds[fewer].throughput
     return (speeds[more].throughput - before) / (more - fewer) / (before / fewer)
 

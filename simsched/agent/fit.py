@@ -116,7 +116,7 @@ def _held(seen: Observations) -> dict[int, float]:
 
 
 def loss_and_slope(at: Floats, seen: Observations) -> tuple[float, Floats]:
-    """Give the loss at a point (the seven parameters in their order) and its gradient, derived by hand."""
+    """Return the loss at a point (the seven parameters in their order) and its gradient, derived by hand."""
     from simsched.agent.fit_loss import add_slope  # brings numba
 
     slope = np.zeros(7)

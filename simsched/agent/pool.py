@@ -60,7 +60,7 @@ class History:
         return {key: StepTime(step.first, step.second) for key, step in self.profiles[gpu_type].items()}
 
     def gradient_at(self, progress: float) -> GradientStats:
-        """Give the gradient statistics at a share of training in [0, 1): those of the last epoch seen until then."""
+        """Return the gradient statistics at a share of training in [0, 1): those of the last epoch seen until then."""
         epoch = progress * (max(self.noise) + 1)
         at = max((seen for seen in self.noise if seen <= epoch), default=min(self.noise))
         return GradientStats(self.noise[at].first, self.noise[at].second)
@@ -130,7 +130,7 @@ class HistoryPool:
         return sum(history.jobs for history in self._histories.values())
 
     def __getitem__(self, application: str) -> History:
-        """Give what is known of an application; `KeyError` where that is nothing."""
+        """Return what is known of an application; `KeyError` where that is nothing."""
         return self._histories[application]
 
     def params(self, application: str, gpu_type: str) -> ThroughputParams:
@@ -169,7 +169,7 @@ class HistoryPool:
         }
 
     def similar(self, limits: BatchLimits, seen: Measurement) -> Prior | None:
-        """Give what a job of an unknown application may borrow once it has run on one GPU; None where nothing fits.
+        """Return what a job of an unknown application may borrow once it has run on one GPU; None where nothing fits.
 
         An application is similar if each of its four batch limits, and its step time at the batch measured, lie within
         a factor of `SIMILAR_WITHIN` of the job's. Of several, the one with the closest step time is taken. Its

@@ -95,7 +95,7 @@ class _Entry:
         return name
 
     def history(self) -> History | None:
-        """Give the history; None, with complaints, where anything is wrong with the entry."""
+        """Return the history; None, with problems, where anything is wrong with the entry."""
         if self.problems:
             return None
         jobs = self._entry["jobs"]
@@ -197,7 +197,7 @@ def _finite(value: object) -> bool:
 
 
 def pool_data(pool: HistoryPool) -> dict[str, Any]:
-    """Give a pool as plain data, which `pool_of` turns back into an equal pool."""
+    """Return a pool as plain data, which `pool_of` turns back into an equal pool."""
     return {"format": FORMAT, "applications": [_entry_of(pool, name) for name in pool.applications]}
 
 

@@ -103,7 +103,7 @@ class ApplicationCatalogue:
         return (*self.applications, *self.tabulated)
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
-        """Give the application of a job; `InputError` where no application has that name."""
+        """Return the application of a job; `InputError` where no application has that name."""
         name, duration_s = request.application, truth.duration_s
         if name == FIXED_DURATION:
             if duration_s < 1:

@@ -73,7 +73,7 @@ class TrialApplications:
         self._scaled: dict[str, Application] = {}
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
-        """Give the application of a job; `InputError` where there is none of that name."""
+        """Return the application of a job; `InputError` where there is none of that name."""
         name = request.application
         base, sign, width = name.partition(_WIDTH)
         if not sign:

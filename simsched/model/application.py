@@ -26,7 +26,7 @@ class BatchChoice(NamedTuple):
     accum_steps: int
 
     def total(self, gpus: int) -> int:
-        """Give the total batch size on `gpus` GPUs, in examples."""
+        """Return the total batch size on `gpus` GPUs, in examples."""
         return gpus * self.local_bsz * (self.accum_steps + 1)
 
 
@@ -47,7 +47,7 @@ class GradientStats(NamedTuple):
     var: float
 
     def gain(self, scale: float) -> float:
-        """Give the AdaScale gain of a batch `scale` times the initial one (papers: r_t; 1 <= gain <= scale)."""
+        """Return the AdaScale gain of a batch `scale` times the initial one (papers: r_t; 1 <= gain <= scale)."""
         return (self.var + self.sqr) / (self.var / scale + self.sqr)
 
 
@@ -99,7 +99,7 @@ class Application(Protocol):
 
     @property
     def limits(self) -> BatchLimits | None:
-        """Give the batch limits, None where the job has no batch size."""
+        """Return the batch limits, None where the job has no batch size."""
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -115,23 +115,23 @@ class Application(Protocol):
 
     @property
     def max_gpus(self) -> int | None:
-        """Give the largest number of GPUs the application can use, None where only its batch limits bound it."""
+        """Return the largest number of GPUs the application can use, None where only its batch limits bound it."""
 
     @property
     def fixed_batch_size(self) -> int | None:
-        """Give the only total batch size that the application runs at, None where it may be chosen."""
+        """Return the only total batch size that the application runs at, None where it may be chosen."""
 
     @property
     def restart_delay_s(self) -> float | None:
-        """Give the seconds that a change of placement costs, None for the engine's default."""
+        """Return the seconds that a change of placement costs, None for the engine's default."""
 
     @property
     def start_delay_s(self) -> float | None:
-        """Give the seconds that the first start costs, None for the engine's default."""
+        """Return the seconds that the first start costs, None for the engine's default."""
 
     @property
     def tensor_skew(self) -> float | None:
-        """Give the share of the largest tensor in the size of the model, None where it is not known."""
+        """Return the share of the largest tensor in the size of the model, None where it is not known."""
 
     @property
     def memory(self) -> MemoryNeed | None:
@@ -153,7 +153,7 @@ class Application(Protocol):
         """Count the epochs until completion."""
 
     def epoch_end(self, epoch: int) -> float:
-        """Give the progress at the end of a 0-based epoch."""
+        """Return the progress at the end of a 0-based epoch."""
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Return how the job runs on a site with a batch during an epoch.
@@ -166,7 +166,7 @@ class Application(Protocol):
         """Return the true step time on a site, in seconds."""
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+        """Return the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
 
 
 class ApplicationSource(Protocol):

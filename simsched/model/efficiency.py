@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 def gain(gradient: GradientStats, scale: ArrayLike) -> Floats:
-    """Give the AdaScale gain r of batches `scale` times the initial one: iterations at the initial size per iteration.
+    """Return the AdaScale gain r of batches `scale` times the initial: iterations at the initial size per iteration.
 
     It is 1 where the estimates of the statistics are so noisy that the formula's denominator is not positive.
     """
@@ -22,12 +22,12 @@ def gain(gradient: GradientStats, scale: ArrayLike) -> Floats:
 
 
 def efficiency(gradient: GradientStats, scale: ArrayLike) -> Floats:
-    """Give the statistical efficiency of batches `scale` times the initial one, relative to it (equation 6)."""
+    """Return the statistical efficiency of batches `scale` times the initial one, relative to it (equation 6)."""
     return gain(gradient, scale) / np.asarray(scale, dtype=np.float64)
 
 
 def noise_scale(gradient: GradientStats, init_batch_size: int) -> float:
-    """Give the gradient noise scale phi, in examples, of statistics taken at the initial batch size.
+    """Return the gradient noise scale phi, in examples, of statistics taken at the initial batch size.
 
     With it the efficiency is (phi + M0) / (phi + M). It is infinite where the mean gradient is estimated as nothing.
     """
@@ -35,5 +35,5 @@ def noise_scale(gradient: GradientStats, init_batch_size: int) -> float:
 
 
 def gradient_of(noise: float, init_batch_size: int) -> GradientStats:
-    """Give gradient statistics, of unit squared mean, whose gradient noise scale is `noise` examples."""
+    """Return gradient statistics, of unit squared mean, whose gradient noise scale is `noise` examples."""
     return GradientStats(1.0, noise / init_batch_size)

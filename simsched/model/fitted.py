@@ -32,7 +32,7 @@ class NoiseCurve:
     noise: tuple[tuple[float, ...], ...]
 
     def at(self, batch_size: float, epoch: int) -> float:
-        """Give the noise scale in an epoch when trained at a total batch."""
+        """Return the noise scale in an epoch when trained at a total batch."""
         logs = np.log(np.asarray(self.noise, dtype=np.float64))
         column = [np.interp(epoch, self.epochs, logs[:, j]) for j in range(len(self.batch_sizes))]
         return float(np.exp(np.interp(np.log(batch_size), np.log(self.batch_sizes), column)))
@@ -97,7 +97,7 @@ class FittedApplication:
         self._iterations: dict[float, tuple[float, ...]] = {}
 
     def epoch_end(self, epoch: int) -> float:
-        """Give the progress at the end of a 0-based epoch."""
+        """Return the progress at the end of a 0-based epoch."""
         return (epoch + 1) * self.training.iterations_per_epoch
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
@@ -120,7 +120,7 @@ class FittedApplication:
         return StepTime(float(step[0]), float(step[0] - compute[0]))
 
     def gradient(self, batch_size: float, epoch: int) -> GradientStats:
-        """Give the gradient statistics (of unit squared mean) in an epoch when trained at a total batch."""
+        """Return the gradient statistics (of unit squared mean) in an epoch when trained at a total batch."""
         key = batch_size, epoch
         if key not in self._gradients:
             limits = self.limits
@@ -149,7 +149,7 @@ class FittedApplication:
         return Running(gain / seconds, gain / scale, total / seconds, step, gradient)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the iterations done by the end of an epoch: progress divided by the gain, summed over epochs."""
+        """Return the iterations done by the end of an epoch: progress divided by the gain, summed over epochs."""
         if batch_size not in self._iterations:
             self._iterations[batch_size] = self._count_iterations(batch_size)
         return self._iterations[batch_size][epoch]

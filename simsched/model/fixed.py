@@ -32,7 +32,7 @@ class FixedDuration(Undeclared):
         self._speedup = speedup
 
     def epoch_end(self, epoch: int) -> float:
-        """Give the duration, which is where the only epoch ends."""
+        """Return the duration, which is where the only epoch ends."""
         return float(self.duration_s)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
@@ -54,5 +54,5 @@ class FixedDuration(Undeclared):
         raise ValueError(message)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the duration: one iteration a second."""
+        """Return the duration: one iteration a second."""
         return float(self.duration_s)

@@ -38,7 +38,7 @@ class CandidateBatches:
         self._stacked: dict[bytes, tuple[Ints, Ints]] = {}
 
     def of(self, gpus: Ints) -> tuple[Ints, Ints]:
-        """Give per-GPU batch and accumulation steps; each len(gpus) x 50, invalid ones with a batch of 0."""
+        """Return per-GPU batch and accumulation steps; each len(gpus) x 50, invalid ones with a batch of 0."""
         key = gpus.tobytes()
         if key not in self._stacked:
             rows = [self._row(int(count)) for count in gpus]
@@ -65,7 +65,7 @@ class GoodputModel:
     candidates: CandidateBatches | None = field(default=None, repr=False, compare=False)
 
     def evaluate(self, nodes: ArrayLike, gpus: ArrayLike, local_bsz: ArrayLike, accum_steps: ArrayLike) -> Floats:
-        """Give the goodput of configurations, as arrays that broadcast against each other."""
+        """Return the goodput of configurations, as arrays that broadcast against each other."""
         batch = np.asarray(gpus) * np.asarray(local_bsz) * (np.asarray(accum_steps) + 1)
         scale = batch / self.limits.init_batch_size
         throughput = batch / self.params.iteration_time_s(nodes, gpus, local_bsz, accum_steps)

@@ -128,7 +128,7 @@ class MeasuredApplication:
         self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}
 
     def epoch_end(self, epoch: int) -> float:
-        """Give the least progress that any of the measured runs had made at the end of a 0-based epoch."""
+        """Return the least progress that any of the measured runs had made at the end of a 0-based epoch."""
         return self._ends[epoch]
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
@@ -144,14 +144,14 @@ class MeasuredApplication:
         return StepTime(found.step_s - found.sync_s + slower_s, slower_s)
 
     def gradient(self, batch_size: float, epoch: int) -> GradientStats:
-        """Give the gradient statistics of an epoch, interpolated over total batch sizes."""
+        """Return the gradient statistics of an epoch, interpolated over total batch sizes."""
         low, high = self._bracket(batch_size)
         sqr = _between(batch_size, low, high, low.grad_sqr[epoch], high.grad_sqr[epoch])
         var = _between(batch_size, low, high, low.grad_var[epoch], high.grad_var[epoch])
         return GradientStats(sqr, var)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the iterations done by the end of an epoch, interpolated over total batch sizes."""
+        """Return the iterations done by the end of an epoch, interpolated over total batch sizes."""
         low, high = self._bracket(batch_size)
         return _between(batch_size, low, high, low.iterations[epoch], high.iterations[epoch])
 

@@ -42,7 +42,7 @@ class Site(NamedTuple):
 
 
 def shape_of(allocation: Allocation) -> Shape:
-    """Give the GPUs on each node, in allocation order."""
+    """Return the GPUs on each node, in allocation order."""
     return tuple([gpus for _, gpus in allocation])
 
 
@@ -57,13 +57,13 @@ def from_counts(counts: Sequence[int]) -> Allocation:
 
 
 def consolidated_shape(gpus: int, gpus_per_node: int) -> Shape:
-    """Give the shape that uses as few nodes as possible: full nodes first, the remainder last."""
+    """Return the shape that uses as few nodes as possible: full nodes first, the remainder last."""
     full, rest = divmod(gpus, gpus_per_node)
     return (gpus_per_node,) * full + ((rest,) if rest else ())
 
 
 def canonical_rotation(shape: Shape) -> Shape:
-    """Give the smallest of all rotations, in tuple order; mirror images stay apart."""
+    """Return the smallest of all rotations, in tuple order; mirror images stay apart."""
     return min(shape[i:] + shape[:i] for i in range(len(shape)))
 
 

@@ -33,7 +33,7 @@ class ScaledApplication:
         self.epochs = inner.epochs
 
     def epoch_end(self, epoch: int) -> float:
-        """Give the progress at the end of a 0-based epoch."""
+        """Return the progress at the end of a 0-based epoch."""
         return self._inner.epoch_end(epoch)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
@@ -46,11 +46,11 @@ class ScaledApplication:
         )
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Give the true step time on a placement, in seconds."""
+        """Return the true step time on a placement, in seconds."""
         return self._scaled(self._inner.step_time(site, local_bsz))
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+        """Return the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
         return self._inner.iterations(batch_size, epoch)
 
     def _scaled(self, step: StepTime) -> StepTime:

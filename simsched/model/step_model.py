@@ -59,7 +59,7 @@ class StepModel(Protocol):
     """Predicts seconds of computing a micro-batch and of a whole step without accumulation."""
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
-        """Give (computation, step) for placements and per-GPU batch sizes, two arrays of their common shape."""
+        """Return (computation, step) for placements and per-GPU batch sizes, two arrays of their common shape."""
 
 
 class SyncPair(NamedTuple):
@@ -96,7 +96,7 @@ class SevenParameters:
     across: tuple[SyncPair, ...] = ()
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
-        """Give (computation, step), equations 8 to 10 of Pollux."""
+        """Return (computation, step), equations 8 to 10 of Pollux."""
         grad = self.params.grad_time_s(local_bsz)
         sync = self.params.sync_time_s(placements.nodes, placements.gpus)
         step = overlap(grad, sync_by_level(sync, placements, self.across), self.params.gamma)
@@ -140,7 +140,7 @@ class PlacementModel:
     across: tuple[SyncPair, ...] = ()
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
-        """Give (computation, step)."""
+        """Return (computation, step)."""
         nodes = placements.nodes
         grad = interpolate(np.asarray(local_bsz, dtype=np.float64), self.local_bsz, self.grad_s)
         parts = [self._of(kind, first, placements, grad) for kind, first in self._classes()]

@@ -32,11 +32,11 @@ class TensorModel:
 
     @property
     def skew(self) -> float:
-        """Give the share of the largest tensor in the model (Tiresias, section 3.4)."""
+        """Return the share of the largest tensor in the model (Tiresias, section 3.4)."""
         return self.largest_mb / self.size_mb
 
     def slow_down(self, shape: Shape) -> float:
-        """Give the factor on the duration on a placement, 1 where it is as consolidated as can be."""
+        """Return the factor on the duration on a placement, 1 where it is as consolidated as can be."""
         gpus = sum(shape)
         needed = -(-gpus // self.gpus_per_node)
         if len(shape) <= needed:
@@ -71,7 +71,7 @@ class TensorModelJob(Undeclared):
         self.restart_delay_s: float | None = round(model.checkpoint_s + model.resume_s)
 
     def epoch_end(self, epoch: int) -> float:
-        """Give the duration, which is where the only epoch ends."""
+        """Return the duration, which is where the only epoch ends."""
         return float(self.duration_s)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
@@ -87,5 +87,5 @@ class TensorModelJob(Undeclared):
         raise ValueError(message)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Give the duration: one iteration a second."""
+        """Return the duration: one iteration a second."""
         return float(self.duration_s)

@@ -38,11 +38,11 @@ class ThroughputParams:
         return replace(ThroughputParams(*scaled), gamma=self.gamma)
 
     def grad_time_s(self, local_bsz: ArrayLike) -> Floats:
-        """Give the seconds that one GPU computes for a micro-batch (T_grad, equation 8)."""
+        """Return the seconds that one GPU computes for a micro-batch (T_grad, equation 8)."""
         return self.alpha_c + self.beta_c * np.asarray(local_bsz, dtype=np.float64)
 
     def sync_time_s(self, nodes: ArrayLike, gpus: ArrayLike) -> Floats:
-        """Give the seconds of synchronising gradients, by whether nodes are crossed (T_sync, equation 9)."""
+        """Return the seconds of synchronising gradients, by whether nodes are crossed (T_sync, equation 9)."""
         count = np.asarray(gpus, dtype=np.float64)
         crosses = np.asarray(nodes) > 1
         alpha = np.where(crosses, self.alpha_n, np.where(count > 1, self.alpha_r, TINY))
@@ -50,19 +50,19 @@ class ThroughputParams:
         return np.asarray(alpha + beta * np.maximum(count - 2, TINY), dtype=np.float64)
 
     def step_time_s(self, nodes: ArrayLike, gpus: ArrayLike, local_bsz: ArrayLike) -> Floats:
-        """Give the seconds of an iteration without accumulation (equation 10)."""
+        """Return the seconds of an iteration without accumulation (equation 10)."""
         return overlap(self.grad_time_s(local_bsz), self.sync_time_s(nodes, gpus), self.gamma)
 
     def iteration_time_s(
         self, nodes: ArrayLike, gpus: ArrayLike, local_bsz: ArrayLike, accum_steps: ArrayLike
     ) -> Floats:
-        """Give the seconds of an iteration with `accum_steps` extra micro-batches (equation 11)."""
+        """Return the seconds of an iteration with `accum_steps` extra micro-batches (equation 11)."""
         grad = self.grad_time_s(local_bsz)
         step = overlap(grad, self.sync_time_s(nodes, gpus), self.gamma)
         return np.asarray(np.asarray(accum_steps) * grad + step, dtype=np.float64)
 
     def throughput(self, nodes: ArrayLike, gpus: ArrayLike, local_bsz: ArrayLike, accum_steps: ArrayLike) -> Floats:
-        """Give the examples per second."""
+        """Return the examples per second."""
         batch = np.asarray(gpus) * np.asarray(local_bsz) * (np.asarray(accum_steps) + 1)
         return np.asarray(batch / self.iteration_time_s(nodes, gpus, local_bsz, accum_steps), dtype=np.float64)
 

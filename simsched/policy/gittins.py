@@ -35,7 +35,7 @@ class ServiceDistribution:
         self._sums = np.concatenate([[0.0], np.cumsum(samples)])
 
     def index(self, attained_gpu_s: float, quantum_gpu_s: float | None = None) -> float:
-        """Give the index after so much service, 0 where no sample is larger.
+        """Return the index after so much service, 0 where no sample is larger.
 
         `quantum_gpu_s` fixes the service quantum; None takes the best.
         """
@@ -48,7 +48,7 @@ class ServiceDistribution:
         return float(self._ratio(first, attained_gpu_s, self._samples[first:]).max())
 
     def table(self, points_gpu_s: Sequence[float], quantum_gpu_s: float | None = None) -> tuple[float, ...]:
-        """Give the index at each of some points."""
+        """Return the index at each of some points."""
         return tuple(self.index(point, quantum_gpu_s) for point in points_gpu_s)
 
     def _ratio(self, first: int, attained: float, until: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -104,7 +104,7 @@ class IndexTable:
         return self._values[max(bisect_right(self._points, service_gpu_s) - 1, 0)]
 
     def next_point(self, service_gpu_s: float) -> int | None:
-        """Give the service at which the index changes next, None where it does not."""
+        """Return the service at which the index changes next, None where it does not."""
         place = bisect_right(self._points, service_gpu_s)
         return self._points[place] if place < len(self._points) else None
 

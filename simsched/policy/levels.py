@@ -56,15 +56,15 @@ class Levels:
         self._standings.pop(job_id, None)
 
     def level(self, job_id: str) -> int:
-        """Give the level of a job."""
+        """Return the level of a job."""
         return self._standings[job_id].level
 
     def counted_gpu_s(self, job_id: str, attained_gpu_s: float) -> float:
-        """Give the service that counts: what was attained since the last promotion."""
+        """Return the service that counts: what was attained since the last promotion."""
         return attained_gpu_s - self._standings[job_id].base_gpu_s
 
     def limit_gpu_s(self, job_id: str) -> float | None:
-        """Give the attained service at which a job goes down a level, None on the last."""
+        """Return the attained service at which a job goes down a level, None on the last."""
         standing = self._standings[job_id]
         if standing.level == len(self.limits_gpu_s):
             return None

@@ -48,11 +48,11 @@ class Pool:
         self.total += after - before
 
     def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
-        """Give nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
+        """Return nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
         return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
 
     def least_free(self) -> Iterator[tuple[int, int]]:
-        """Give nodes and their free GPUs, the least free first, by index on a tie; full nodes are left out."""
+        """Return nodes and their free GPUs, the least free first, by index on a tie; full nodes are left out."""
         return self._nodes(range(1, len(self.nodes_with)))
 
     def best_fit(self, gpus: int, within: int = -1) -> int | None:

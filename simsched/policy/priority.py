@@ -80,7 +80,7 @@ class PriorityScheduler:
         return iter(self._entries)
 
     def number(self, job_id: str) -> int:
-        """Give the place of a job in the order in which all jobs were added."""
+        """Return the place of a job in the order in which all jobs were added."""
         return self._entries[job_id].number
 
     def runs(self, job_id: str) -> bool:

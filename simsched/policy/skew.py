@@ -34,7 +34,7 @@ class SkewPlacement:
             self._skewed.add(request.id)
 
     def placer(self, job_id: str) -> Placer:
-        """Give the placer of a job that arrives; a job is asked for once."""
+        """Return the placer of a job that arrives; a job is asked for once."""
         if self._same is not None:
             return self._same
         if job_id in self._skewed:

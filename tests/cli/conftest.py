@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def simsched(folder: Path):
-    """Give a function that runs the command in this process."""
+    """Return a function that runs the command in this process."""
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(cli, list(arguments), prog_name="simsched")
@@ -44,7 +44,7 @@ def simsched(folder: Path):
 
 @pytest.fixture
 def tables():
-    """Give a function that reads the bytes of all result files of a run but the manifests, by cell and name."""
+    """Return a function that reads the bytes of all result files of a run but the manifests, by cell and name."""
 
     def read(run: Path) -> dict[str, bytes]:
         files = [path for path in sorted((run / "cells").rglob("*")) if path.is_file() and path.name != "manifest.json"]

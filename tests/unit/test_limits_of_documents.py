@@ -17,7 +17,7 @@ from simsched.policy import registry
 
 
 def chain(names, line):
-    """Give lines each of which names the one before many times."""
+    """Return lines each of which names the one before many times."""
     return "".join(line(after, f"*{before}") for before, after in itertools.pairwise(names))
 
 
