@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from simsched.programs.allox import allox
-from simsched.programs.finish_time import Progress, finish_time
+from simsched.programs.finish_time import Elapsed, finish_time
 from simsched.programs.max_min import makespan, max_min
 from simsched.programs.problem import ShareProblem
 from simsched.programs.throughput import total_throughput
@@ -41,7 +41,7 @@ def programs(problem: ShareProblem) -> dict[str, Callable[[], object]]:
     rng = np.random.default_rng(2)
     jobs = problem.num_jobs
     steps = rng.uniform(1e3, 1e6, jobs)
-    progress = Progress(rng.uniform(0, 1e5, jobs), steps, rng.uniform(0, 1e5, jobs))
+    progress = Elapsed(rng.uniform(0, 1e5, jobs), steps, rng.uniform(0, 1e5, jobs))
     timed: dict[str, Callable[[], object]] = {
         "max-min": lambda: max_min(problem),
         "water filling": lambda: water_filling(problem),

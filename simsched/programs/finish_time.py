@@ -20,7 +20,7 @@ _MAX_CUTS = 100
 
 
 @dataclass(frozen=True)
-class Progress:
+class Elapsed:
     """How far jobs are: seconds since arrival, steps left, and the seconds their past steps take in isolation.
 
     All of shape (n,). `isolated_s` adds up, call by call, the steps done divided by the isolated rate of the call
@@ -32,7 +32,7 @@ class Progress:
     isolated_s: Floats
 
 
-def finish_time(problem: ShareProblem, progress: Progress, method: Method = "auto") -> Floats:
+def finish_time(problem: ShareProblem, progress: Elapsed, method: Method = "auto") -> Floats:
     """Return the shares that minimise the largest finish-time ratio (Gavel, OSDI'20, section 4.2; Themis, NSDI'20).
 
     A job's ratio is (age + remaining / rate) / (isolated so far + remaining / isolated rate), the isolated rate being
@@ -50,14 +50,14 @@ def finish_time(problem: ShareProblem, progress: Progress, method: Method = "aut
     return classes.spread(settle(classes, ratios.required(_least_ratio(classes, ratios, method)), method))
 
 
-def finish_time_ratio(problem: ShareProblem, progress: Progress, shares: Floats) -> Floats:
+def finish_time_ratio(problem: ShareProblem, progress: Elapsed, shares: Floats) -> Floats:
     """Return each job's ratio under `shares`, shape (n,); infinite for jobs without a rate that have steps left."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left_s = np.where(progress.remaining_steps > 0, progress.remaining_steps / problem.rates(shares), 0.0)
     return np.asarray((progress.age_s + left_s) / _due_s(problem, progress))
 
 
-def _due_s(problem: ShareProblem, progress: Progress) -> Floats:
+def _due_s(problem: ShareProblem, progress: Elapsed) -> Floats:
     rate = (problem.throughput * isolated(problem)).sum(axis=1)
     left_s = np.divide(progress.remaining_steps, rate, out=np.zeros(len(rate)), where=rate > 0)
     return np.asarray(progress.isolated_s + left_s)
@@ -66,7 +66,7 @@ def _due_s(problem: ShareProblem, progress: Progress) -> Floats:
 class _Ratios:
     """The rate that each class requires for a ratio."""
 
-    def __init__(self, classes: Classes, progress: Progress) -> None:
+    def __init__(self, classes: Classes, progress: Elapsed) -> None:
         self.age_s = classes.of(progress.age_s)
         self.steps = classes.of(progress.remaining_steps) * can_run(classes)
         self.due_s = classes.of(_due_s(classes.problem, progress))

@@ -30,7 +30,7 @@ SMALL = 200
 
 
 @dataclass(frozen=True)
-class Problem:
+class OfferProblem:
     """Offers sorted by job: `job`, `gpu_type`, `gpus` and `cost` of shape (m,).
 
     `room` counts the GPUs of each type; `must` says of each job whether it has to get an offer. A job without one
@@ -45,7 +45,7 @@ class Problem:
     must: Flags
 
 
-def solve(problem: Problem) -> Integers:
+def solve(problem: OfferProblem) -> Integers:
     """Choose offers of least total cost: for each job an index into the offers, -1 for none.
 
     Raises `ValueError` where the jobs that must get an offer do not fit.
@@ -74,7 +74,7 @@ def solve(problem: Problem) -> Integers:
     return chosen
 
 
-def _reduced(problem: Problem, prices: Floats) -> tuple[Floats, Integers, Floats, Floats]:
+def _reduced(problem: OfferProblem, prices: Floats) -> tuple[Floats, Integers, Floats, Floats]:
     """Return each offer's cost with prices, each job's first offer, least cost, and least cost with none allowed."""
     costs = problem.cost + prices[problem.gpu_type] * problem.gpus
     starts = np.flatnonzero(np.diff(problem.job, prepend=-1))
@@ -83,7 +83,7 @@ def _reduced(problem: Problem, prices: Floats) -> tuple[Floats, Integers, Floats
     return costs, starts, least, best
 
 
-def _if_room_is_plenty(problem: Problem) -> Integers | None:
+def _if_room_is_plenty(problem: OfferProblem) -> Integers | None:
     """Give every job its cheapest offer where all of these fit at once, which nothing can better; else None."""
     order = np.lexsort((np.arange(len(problem.job)), problem.cost, problem.job))
     first = order[np.unique(problem.job[order], return_index=True)[1]]
@@ -96,7 +96,7 @@ def _if_room_is_plenty(problem: Problem) -> Integers | None:
     return chosen
 
 
-def _dearer(problem: Problem, prices: Floats) -> Floats:
+def _dearer(problem: OfferProblem, prices: Floats) -> Floats:
     """Return how much dearer each offer is than what its job would choose at these prices."""
     costs, starts, _, best = _reduced(problem, prices)
     counts = np.diff(np.append(starts, len(costs)))
@@ -104,7 +104,7 @@ def _dearer(problem: Problem, prices: Floats) -> Floats:
     return dearer
 
 
-def _bound(problem: Problem, prices: Floats) -> tuple[float, Floats]:
+def _bound(problem: OfferProblem, prices: Floats) -> tuple[float, Floats]:
     """Return the bound that prices give and how it rises with each of them: GPUs asked for less those there are."""
     costs, starts, least, best = _reduced(problem, prices)
     ends = np.append(starts[1:], len(costs))
@@ -117,7 +117,7 @@ def _bound(problem: Problem, prices: Floats) -> tuple[float, Floats]:
     return float(best.sum() - prices @ problem.room), np.asarray(asked - problem.room, dtype=np.float64)
 
 
-def _prices(problem: Problem) -> tuple[Floats, float]:
+def _prices(problem: OfferProblem) -> tuple[Floats, float]:
     """Return good prices and their bound, by cutting planes."""
     types = len(problem.room)
     highest = float(np.max(np.abs(problem.cost))) + 1.0
@@ -142,7 +142,7 @@ def _prices(problem: Problem) -> tuple[Floats, float]:
     return at, best
 
 
-def _milp(problem: Problem, kept: Integers) -> tuple[Integers, float]:
+def _milp(problem: OfferProblem, kept: Integers) -> tuple[Integers, float]:
     """Solve the program of the offers `kept`; returns the chosen offers and their cost, infinite where none fits."""
     each = np.arange(len(kept))
     jobs = len(problem.must)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.programs.one_each import Problem, solve
+from simsched.programs.one_each import OfferProblem, solve
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -140,4 +140,4 @@ def choose(
     sign = 1.0 if fairness < 0 else -1.0
     cost = sign * weight[offers.job] * offers.value - penalty
     needed = np.zeros(jobs, dtype=bool) if must is None else must
-    return solve(Problem(offers.job, offers.gpu_type, offers.gpus, cost, room, needed))
+    return solve(OfferProblem(offers.job, offers.gpu_type, offers.gpus, cost, room, needed))

@@ -8,7 +8,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.programs.allox import allox, candidates
-from simsched.programs.finish_time import Progress, finish_time, finish_time_ratio
+from simsched.programs.finish_time import Elapsed, finish_time, finish_time_ratio
 from simsched.programs.max_min import fair_value, makespan, makespan_value, max_min
 from simsched.programs.min_jct import jct_value, min_jct
 from simsched.programs.pop import partitioned
@@ -115,7 +115,7 @@ def test_makespan_by_hand():
 
 def test_finish_time_ratio_of_equal_jobs_is_that_of_their_slices():
     problem = ShareProblem(np.ones((4, 2)), np.ones(4, int), np.array([1, 1]))
-    progress = Progress(np.zeros(4), np.full(4, 100.0), np.zeros(4))
+    progress = Elapsed(np.zeros(4), np.full(4, 100.0), np.zeros(4))
     shares = finish_time(problem, progress)
     assert finish_time_ratio(problem, progress, shares) == pytest.approx(np.ones(4), rel=1e-6)
 
@@ -124,7 +124,7 @@ def test_finish_time_against_bisection():
     for seed in range(3):
         problem = problem_of(seed, jobs=6, weighted=False)
         rng = np.random.default_rng(seed)
-        progress = Progress(rng.uniform(0, 50, 6), rng.uniform(10, 100, 6), rng.uniform(0, 50, 6))
+        progress = Elapsed(rng.uniform(0, 50, 6), rng.uniform(10, 100, 6), rng.uniform(0, 50, 6))
         shares = finish_time(problem, progress)
         check_feasible(problem, shares)
         ratio = finish_time_ratio(problem, progress, shares).max()
@@ -210,7 +210,7 @@ PROGRAMS = {
     "water-filling": lambda problem, order, method: water_filling(problem, method=method),
     "makespan": lambda problem, order, method: makespan(problem, STEPS[order], method),
     "finish-time": lambda problem, order, method: finish_time(
-        problem, Progress(*(part[order] for part in PROGRESS)), method
+        problem, Elapsed(*(part[order] for part in PROGRESS)), method
     ),
     "throughput": lambda problem, order, method: total_throughput(problem, normalised=True, method=method),
     "deadlines": lambda problem, order, method: total_throughput(problem, least_rate=STEPS[order] / 1e5, method=method),

@@ -15,7 +15,7 @@ import numpy as np
 from simsched.policy import Signal
 from simsched.policy.rounds import SharesPolicy, Snapshot, Unit
 from simsched.policy.signals import REMAINING_WORK
-from simsched.programs.finish_time import Progress, finish_time
+from simsched.programs.finish_time import Elapsed, finish_time
 from simsched.programs.shares import isolated
 
 
@@ -56,5 +56,5 @@ class FinishTimeFairness(SharesPolicy):
             notes[job_id] = _Notes(rate, left, done_s)
         self._notes = notes
         isolated_s = np.array([note.isolated_s for note in notes.values()])
-        progress = Progress(snapshot.age_s, remaining, np.maximum(isolated_s, 0.0))
+        progress = Elapsed(snapshot.age_s, remaining, np.maximum(isolated_s, 0.0))
         return snapshot.by_job(finish_time(problem, progress))
