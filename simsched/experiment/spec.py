@@ -28,9 +28,7 @@ from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
-
-#: The longest time that a key may name: three hundred years.
-MOST_SECONDS = 10_000_000_000
+from simsched.workload.trace import MOST_SECONDS
 
 _GIVEN_TWICE = "lists the same value twice"
 

@@ -141,6 +141,10 @@ def make_trace(
     return Trace(name, source, table[list(COLUMNS)], start, _frozen(dropped), _frozen(adjusted), start_s)
 
 
+#: The longest time that a trace may name: three hundred years.
+MOST_SECONDS = 10_000_000_000
+
+
 def raise_all(where: str, problems: Iterator[Problem]) -> None:
     """Raise one `InputError` of the first problems and a count of the rest; do nothing where there is none."""
     found = sorted(problems, key=lambda problem: problem.line)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.sheet import open_sheet
+from simsched.workload.trace import MOST_SECONDS
 
 _COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 
@@ -23,7 +24,7 @@ def _read(path: Path) -> Jobs:
     columns = {
         "job_id": sheet.unique("job_id"),
         "submit_time_s": sheet.number("submission_time", least=0, whole=True),
-        "duration_s": sheet.number("duration", least=0),
+        "duration_s": sheet.number("duration", least=0, most=MOST_SECONDS),
         "num_gpus": sheet.number("num_gpu", least=1, whole=True),
         "tenant": path.name.split(".")[0],
         "row": sheet.rows,

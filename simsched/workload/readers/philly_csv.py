@@ -9,7 +9,7 @@ from pathlib import Path
 
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.sheet import open_sheet
-from simsched.workload.trace import EPOCH
+from simsched.workload.trace import EPOCH, MOST_SECONDS
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
 
@@ -23,7 +23,7 @@ def _read(path: Path) -> Jobs:
     sheet = open_sheet(path, _COLUMNS)
     columns = {
         "submit_time_s": sheet.moment("timestamp"),
-        "duration_s": sheet.number("duration", least=0),
+        "duration_s": sheet.number("duration", least=0, most=MOST_SECONDS),
         "num_gpus": sheet.number("num_gpus", least=1, whole=True),
         "tenant": sheet.text("cluster"),
         "status": "Pass",

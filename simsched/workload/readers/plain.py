@@ -11,7 +11,7 @@ from simsched.errors import Problem, nearest
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.sheet import Sheet, open_sheet
 from simsched.workload.readers.version import check_version
-from simsched.workload.trace import EPOCH, STATUSES
+from simsched.workload.trace import EPOCH, MOST_SECONDS, STATUSES
 
 KIND = "simsched-trace"
 REQUIRED = ("submit_time", "num_gpus", "duration")
@@ -33,7 +33,7 @@ def _read(path: Path) -> Jobs:
     submit, origin = _submission(sheet)
     columns: dict[str, Any] = {
         "submit_time_s": submit,
-        "duration_s": sheet.number("duration", least=0),
+        "duration_s": sheet.number("duration", least=0, most=MOST_SECONDS),
         "num_gpus": sheet.number("num_gpus", least=1, whole=True),
         "tenant": sheet.text("tenant"),
         "user": sheet.text("user"),
@@ -59,7 +59,7 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
     if "batch_size" in sheet:
         columns["batch_size"] = sheet.number("batch_size", least=0, whole=True)
     if "time_limit_s" in sheet:
-        columns["time_limit_s"] = sheet.number("time_limit_s", least=0)
+        columns["time_limit_s"] = sheet.number("time_limit_s", least=0, most=MOST_SECONDS)
     if "priority" in sheet:
         columns["priority"] = sheet.number("priority", least=float("-inf"))
     columns |= {name: sheet.text(name) for name in ("queue", "qos", "group") if name in sheet}
@@ -89,7 +89,7 @@ def _submission(sheet: Sheet) -> tuple[Any, pd.Timestamp | None]:
     first = str(sheet.cells["submit_time"].iat[0])
     if not sheet.missing("submit_time")[0] and pd.isna(pd.to_numeric(first, errors="coerce")) and "-" in first[1:]:
         return sheet.moment("submit_time"), EPOCH
-    return sheet.number("submit_time", least=0).round(), None
+    return sheet.number("submit_time", least=0, most=MOST_SECONDS).round(), None
 
 
 FORMAT = Format(

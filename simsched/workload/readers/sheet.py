@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import warnings
 import zlib
@@ -17,6 +18,7 @@ import pandas as pd
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.workload.trace import EPOCH, raise_all
 
+_MEND = "mend the line, or leave it out"
 #: How the logs write a value that was never recorded.
 MISSING = ("", "None", "NULL", "null", "nan", "NaN", "NA", "N/A", "\\N")
 
@@ -59,14 +61,17 @@ class Sheet:
             return ""
         return self.cells[column].str.strip().mask(self.missing(column), "")
 
-    def number(self, column: str, *, least: float = -np.inf, whole: bool = False) -> npt.NDArray[np.float64]:
-        """Return a column as numbers of at least `least`; what is no such number becomes a problem of this sheet."""
+    def number(
+        self, column: str, *, least: float = -np.inf, most: float = 2.0**53, whole: bool = False
+    ) -> npt.NDArray[np.float64]:
+        """Return a column as numbers from `least` to `most`; what is no such number becomes a problem of this sheet."""
         values = pd.to_numeric(self.cells[column], errors="coerce").to_numpy("float64", copy=True)
         missing = self.missing(column)
         self.blame(column, missing, "is missing")
         self.blame(column, ~missing & ~np.isfinite(values), "is no number")
         with np.errstate(invalid="ignore"):
             self.blame(column, values < least, f"is below {least:g}")
+            self.blame(column, np.isfinite(values) & (values > most), f"is above {most:g}")
             if whole:
                 self.blame(column, np.isfinite(values) & (values % 1 != 0), "is no whole number")
         return values
@@ -111,7 +116,7 @@ class Sheet:
         for i in np.flatnonzero(mask).tolist():
             cell = str(self.cells[column].iat[i]).strip()
             message = f"column '{column}': {repr(cell) + ' ' if cell else ''}{what}"
-            self.problems.append(Problem(str(self.path), message, line=self.line(int(self.rows[i]))))
+            self.problems.append(Problem(str(self.path), message, _MEND, self.line(int(self.rows[i]))))
 
 
 def open_sheet(path: Path, required: Sequence[str], names: Sequence[str] | None = None) -> Sheet:
@@ -130,8 +135,8 @@ def open_sheet(path: Path, required: Sequence[str], names: Sequence[str] | None 
             )  # fmt: skip
     except pd.errors.EmptyDataError:
         raise input_error(path, "the file is empty", "give a header line and one line a job") from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        raise input_error(path, _said(error), "give every line the same number of fields as the header") from None
+    except (pd.errors.ParserError, pd.errors.ParserWarning):
+        raise _malformed(path, skip, len(names) if names else None) from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
     cells.columns = cells.columns.astype(str).str.strip()
@@ -180,5 +185,20 @@ def _require(path: Path, cells: pd.DataFrame, required: Sequence[str], skip: int
         )
 
 
-def _said(error: Exception) -> str:
-    return str(error).strip().removeprefix("Error tokenizing data. C error: ").replace("\n", " ")
+def _malformed(path: Path, skip: int, fields: int | None) -> InputError:
+    """Say in which line a file ceases to be CSV: a quote that is never closed, or other fields than the header has."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        for _ in range(skip):
+            next(stream)
+        rows = csv.reader(stream, strict=True)
+        line = skip + 1
+        try:
+            for row in rows:
+                fields = fields or len(row)
+                if len(row) > fields:
+                    message = f"has {len(row)} fields, and the header has {fields}"
+                    return input_error(path, message, "quote fields that hold commas, or mend the line", line=line)
+                line = skip + rows.line_num + 1
+        except csv.Error:
+            return input_error(path, "a quote that begins here is never closed", "close it, or double it", line=line)
+    return input_error(path, "is no CSV", "give every line the same number of fields as the header")
