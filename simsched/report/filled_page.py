@@ -24,6 +24,8 @@ _TABLE = re.compile(
     r"(?P<head><!-- simsched: (?P<kind>figures|ratios) (?P<run>\S+) (?P<rest>.*?) -->\n).*?(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
+#: A metric, whose brackets may hold blanks: `rho_above_1[all but ncf]`.
+METRIC = re.compile(r"[^\s\[]+(?:\[[^\]]*\])?")
 
 
 def fill(page: str, results: Path) -> str:
@@ -37,7 +39,7 @@ def _content(found: re.Match[str], results: Path) -> str:
         return f"Not run: there are no results of `{found['run']}`."
     run = read_run(folder)
     if found["kind"] == "figures":
-        return markdown(_figures(run, found["rest"].split()))
+        return markdown(_figures(run, METRIC.findall(found["rest"])))
     metric, _, over = found["rest"].partition(" over ")
     return markdown(ratios_table(judge(run, metric.strip(), over.strip() or None)))
 

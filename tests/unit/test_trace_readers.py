@@ -301,7 +301,7 @@ def test_plain_csv_reports_every_wrong_cell_with_line_and_column(tmp_path):
         "submit_time,num_gpus,duration,job_id,status\n1,2,-3,a,Pass\n\n2,0,4,a,Pass\n-3,1.5,x,b,Passed\n,1,nan,c,\n",
     )
     assert problems_of(path) == [
-        "{problem}; mend the line, or leave it out"
+        f"{path}:{problem}; mend the line, or leave it out"
         for problem in (
             "2: column 'duration': '-3' is below 0",
             "4: column 'num_gpus': '0' is below 1",

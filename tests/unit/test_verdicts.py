@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simsched.cli.main import cli
+from simsched.report.filled_page import METRIC
 from simsched.results.statistics import Estimate
 from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, SAME_DIRECTION, ratio_of_means, verdict
 
@@ -136,3 +137,8 @@ def test_what_cannot_be_filled_or_judged_is_said(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--check"]).exit_code == 2
     shown = CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--metric", "jct_mean_s"])
     assert "no verdict" in shown.output
+
+
+def test_metrics_on_a_page_may_hold_blanks_in_brackets() -> None:
+    said = "rho_above_1 rho_above_1[all but ncf] jct_mean_h[cifar10]  rho_max"
+    assert METRIC.findall(said) == ["rho_above_1", "rho_above_1[all but ncf]", "jct_mean_h[cifar10]", "rho_max"]
