@@ -105,12 +105,12 @@ def test_a_workload_csv_names_every_wrong_cell(tmp_path):
     assert [str(problem).removeprefix(path) for problem in caught.value.problems] == [
         ": column 'colour' is unknown; known: application, attempts, batch_size, duration, name, num_replicas, status, "
         "tenant, time, user",
-        ":2: column 'num_replicas': '0' is below 1",
-        ":3: column 'application': is missing",
-        ":3: column 'name': 'a' names an earlier row too",
-        ":3: column 'time': 'x' is no number",
-        ":3: column 'batch_size': '-2' is below 0",
-        ":4: column 'time': '1.5' is no whole number",
+        ":2: column 'num_replicas': '0' is below 1; mend the line, or leave it out",
+        ":3: column 'application': is missing; mend the line, or leave it out",
+        ":3: column 'name': 'a' names an earlier row too; mend the line, or leave it out",
+        ":3: column 'time': 'x' is no number; mend the line, or leave it out",
+        ":3: column 'batch_size': '-2' is below 0; mend the line, or leave it out",
+        ":4: column 'time': '1.5' is no whole number; mend the line, or leave it out",
         ":4: column 'duration': '0' must be at least 1 for 'fixed-duration'",
     ]
 
