@@ -111,7 +111,7 @@ def test_a_workload_csv_names_every_wrong_cell(tmp_path):
         ":3: column 'time': 'x' is no number; mend the line, or leave it out",
         ":3: column 'batch_size': '-2' is below 0; mend the line, or leave it out",
         ":4: column 'time': '1.5' is no whole number; mend the line, or leave it out",
-        ":4: column 'duration': '0' must be at least 1 for 'fixed-duration'",
+        ":4: column 'duration': '0' must be at least 1 for 'fixed-duration'; mend the line, or leave it out",
     ]
 
 
