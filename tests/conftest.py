@@ -26,3 +26,17 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("needs the published data, which is not part of the project (looked in ../shared/data)")
     return SHARED
+
+
+#: The files that take longest: begun first, so that no process is left with one of them at the end.
+_LONGEST = (
+    "tests/conformance/test_policies.py",
+    "tests/validation/test_pollux_directions.py",
+    "tests/cli/test_resume.py",
+    "tests/cli/test_documents.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the longest files first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))

@@ -18,12 +18,12 @@ from simsched.testing import check_policy
 
 #: Policies that solve programs or fit curves at every round; for these one seed of random workloads instead of three
 #: is enough.
-SOLVERS = ("gavel-", "sia", "shockwave", "slaq", "optimus-online")
+SOLVERS = ("pollux", "gavel-", "sia", "shockwave", "slaq", "optimus-online")
 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_registered_policies_conform(name: str) -> None:
-    assert check_policy(registry.load(name), **({"seeds": 1} if name.startswith(SOLVERS) else {})) == []
+    assert check_policy(registry.load(name), seeds=1 if name.startswith(SOLVERS) else 2) == []
 
 
 def failed(make: type[Policy]) -> set[str]:
