@@ -10,7 +10,7 @@ from simsched_policies.pollux.search import AllocationProblem, SearchOptions, fi
 
 EXPONENTS = [-1000.0, -10.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 1000.0]
 QUICK = SearchOptions(effort=0.3, population_size=20, generations=10)
-few = settings(max_examples=80, deadline=None, derandomize=True)
+few = settings(max_examples=50, deadline=None, derandomize=True)
 fewer = settings(max_examples=30, deadline=None, derandomize=True)
 
 
