@@ -24,14 +24,14 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts
 from simsched.model.batch import batch_for_target
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, Site, consolidated_shape, gpus_of
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
 from simsched.policy.deadlines import DeadlineJob, Plan, admits, plan_all, scale_up
-from simsched.policy.gang import available_gpus, most_free_first
+from simsched.policy.elastic import fixed_batch, place_counts, required_limits, usable_gpus
+from simsched.policy.gang import available_gpus
 from simsched.policy.signals import REMAINING_WORK, STEP_TIMES, RemainingWork
 from simsched.policy.type_pools import TypePool, type_pools
 
@@ -56,12 +56,7 @@ class ElasticFlow(Policy):
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted; refuse jobs that know only a duration."""
-        if facts.limits is None:
-            raise input_error(
-                f"job '{request.id}'",
-                "policy 'elasticflow' needs applications with step times, but this job carries only a duration",
-                "use 'recipe: pollux' in the workload, or another policy",
-            )
+        required_limits(self.name, "step times", request, facts)
         return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -71,7 +66,7 @@ class ElasticFlow(Policy):
         allocations: dict[str, Allocation] = {}
         before = set(self._admitted)
         for pool in type_pools(view):
-            allocations |= _place(self._count(pool), pool.view)
+            allocations |= place_counts(self._count(pool), pool.view, largest_first=True)
         declined = [job_id for job_id, admitted in self._admitted.items() if not admitted and job_id not in before]
         return Decision(allocations, declined=declined)
 
@@ -119,9 +114,8 @@ class ElasticFlow(Policy):
     def _job(self, job: JobView, pool: TypePool, gpus: int, slots: int) -> DeadlineJob:
         limits = job.limits
         assert limits is not None  # `agent` refuses jobs without
-        batch = job.request.batch_size or job.fixed_batch_size or limits.init_batch_size
-        usable = max(batch // limits.min_local_bsz, 1)
-        most = min(gpus, usable, job.max_gpus or gpus)
+        batch = fixed_batch(job)
+        most = usable_gpus(job, gpus)
         rate: Callable[[int], float] = partial(self._rate, job, pool, batch)
         work = _iterations_left(job, batch, limits.init_batch_size)
         restart_slots = pool.view.restart_delay_s / self.slot_s
@@ -174,23 +168,3 @@ def _grow(counts: dict[str, int], jobs: list[DeadlineJob], left: int) -> dict[st
                 left -= have
                 grown = True
     return counts
-
-
-def _place(counts: dict[str, int], view: View) -> dict[str, Allocation]:
-    """Keep every allocation whose size is unchanged; place the others, largest first."""
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-    allocations: dict[str, Allocation] = {}
-    moving: list[str] = []
-    for job_id, gpus in counts.items():
-        job = view.jobs[job_id]
-        if job.running and gpus_of(job.allocation) == gpus:
-            allocations[job_id] = job.allocation
-            for node, held in job.allocation:
-                free[node] -= held
-        elif gpus:
-            moving.append(job_id)
-    for job_id in sorted(moving, key=lambda job_id: -counts[job_id]):
-        picked = most_free_first(free, counts[job_id])
-        if picked:
-            allocations[job_id] = picked
-    return allocations

@@ -18,13 +18,13 @@ import numpy as np
 
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.errors import input_error
 from simsched.model.application import ApplicationFacts, BatchLimits
 from simsched.model.batch import clip_to_max, split_batch
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, Site, consolidated_shape
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.policy.gang import available_gpus, most_free_first
+from simsched.policy.elastic import fixed_batch, place_counts, required_limits
+from simsched.policy.gang import available_gpus
 from simsched.policy.signals import REMAINING_WORK, STEP_TIMES
 from simsched.policy.type_pools import TypePool, type_pools
 
@@ -53,19 +53,14 @@ class Optimus(Policy):
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted; refuse jobs that know only a duration."""
-        if facts.limits is None:
-            raise input_error(
-                f"job '{request.id}'",
-                "policy 'optimus' needs applications with step times, but this job carries only a duration",
-                "use 'recipe: pollux' in the workload, or another policy",
-            )
+        required_limits(self.name, "step times", request, facts)
         return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Count GPUs job by job within each GPU type, then place those whose count changed."""
         allocations: dict[str, Allocation] = {}
         for pool in type_pools(view):
-            allocations |= _place(self._count(pool), pool.view)
+            allocations |= place_counts(self._count(pool), pool.view)
         return Decision(allocations)
 
     def _count(self, pool: TypePool) -> dict[str, int]:
@@ -89,7 +84,7 @@ class Optimus(Policy):
         """Return the seconds that one GPU more saves, 0 where the job cannot use it."""
         limits = job.limits
         assert limits is not None  # `agent` refuses jobs without
-        batch = job.request.batch_size or job.fixed_batch_size or limits.init_batch_size
+        batch = fixed_batch(job)
         most = batch // limits.min_local_bsz
         if gpus + 1 > (most if job.max_gpus is None else min(most, job.max_gpus)):
             return 0.0
@@ -114,22 +109,3 @@ class Optimus(Policy):
         if done >= last:
             return 1.0
         return remaining.iterations(batch, last) - (remaining.iterations(batch, done) if done >= 0 else 0.0)
-
-
-def _place(counts: dict[str, int], view: View) -> dict[str, Allocation]:
-    """Keep every allocation whose size is unchanged; place the others, smallest first."""
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-    allocations: dict[str, Allocation] = {}
-    moving: list[str] = []
-    for job in view.jobs.values():
-        if job.running and sum(gpus for _, gpus in job.allocation) == counts[job.id]:
-            allocations[job.id] = job.allocation
-            for node, gpus in job.allocation:
-                free[node] -= gpus
-        else:
-            moving.append(job.id)
-    for job_id in sorted(moving, key=counts.__getitem__):
-        picked = most_free_first(free, counts[job_id])
-        if picked:
-            allocations[job_id] = picked
-    return allocations

@@ -31,6 +31,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, Site
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
+from simsched.policy.elastic import required_limits
 from simsched.policy.signals import MEASURED_SPEEDS, Speed
 from simsched.policy.type_pools import TypePool, type_pools
 
@@ -109,13 +110,8 @@ class OrElastic(Policy):
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Let every job run at its largest throughput; refuse jobs that know only a duration."""
-        if facts.limits is None:
-            raise input_error(
-                f"job '{request.id}'",
-                "policy 'or-elastic' needs applications with a batch-size model, but this job carries only a duration",
-                "use 'recipe: pollux' in the workload, or another policy",
-            )
-        return ThroughputAgent(facts.limits, facts.fixed_batch_size)
+        limits = required_limits(self.name, "a batch-size model", request, facts)
+        return ThroughputAgent(limits, facts.fixed_batch_size)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Rent the nodes that the jobs want, and give each its nodes once all of them are up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts
+from simsched.model.application import ApplicationFacts, BatchLimits
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy.gang import most_free_first
@@ -24,6 +24,17 @@ def usable_gpus(job: JobView, gpus: int) -> int:
     limits = job.limits
     most = gpus if limits is None else max(fixed_batch(job) // limits.min_local_bsz, 1)
     return min(gpus, most, job.max_gpus or gpus)
+
+
+def required_limits(policy: str, needed: str, request: JobRequest, facts: ApplicationFacts) -> BatchLimits:
+    """Return the batch limits of a job; `InputError` where it knows only its duration, and lacks what is `needed`."""
+    if facts.limits is None:
+        raise input_error(
+            f"job '{request.id}'",
+            f"policy '{policy}' needs applications with {needed}, but this job carries only a duration",
+            "use 'recipe: pollux' in the workload, or another policy",
+        )
+    return facts.limits
 
 
 def refuse_without_losses(policy: str, request: JobRequest, facts: ApplicationFacts) -> None:
@@ -47,10 +58,10 @@ def share_evenly(counts: Sequence[int], most: Sequence[int], gpus: int) -> list[
     return shared
 
 
-def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]:
+def place_counts(counts: Mapping[str, int], view: View, *, largest_first: bool = False) -> dict[str, Allocation]:
     """Keep every allocation whose size is that of `counts`; place the other jobs, smallest first, on the freest nodes.
 
-    A job that finds no room gets nothing.
+    With `largest_first` the others go the other way round. A job that finds no room gets nothing.
     """
     free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
     allocations: dict[str, Allocation] = {}
@@ -63,7 +74,8 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
                 free[node] -= taken
         elif gpus:
             moving.append(job_id)
-    for job_id in sorted(moving, key=counts.__getitem__):
+    sign = -1 if largest_first else 1
+    for job_id in sorted(moving, key=lambda job_id: sign * counts[job_id]):
         picked = most_free_first(free, counts[job_id])
         if picked:
             allocations[job_id] = picked
