@@ -12,7 +12,8 @@ import pandas as pd
 
 from simsched.errors import input_error, nearest
 from simsched.results.compare import Row, comparison, paired_differences
-from simsched.results.metrics import HEADLINE, OCCASIONAL, find_metric
+from simsched.results.metric_names import find_metric
+from simsched.results.metrics import HEADLINE, OCCASIONAL
 from simsched.results.reader import Cell, Run
 from simsched.results.reader import read_run as read_folder
 from simsched.results.what_was_run import what_was_run

@@ -39,7 +39,7 @@ def capacity(target: str, node_price: float | None, seeds: int, no_plots: bool, 
         from simsched.cli.answers import publish
         from simsched.report.figures.capacity import capacity_curve
         from simsched.report.page.answers import Section
-        from simsched.results.metrics import find_metric
+        from simsched.results.metric_names import find_metric
 
         curves = {
             f"nodes of {answer.gpu_type}": [(one.nodes, one.estimate.mean, one.cost_per_month) for one in answer.points]

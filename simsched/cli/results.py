@@ -257,7 +257,8 @@ def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
 
 
 def _print_cell(cell: Cell, metrics: tuple[str, ...]) -> None:
-    from simsched.results.metrics import METRICS, find_metric
+    from simsched.results.metric_names import find_metric
+    from simsched.results.metrics import METRICS
 
     click.echo(f"{cell.policy}, seed {cell.seed}, workload {cell.workload_name or '-'}")
     readings = [find_metric(name) for name in metrics or METRICS]

@@ -23,7 +23,7 @@ from simsched.experiment.policy_params import input_files, parameter_problems, t
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
 from simsched.results.curves import read_curves
-from simsched.results.metrics import find_metric
+from simsched.results.metric_names import find_metric
 
 _NOT_SWEPT = (
     "name",

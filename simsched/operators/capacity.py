@@ -13,7 +13,7 @@ from simsched.execution.runner import Listener
 from simsched.operators.log_input import largest_type, total_gpus
 from simsched.operators.replays import ReplayPlan, run_replay
 from simsched.results.compare import comparison
-from simsched.results.metrics import find_metric
+from simsched.results.metric_names import find_metric
 from simsched.results.statistics import Estimate
 
 _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")

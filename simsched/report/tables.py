@@ -10,7 +10,8 @@ from io import StringIO
 
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import DifferenceRow, Row, short_keys
-from simsched.results.metrics import HEADLINE, OCCASIONAL, Reading, find_metric
+from simsched.results.metric_names import Reading, find_metric
+from simsched.results.metrics import HEADLINE, OCCASIONAL
 from simsched.results.reader import Run
 from simsched.results.statistics import Difference, Estimate
 from simsched.results.what_was_run import what_was_run

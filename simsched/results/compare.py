@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from simsched.errors import input_error, nearest
-from simsched.results.metrics import find_metric, ratio_key
+from simsched.results.metric_names import find_metric, ratio_key
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Difference, Estimate, estimate, paired_difference
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from simsched.errors import input_error
-from simsched.results.metrics import Reading, find_metric
+from simsched.results.metric_names import Reading, find_metric
 from simsched.results.reader import Cell, Run
 
 #: What is compared unless the user names other metrics.

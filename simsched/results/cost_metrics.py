@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables
+from simsched.results.metric import LOWER, SECONDS_PER_HOUR, Metric, Tables
 
 
 def _gpu_cost(tables: Tables) -> float | None:
@@ -24,7 +24,7 @@ COST_METRICS = (
         "gpu_cost",
         "GPU cost",
         "$",
-        "lower",
+        LOWER,
         "GPU hours held times `cluster.gpu_price_per_h` of their type, summed; a shared GPU is paid for once",
         _gpu_cost,
     ),

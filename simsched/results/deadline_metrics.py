@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from simsched.results.metric import SECONDS_PER_HOUR, Metric, Tables, ratio
+from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Metric, Tables, ratio
 
 
 def _of_deadlines(compute: Callable[[pd.DataFrame], float | None]) -> Callable[[Tables], float | None]:
@@ -44,7 +44,7 @@ DEADLINE_METRICS = (
         "deadlines_missed",
         "deadlines missed",
         "share",
-        "lower",
+        LOWER,
         "share of the jobs with a deadline whose `jct_s` exceeds `deadline_s`",
         _of_deadlines(lambda jobs: float(_late(jobs).mean())),
     ),
@@ -52,7 +52,7 @@ DEADLINE_METRICS = (
         "deadlines_met",
         "deadlines met",
         "share",
-        "higher",
+        HIGHER,
         "share of the jobs with a deadline whose `jct_s` is at most `deadline_s`",
         _of_deadlines(_met),
     ),
@@ -68,7 +68,7 @@ DEADLINE_METRICS = (
         "promises_kept",
         "admitted deadlines met",
         "share",
-        "higher",
+        HIGHER,
         "share of the jobs with a deadline that is not `declined` whose `jct_s` is at most `deadline_s`",
         _of_deadlines(lambda jobs: _met(jobs[~jobs["declined"]])),
     ),
@@ -76,7 +76,7 @@ DEADLINE_METRICS = (
         "tardiness_mean_s",
         "mean tardiness",
         "s",
-        "lower",
+        LOWER,
         "mean of `jct_s - deadline_s`, or 0 where that is negative, over the jobs with a deadline",
         _of_deadlines(_tardiness_s),
     ),
@@ -84,7 +84,7 @@ DEADLINE_METRICS = (
         "late_gpu_share",
         "GPU time of late jobs",
         "share",
-        "lower",
+        LOWER,
         "`attained_gpu_s` of the jobs that miss their deadline / that of all jobs with a deadline",
         _of_deadlines(lambda jobs: ratio(_late_gpu_s(jobs), float(jobs["attained_gpu_s"].sum()))),
     ),
@@ -92,7 +92,7 @@ DEADLINE_METRICS = (
         "late_gpu_hours",
         "GPU hours of late jobs",
         "GPU h",
-        "lower",
+        LOWER,
         "sum of `attained_gpu_s` / 3600 over the jobs that miss their deadline",
         _of_deadlines(lambda jobs: _late_gpu_s(jobs) / SECONDS_PER_HOUR),
     ),

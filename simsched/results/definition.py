@@ -22,7 +22,10 @@ _MODULES = (
     "quality",
     "rho_metrics",
     "summary",
+    "time_metrics",
+    "trial_metrics",
     "trials",
+    "usage_metrics",
 )
 
 

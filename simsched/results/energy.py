@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from simsched.results.metric import Metric, Tables, makespan_s
+from simsched.results.metric import LOWER, Metric, Tables, makespan_s
 from simsched.results.over_time import integral
 from simsched.results.power import Power
 
@@ -93,7 +93,7 @@ ENERGY_METRICS = (
         "energy_kwh",
         "energy",
         "kWh",
-        "lower",
+        LOWER,
         "integral from second 0 to `makespan_s`: held GPUs * `busy_w`, free GPUs of nodes up or coming up * `idle_w`, "
         "these nodes * `node_w`, all others * `asleep_w` (`cluster.power`)",
         energy_kwh,
@@ -102,7 +102,7 @@ ENERGY_METRICS = (
         "unused_energy_kwh",
         "energy of what nobody held",
         "kWh",
-        "lower",
+        LOWER,
         "`energy_kwh` without the GPUs that jobs held",
         unused_energy_kwh,
     ),

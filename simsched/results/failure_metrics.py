@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simsched.results.metric import SECONDS_PER_HOUR, Columns, Metric, Tables, ratio
+from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Columns, Metric, Tables, ratio
 
 
 def _if_failing(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
@@ -33,7 +33,7 @@ FAILURE_METRICS = (
         "lost_gpu_hours",
         "GPU hours lost",
         "GPU h",
-        "lower",
+        LOWER,
         "sum of `lost_gpu_s` / 3600: work whose progress was lost to failures",
         _if_failing(lambda jobs: float(jobs["lost_gpu_s"].sum()) / SECONDS_PER_HOUR),
     ),
@@ -41,7 +41,7 @@ FAILURE_METRICS = (
         "effective_training_ratio",
         "effective training time",
         "share",
-        "higher",
+        HIGHER,
         "sum of `held_s - restart_s - checkpoint_s - lost_s` / sum of `end_time_s - start_time_s`",
         _if_failing(_effective),
     ),
@@ -49,7 +49,7 @@ FAILURE_METRICS = (
         "productive_gpus",
         "productive GPUs",
         "GPU",
-        "higher",
+        HIGHER,
         "sum of `attained_gpu_s - lost_gpu_s`, less the mean GPUs of each job times its `restart_s + checkpoint_s`, "
         "/ `makespan_s`",
         _if_failing(_productive_gpus),
@@ -58,7 +58,7 @@ FAILURE_METRICS = (
         "failures_met",
         "failures met",
         "",
-        "lower",
+        LOWER,
         "sum of `failures`: times that a failing node took a job off its GPUs",
         _if_failing(lambda jobs: float(jobs["failures"].sum())),
     ),
@@ -66,7 +66,7 @@ FAILURE_METRICS = (
         "attempts_mean",
         "attempts per job",
         "",
-        "lower",
+        LOWER,
         "mean of `attempts`",
         _if_failing(lambda jobs: float(jobs["attempts"].mean())),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simsched.results.metric import Metric, Tables, ratio
+from simsched.results.metric import LOWER, Metric, Tables, ratio
 from simsched.results.over_time import held_between_rounds
 
 
@@ -37,7 +37,7 @@ def _crossing(tables: Tables) -> float | None:
 _MEANING = "`{}` / free GPUs, both integrated over the time in which jobs wait; needs `engine.fragmentation`"
 
 _FRAGMENTATION = tuple(
-    Metric(name, title, "share", "lower", _MEANING.format(column), _share(column))
+    Metric(name, title, "share", LOWER, _MEANING.format(column), _share(column))
     for name, title, column in (
         ("fragmentation", "fragmentation", "stranded_gpus"),
         ("fragmentation_by_node", "fragmentation by node", "stranded_by_node_gpus"),
@@ -52,7 +52,7 @@ PLACEMENT_METRICS = (
         "crossing_share",
         "time across domains",
         "share",
-        "lower",
+        LOWER,
         "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
         _crossing,
     ),

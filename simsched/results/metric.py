@@ -14,6 +14,8 @@ import pandas as pd
 from simsched.results.power import Power
 
 SECONDS_PER_HOUR = 3600
+#: Which values of a metric are better.
+LOWER, HIGHER = "lower", "higher"
 
 #: A column of numbers, truth values or texts, without gaps.
 Column = npt.NDArray[Any]
@@ -131,3 +133,8 @@ def ratio(above: float, below: float) -> float | None:
 def makespan_s(tables: Tables) -> float | None:
     """Return the second of the last completion, None where no job has finished."""
     return float(tables.jobs["end_time_s"].max()) if len(tables.jobs) else None
+
+
+def total(tables: Tables, column: str) -> float:
+    """Return the sum of a column over the finished jobs."""
+    return float(tables.done[column].sum())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from simsched.results.metrics import PARTIAL_RHO, summarise_rho
+from simsched.results.metric_names import PARTIAL_RHO
+from simsched.results.metrics import summarise_rho
 
 
 def summarise_rho_without(rho: pd.DataFrame) -> dict[str, float]:

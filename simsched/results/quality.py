@@ -17,7 +17,7 @@ import pandas as pd
 
 from simsched.errors import input_error
 from simsched.files import write_text
-from simsched.results.metric import LossTable, Metric, Tables
+from simsched.results.metric import LOWER, LossTable, Metric, Tables
 
 Floats = npt.NDArray[np.float64]
 
@@ -117,7 +117,7 @@ QUALITY_METRICS = (
         "normalised_loss_mean",
         "mean normalised loss",
         "share",
-        "lower",
+        LOWER,
         "mean over the jobs in the system and over time of the loss, 1 before training and 0 at its end; only with "
         "`losses: true`, as the next two",
         _of_lives(mean_loss),
@@ -126,7 +126,7 @@ QUALITY_METRICS = (
         "time_to_90_mean_s",
         "mean time to 90 % of the loss reduction",
         "s",
-        "lower",
+        LOWER,
         "mean of the time from submission until the normalised loss is 0.1",
         _of_lives(_time_to(0.9)),
     ),
@@ -134,7 +134,7 @@ QUALITY_METRICS = (
         "time_to_95_mean_s",
         "mean time to 95 % of the loss reduction",
         "s",
-        "lower",
+        LOWER,
         "mean of the time from submission until the normalised loss is 0.05",
         _of_lives(_time_to(0.95)),
     ),

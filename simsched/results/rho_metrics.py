@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from simsched.results.fairness import share_above
-from simsched.results.metric import Metric, Tables
-
-_LOWER = "lower"
+from simsched.results.metric import LOWER, Metric, Tables
 
 
 def _rho(compute: Callable[[Sequence[float]], float]) -> Callable[[Tables], float | None]:
@@ -17,21 +15,21 @@ def _rho(compute: Callable[[Sequence[float]], float]) -> Callable[[Tables], floa
 
 
 RHO_METRICS = (
-    Metric("rho_median", "median rho", "", _LOWER, "median of `rho`", _rho(lambda rho: float(np.median(rho)))),
+    Metric("rho_median", "median rho", "", LOWER, "median of `rho`", _rho(lambda rho: float(np.median(rho)))),
     Metric(
         "rho_p99",
         "99th percentile rho",
         "",
-        _LOWER,
+        LOWER,
         "99th percentile of `rho`",
         _rho(lambda rho: float(np.percentile(rho, 99))),
     ),
-    Metric("rho_max", "largest rho", "", _LOWER, "largest `rho`", _rho(lambda rho: float(np.max(rho)))),
+    Metric("rho_max", "largest rho", "", LOWER, "largest `rho`", _rho(lambda rho: float(np.max(rho)))),
     Metric(
         "rho_above_1",
         "jobs with rho > 1",
         "share",
-        _LOWER,
+        LOWER,
         "share of the jobs with `rho` > 1: treated unfairly",
         _rho(lambda rho: share_above(rho, 1)),
     ),
@@ -39,7 +37,7 @@ RHO_METRICS = (
         "rho_above_2",
         "jobs with rho > 2",
         "share",
-        _LOWER,
+        LOWER,
         "share of the jobs with `rho` > 2",
         _rho(lambda rho: share_above(rho, 2)),
     ),

@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from simsched.errors import input_error, nearest
 from simsched.results.compare import Row, comparison
-from simsched.results.metrics import find_metric
+from simsched.results.metric_names import find_metric
 from simsched.results.reader import Run
 from simsched.results.statistics import CONFIDENCE, Estimate
 

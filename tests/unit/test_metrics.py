@@ -4,7 +4,8 @@ import pytest
 
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
-from simsched.results.metrics import HEADLINE, METRICS, find_metric, summarise, summarise_rho
+from simsched.results.metric_names import find_metric
+from simsched.results.metrics import HEADLINE, METRICS, summarise, summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.power import NodeMake, Power
 from simsched.results.quality import QUALITY_METRICS

@@ -9,7 +9,8 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.results.compare import comparison
-from simsched.results.metrics import find_metric, summarise
+from simsched.results.metric_names import find_metric
+from simsched.results.metrics import summarise
 from simsched.results.reader import Cell, Run
 
 

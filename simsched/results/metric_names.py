@@ -1,0 +1,74 @@
+"""Metrics as somebody names them: in hours, of one application, over the reference policy's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from simsched.errors import InputError, input_error, nearest
+from simsched.results.metric import SECONDS_PER_HOUR, Metric
+from simsched.results.metrics import METRICS
+
+#: Metrics of rho that exist without one application, too (`simsched.results.partial_rho`).
+PARTIAL_RHO = ("rho_above_1", "rho_above_2")
+#: Metrics that exist for each GPU type of a cluster of several, too, as does `jct_mean_s` (`simsched.results.by_type`).
+BY_TYPE = ("gpu_utilisation", "gpu_hours")
+_NAME = re.compile(r"(?P<name>\w+)(\[(?P<application>[^\]]+)\])?")
+_RATIO = "_ratio"
+_SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A metric as somebody named it.
+
+    Summaries have it under `key`, in `stored_unit`; times `factor` it is in the `unit` that was asked for.
+    """
+
+    key: str
+    title: str
+    unit: str
+    better: str
+    factor: float
+    stored_unit: str
+
+
+def find_metric(name: str) -> Reading:
+    """Look a metric up by the name that a user wrote.
+
+    Times may be asked for in seconds, minutes or hours by the end of the name: `makespan_h` reads `makespan_s`
+    divided by 3600. A bracket picks an application, a tenant or a GPU type, `jct_mean_h[imagenet]`, or, of rho, leaves
+    one out: `rho_above_1[all but ncf]`. With `_ratio` for the unit the metric is divided by the reference policy's:
+    `makespan_ratio`. Raises `InputError` on other names.
+    """
+    match = _NAME.fullmatch(name)
+    stem, application = (match["name"], match["application"]) if match else (name, None)
+    for ending, seconds in _SECONDS.items():
+        metric = METRICS.get(stem.removesuffix(ending) + "_s") if stem.endswith(ending) else None
+        if metric is not None and (application is None or metric.name == "jct_mean_s"):
+            unit = ending.removeprefix("_")
+            return _reading(metric, application, unit, 1 / seconds)
+    metric = METRICS.get(stem.removesuffix(_RATIO) + "_s") if stem.endswith(_RATIO) else None
+    if metric is not None and (application is None or metric.name == "jct_mean_s"):
+        whole = _reading(metric, application, "", 1.0)
+        return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
+    named = stem in BY_TYPE or (stem in PARTIAL_RHO and (application or "").startswith("all but "))
+    if stem in METRICS and (application is None or named):
+        return _reading(METRICS[stem], application, METRICS[stem].unit, 1.0)
+    raise _unknown(name)
+
+
+def ratio_key(key: str) -> str:
+    """Return the key of the ratio of a time to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
+    name, bracket, rest = key.partition("[")
+    return name.removesuffix("_s") + _RATIO + bracket + rest
+
+
+def _reading(metric: Metric, application: str | None, unit: str, factor: float) -> Reading:
+    key = metric.name if application is None else f"{metric.name}[{application}]"
+    title = metric.title if application is None else f"{metric.title} of {application}"
+    return Reading(key, title, unit, metric.better, factor, metric.unit)
+
+
+def _unknown(name: str) -> InputError:
+    return input_error("metric", f"there is no metric '{name}'", nearest(name, METRICS))

@@ -1,0 +1,120 @@
+"""What GPUs and nodes did: utilisation, efficiency, hours and what they cost."""
+
+from __future__ import annotations
+
+from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio, total
+from simsched.results.over_time import integral
+
+
+def _utilisation(tables: Tables) -> float | None:
+    span_s = makespan_s(tables) or 0.0
+    if tables.decided is None:
+        return ratio(_held_gpu_s(tables), tables.total_gpus * span_s)
+    return ratio(_held_gpu_s(tables), integral(tables.decided, "available_gpus", int(span_s)))
+
+
+def _held_gpu_s(tables: Tables) -> float:
+    """Return the GPU-seconds for which anybody held a GPU: of one that is shared each holder counts its share."""
+    intervals = tables.held
+    if intervals is None or "gpu_share" not in intervals:
+        return total(tables, "attained_gpu_s")
+    seconds = intervals["end_s"] - intervals["start_s"]
+    return float((seconds * intervals["gpus"] * intervals["gpu_share"]).sum())
+
+
+def _efficiency(tables: Tables) -> float | None:
+    if tables.allocations is None:
+        return None
+    running = tables.allocations.loc[~tables.allocations["restarting"], ["start_s", "end_s", "efficiency"]]
+    seconds = (running["end_s"] - running["start_s"]).to_numpy()
+    return ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
+
+
+def _speed_per_gpu(tables: Tables) -> float | None:
+    """Return the sum of the relative speeds of the jobs on a GPU, over all GPUs and seconds for which any holds it."""
+    intervals = tables.allocations
+    if intervals is None or "relative_speed" not in intervals:
+        return None
+    gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
+    achieved = float((gpu_s * intervals["relative_speed"])[~intervals["restarting"]].sum())
+    return ratio(achieved, _held_gpu_s(tables))
+
+
+def _gpu_hours(tables: Tables) -> float | None:
+    return ratio(total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.done))
+
+
+def _node_hours(tables: Tables) -> float | None:
+    if tables.decided is None or not len(tables.done):
+        return None
+    return integral(tables.decided, "provisioned_nodes", int(makespan_s(tables) or 0)) / SECONDS_PER_HOUR
+
+
+def _cost(tables: Tables) -> float | None:
+    hours = _node_hours(tables)
+    return None if hours is None or tables.node_price_per_h is None else hours * tables.node_price_per_h
+
+
+#: How well GPUs were used.
+UTILISATION_METRICS = (
+    Metric(
+        "gpu_utilisation",
+        "GPU utilisation",
+        "share",
+        HIGHER,
+        "sum of `attained_gpu_s` / `available_gpus` integrated over the makespan (GPUs of the cluster * `makespan_s` "
+        "where none come and go); a GPU counts while a job holds it; of a GPU type (`gpu_utilisation[v100]`): its GPU "
+        "seconds held / (its GPUs * `makespan_s`)",
+        _utilisation,
+    ),
+    Metric(
+        "statistical_efficiency",
+        "statistical efficiency",
+        "share",
+        HIGHER,
+        "mean of `efficiency` over all intervals that do not restart, each weighted by its seconds",
+        _efficiency,
+    ),
+)
+
+#: GPU hours and node hours.
+HOURS_METRICS = (
+    Metric(
+        "gpu_hours",
+        "GPU hours",
+        "GPU h",
+        "",
+        "sum of `attained_gpu_s` / 3600; of a GPU type (`gpu_hours[v100]`) those held on it",
+        lambda tables: total(tables, "attained_gpu_s") / SECONDS_PER_HOUR if len(tables.jobs) else None,
+    ),
+    Metric(
+        "gpu_hours_per_job",
+        "GPU hours per job",
+        "GPU h",
+        LOWER,
+        "sum of `attained_gpu_s` / 3600 / finished jobs",
+        _gpu_hours,
+    ),
+    Metric(
+        "node_hours",
+        "node hours",
+        "node h",
+        LOWER,
+        "`provisioned_nodes` integrated from second 0 to `makespan_s`, in hours; before the first decision as after it",
+        _node_hours,
+    ),
+    Metric("cost", "cost", "$", LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost),
+)
+
+#: What jobs that share GPUs achieve together.
+SHARING_METRICS = (
+    Metric(
+        "speed_per_gpu",
+        "sum of speeds per GPU",
+        "",
+        HIGHER,
+        "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
+        "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared",
+        _speed_per_gpu,
+    ),
+)
