@@ -4,7 +4,8 @@
 are loaded when first used, so that the import itself stays light.
 """
 
-__version__ = "0.1.0"
+from simsched.version import __version__
+
 __all__ = ["RunResults", "Simulation", "__version__", "read_run", "read_trace", "run", "simulate"]
 
 

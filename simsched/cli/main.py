@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from simsched import __version__
 from simsched.cli.application import application
 from simsched.cli.calibrate import calibrate
 from simsched.cli.capacity import capacity
@@ -31,6 +30,7 @@ from simsched.cli.what_if import what_if
 from simsched.cli.workload import workload
 from simsched.errors import InputError
 from simsched.threads import one_thread_each
+from simsched.version import __version__
 
 _INPUT_IS_WRONG = 2
 _RUN_FAILED = 1

@@ -9,12 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import simsched
 from simsched.experiment.grid import Grid, GridCell, Task
 from simsched.experiment.results_name import had_to_be_given
 from simsched.experiment.validation import Experiment
 from simsched.results.curves import read_curves
 from simsched.results.definition import summary_definition
+from simsched.version import __version__
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
 
@@ -22,11 +22,11 @@ _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
 def describe_environment() -> dict[str, Any]:
     """Describe what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
     return {
-        "simsched": simsched.__version__,
+        "simsched": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "git_commit": _git_commit(Path(simsched.__file__).resolve().parent.parent),
+        "git_commit": _git_commit(Path(__file__).resolve().parents[2]),
     }
 
 

@@ -1,0 +1,3 @@
+"""The version of simsched, which the package is built with."""
+
+__version__ = "0.1.0"
