@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from traceback import extract_tb, format_exception
 from typing import cast
 
@@ -71,6 +71,27 @@ class Failure:
         return f"{self.place}: {text}" if self.place else text
 
 
+@dataclass
+class Trial:
+    """A policy under test: `make` makes fresh instances; what ran once with nothing changed need not run again."""
+
+    make: Maker
+    seeds: int
+    finished: dict[tuple[Cluster, int], MemoryRecorder] = field(default_factory=dict)
+
+    def records(self, cluster: Cluster, seed: int) -> MemoryRecorder:
+        """Return what a fresh instance does on a cluster with the jobs of a seed, from the first time it did it."""
+        return self.finished.get((cluster, seed)) or self.fresh_records(cluster, seed)
+
+    def fresh_records(self, cluster: Cluster, seed: int) -> MemoryRecorder:
+        """Return what a fresh instance does now."""
+        policy = self.make()
+        applications, jobs = _workload(policy, cluster, seed)
+        records = run(policy, jobs, cluster=cluster, applications=applications, seed=seed)
+        self.finished[cluster, seed] = records
+        return records
+
+
 class _FailedError(Exception):
     """Carries the reason out of a check."""
 
@@ -82,9 +103,10 @@ def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
     run on each of a few small clusters. The engine's invariants are on.
     """
     failures: list[Failure] = []
+    trial = Trial(make, seeds)
     for name, check in CHECKS.items():
         try:
-            check(make, seeds)
+            check(trial)
         except (_FailedError, LeakError, EngineError, UndeclaredSignalError, InputError) as error:
             failures.append(_failure(make, name, str(error), error))
         except (Exception, SystemExit) as error:  # noqa: BLE001  # what the policy raises is its failure, not the kit's
@@ -110,8 +132,8 @@ def _expect(condition: bool, reason: str) -> None:
         raise _FailedError(reason)
 
 
-def _declaration(make: Maker, seeds: int) -> None:
-    policy = make()
+def _declaration(trial: Trial) -> None:
+    policy = trial.make()
     _expect(isinstance(getattr(policy, "name", None), str) and bool(policy.name), "it has no name")
     _expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
     unknown = sorted(str(signal) for signal in policy.signals if not isinstance(signal, _SIGNALS))
@@ -123,14 +145,14 @@ def _declaration(make: Maker, seeds: int) -> None:
     _expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
 
 
-def _empty_queue(make: Maker, seeds: int) -> None:
-    decision = make().decide(FakeView(Cluster.uniform()), np.random.default_rng(0))
+def _empty_queue(trial: Trial) -> None:
+    decision = trial.make().decide(FakeView(Cluster.uniform()), np.random.default_rng(0))
     _expect(isinstance(decision, Decision), "it does not return a Decision")
     _expect(not decision.allocations and not decision.stop, f"it allocates without jobs: {decision}")
 
 
-def _all_nodes_down(make: Maker, seeds: int) -> None:
-    policy = make()
+def _all_nodes_down(trial: Trial) -> None:
+    policy = trial.make()
     view = _view(policy, Cluster.uniform(2, 4), 3)
     view.up = [False, False]
     decision = policy.decide(view, np.random.default_rng(0))
@@ -138,8 +160,8 @@ def _all_nodes_down(make: Maker, seeds: int) -> None:
     _expect(not placed, f"with all nodes down it places {', '.join(placed)}")
 
 
-def _job_larger_than_cluster(make: Maker, seeds: int) -> None:
-    policy = make()
+def _job_larger_than_cluster(trial: Trial) -> None:
+    policy = trial.make()
     cluster = Cluster.uniform(2, 2)
     view = _view(policy, cluster, 1, gpus=1000)
     decision = policy.decide(view, np.random.default_rng(0))
@@ -150,17 +172,17 @@ def _job_larger_than_cluster(make: Maker, seeds: int) -> None:
             _expect(gpus == 0, f"rigid job {job_id} asks for 1000 GPUs and gets {gpus}")
 
 
-def _job_larger_than_a_type(make: Maker, seeds: int) -> None:
+def _job_larger_than_a_type(trial: Trial) -> None:
     """A job that only GPUs of two types together could hold never gets a mixture."""
-    policy = make()
+    policy = trial.make()
     cluster = Cluster.of(NodeGroup(2, 4, "t4"), NodeGroup(1, 4, "v100"))
     view = _view(policy, cluster, 2, gpus=10)
     _check_placed(policy.decide(view, np.random.default_rng(0)), view, rigid=policy.rigid)
 
 
-def _node_lost(make: Maker, seeds: int) -> None:
+def _node_lost(trial: Trial) -> None:
     """Jobs whose node goes down while they hold it are placed anew, and not there."""
-    policy = make()
+    policy = trial.make()
     cluster = Cluster.uniform(2, 4)
     view, jobs = _view_and_jobs(policy, cluster, 3)
     rng = np.random.default_rng(0)
@@ -197,18 +219,18 @@ def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:
         _expect(count <= room, f"{count} GPUs of node {node} are given away, which has {room}")
 
 
-def _feasible(make: Maker, seeds: int) -> None:
-    for seed in range(seeds):
+def _feasible(trial: Trial) -> None:
+    for seed in range(trial.seeds):
         for cluster in _CLUSTERS:
-            _, jobs = _workload(make(), cluster, seed)
-            records = _run(make, cluster, seed)
+            _, jobs = _workload(trial.make(), cluster, seed)
+            records = trial.records(cluster, seed)
             _expect(len(records.jobs) == len(jobs), f"{len(records.jobs)} of {len(jobs)} jobs finished (seed {seed})")
 
 
-def _knows_what_it_declares(make: Maker, seeds: int) -> None:
+def _knows_what_it_declares(trial: Trial) -> None:
     """Run under guard: truth, physics and kept views raise when the policy reads them."""
     for cluster in (_CLUSTERS[1], _CLUSTERS[3]):
-        policy, guard = make(), Guard()
+        policy, guard = trial.make(), Guard()
         applications, jobs = _workload(policy, cluster, 3)
         run(
             cast("Policy", GuardedPolicy(policy, guard)),
@@ -218,36 +240,36 @@ def _knows_what_it_declares(make: Maker, seeds: int) -> None:
         )
 
 
-def _rigid_means_rigid(make: Maker, seeds: int) -> None:
-    if not make().rigid:
+def _rigid_means_rigid(trial: Trial) -> None:
+    if not trial.make().rigid:
         return
-    records = _run(make, _CLUSTERS[0], 0)
+    records = trial.records(_CLUSTERS[0], 0)
     asked = {job.job_id: job.num_gpus for job in records.jobs}
     for interval in records.allocations:
         wanted = asked[interval.job_id]
         _expect(interval.gpus == wanted, f"job {interval.job_id} asks for {wanted} GPUs and gets {interval.gpus}")
 
 
-def _deterministic(make: Maker, seeds: int) -> None:
-    first, second = (_run(make, _CLUSTERS[1], 0) for _ in range(2))
+def _deterministic(trial: Trial) -> None:
+    first, second = trial.records(_CLUSTERS[1], 0), trial.fresh_records(_CLUSTERS[1], 0)
     _expect(first.jobs == second.jobs, "the same seed gives other completion times")
     _expect(first.decisions == second.decisions, "the same seed gives other decisions")
 
 
-def _no_global_randomness(make: Maker, seeds: int) -> None:
+def _no_global_randomness(trial: Trial) -> None:
     before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    _run(make, _CLUSTERS[0], 1)
+    trial.fresh_records(_CLUSTERS[0], 2)
     after = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
     _expect(before == after, "it draws from a global random generator instead of the one it is given")
 
 
-def _order_of_names(make: Maker, seeds: int) -> None:
+def _order_of_names(trial: Trial) -> None:
     """Names are labels: other ids in the same order must give the same schedule."""
     cluster = _CLUSTERS[0]
-    applications, jobs = _workload(make(), cluster, 2)
+    applications, jobs = _workload(trial.make(), cluster, 2)
     renamed = [replace(job, id=f"{999 - i}-renamed") for i, job in enumerate(jobs)]
-    first = run(make(), jobs, cluster=cluster, applications=applications)
-    second = run(make(), renamed, cluster=cluster, applications=applications)
+    first = trial.records(cluster, 2)
+    second = run(trial.make(), renamed, cluster=cluster, applications=applications, seed=2)
     same = [job.jct_s for job in first.jobs] == [job.jct_s for job in second.jobs]
     _expect(same, "the schedule changes when jobs are given other ids")
 
@@ -271,12 +293,6 @@ def _workload(policy: Policy, cluster: Cluster, seed: int) -> tuple[Applications
     return Applications(two_type_application()), jobs
 
 
-def _run(make: Maker, cluster: Cluster, seed: int) -> MemoryRecorder:
-    policy = make()
-    applications, jobs = _workload(policy, cluster, seed)
-    return run(policy, jobs, cluster=cluster, applications=applications, seed=seed)
-
-
 def _view(policy: Policy, cluster: Cluster, count: int, gpus: int = 2) -> FakeView:
     return _view_and_jobs(policy, cluster, count, gpus)[0]
 
@@ -290,7 +306,7 @@ def _view_and_jobs(policy: Policy, cluster: Cluster, count: int, gpus: int = 2) 
 
 
 #: The checks by name, in the order in which they run.
-CHECKS: dict[str, Callable[[Maker, int], None]] = {
+CHECKS: dict[str, Callable[[Trial], None]] = {
     "declaration": _declaration,
     "empty queue": _empty_queue,
     "all nodes down": _all_nodes_down,
