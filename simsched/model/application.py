@@ -74,6 +74,17 @@ class Running(NamedTuple):
     step: StepTime | None
     gradient: GradientStats | None
 
+    @classmethod
+    def training(
+        cls, step: StepTime, gradient: GradientStats, batch: BatchChoice, gpus: int, init_batch_size: int
+    ) -> Running:
+        """Return how synchronous training runs; each accumulation step adds one that is not synchronised."""
+        total = batch.total(gpus)
+        scale = total / init_batch_size
+        gain = gradient.gain(scale)
+        seconds = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
+        return cls(gain / seconds, gain / scale, total / seconds, step, gradient)
+
 
 class MemoryNeed(NamedTuple):
     """GPU memory that a job takes, in MB: for the model, and for each example of a micro-batch."""

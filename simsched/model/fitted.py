@@ -140,13 +140,9 @@ class FittedApplication:
         return found
 
     def _running(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        total = batch.total(site.gpus)
         step = self.step_time(site, batch.local_bsz)
-        gradient = self.gradient(total, epoch)
-        scale = total / self.limits.init_batch_size
-        gain = gradient.gain(scale)
-        seconds = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
-        return Running(gain / seconds, gain / scale, total / seconds, step, gradient)
+        gradient = self.gradient(batch.total(site.gpus), epoch)
+        return Running.training(step, gradient, batch, site.gpus, self.limits.init_batch_size)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Return the iterations done by the end of an epoch: progress divided by the gain, summed over epochs."""

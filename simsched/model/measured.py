@@ -163,13 +163,9 @@ class MeasuredApplication:
         return found
 
     def _running(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        total = batch.total(site.gpus)
         step = self.step_time(site, batch.local_bsz)
-        gradient = self.gradient(total, epoch)
-        scale = total / self.limits.init_batch_size
-        gain = gradient.gain(scale)
-        seconds = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
-        return Running(gain / seconds, gain / scale, total / seconds, step, gradient)
+        gradient = self.gradient(batch.total(site.gpus), epoch)
+        return Running.training(step, gradient, batch, site.gpus, self.limits.init_batch_size)
 
     def _check_type(self, gpu_type: str) -> None:
         if gpu_type != self.gpu_types[0]:
