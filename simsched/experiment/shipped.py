@@ -11,7 +11,8 @@ from simsched.paths import data_folder
 def find_experiment(name: str) -> Path:
     """Find an experiment: the file of that path, or a shipped experiment of that name, with or without `.yaml`.
 
-    The folder of a shipped experiment may be left out where no other has the same name.
+    The folder of a shipped experiment may be left out where no other has the same name. `InputError` where nothing is
+    found, or several.
     """
     path = Path(name)
     if path.is_file():
@@ -21,6 +22,8 @@ def find_experiment(name: str) -> Path:
     same = [key] if key in shipped else [known for known in shipped if known.rpartition("/")[2] == key]
     if len(same) == 1:
         return shipped[same[0]]
+    if same:
+        raise input_error(name, "several shipped experiments have that name", f"use one of {', '.join(same)}")
     if path.is_dir():
         raise input_error(name, "is a folder, not an experiment file")
     namesakes = [known for known in shipped if known.rpartition("/")[2] == path.stem]
