@@ -93,7 +93,7 @@ class TableWriter:
         if self._rounds is not None:
             row = list(record)
             for place in _MAPPINGS:
-                row[place] = sorted(row[place].items())
+                row[place] = sorted(row[place].items()) if row[place] else ()
             self._rounds.add(row)
 
     def _open_tables(self) -> list[_TableFile]:
