@@ -7,7 +7,7 @@ in double precision, and nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from heapq import heappop, heappush
 from typing import cast
@@ -46,22 +46,32 @@ class Appointment:
         self.action = None
 
 
+#: Time, phase, running number, and what is due.
+_Due = tuple[float, int, int, simpy.Event | Appointment]
+
+
 class _Environment(simpy.Environment):
     """simpy's environment with moments at absolute times: now + (time - now) need not be the time.
 
     Beside simpy's events, which processes wait for, its list holds appointments, which only call somebody.
     """
 
-    def schedule_at(self, due: simpy.Event | Appointment, phase: Phase, time: float) -> None:
-        """Put an event or an appointment on the list."""
-        heappush(self._queue, (time, phase, next(self._eid), due))  # type: ignore[misc]  # simpy's own: a new type
+    @property
+    def due(self) -> list[_Due]:
+        """The list: time, phase or simpy's priority, running number, and what is due."""
+        return cast("list[_Due]", self._queue)
+
+    @property
+    def numbers(self) -> Iterator[int]:
+        """The running numbers by which things due at one instant and phase keep their order."""
+        return self._eid
 
     def happen(self, clock: Clock) -> bool:
         """Let happen what is due until the clock is stopped; return False if nothing is due any more before.
 
         Does what `step` does for every event, without a call for each.
         """
-        queue = cast("list[tuple[float, int, int, simpy.Event | Appointment]]", self._queue)
+        queue = self.due
         while not clock.stopped:
             if not queue:
                 return False
@@ -91,6 +101,7 @@ class Clock:
         """Start at 0; a tick lasts `tick_s` seconds (0: time is continuous, and counted in seconds)."""
         self.continuous = tick_s == 0
         self.env = _Environment(initial_time=0)
+        self._queue, self._numbers = self.env.due, self.env.numbers
         #: Ticks since the start of the workload.
         self.now: float = 0
         self.stopped = False
@@ -124,12 +135,12 @@ class Clock:
     def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:
         """Have `action` called at a tick, in its phase."""
         appointment = Appointment(action)
-        self.env.schedule_at(appointment, phase, time)
+        heappush(self._queue, (time, phase, next(self._numbers), appointment))
         return appointment
 
     def until(self, time: float, phase: Phase) -> simpy.Event:
         """Make an event for a process to wait for, which has its value already, as simpy's own timeouts have."""
         event = simpy.Event(self.env)
         event._ok, event._value = True, None
-        self.env.schedule_at(event, phase, time)
+        heappush(self._queue, (time, phase, next(self._numbers), event))
         return event

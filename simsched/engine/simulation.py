@@ -256,6 +256,7 @@ class _Simulation:
         self._news.go(job_id)
         self._finished += 1
         self._history_gpu_s.append(record.attained_gpu_s)
+        del job.view  # which knows the job: two objects that would wait for the collector
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
         if self._finished == self._expected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from simsched_policies.tiresias import Tiresias
 from simsched.agent.fixed_agent import FixedBatch
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.failures import FailureOptions
+from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.options import LEAST_TICK_S, EngineOptions
 from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import simulate
@@ -385,3 +387,32 @@ def test_agents_that_come_from_elsewhere_are_told_the_cluster_too() -> None:
         agents=Agents(),
     )  # fmt: skip
     assert told == [ONE_GPU]
+
+
+def _left_for_the_collector(jobs: int) -> int:
+    """Count the objects in cycles after a run of so many jobs."""
+    specs = [JobSpec(f"j{i:02}", 10 * i, 1, duration_s=25) for i in range(jobs)]
+    gc.collect()
+    run(Fifo(), specs, cluster=ONE_GPU)
+    return gc.collect()
+
+
+def test_jobs_that_have_ended_leave_nothing_to_the_collector():
+    gc.disable()
+    try:
+        _left_for_the_collector(2)
+        assert _left_for_the_collector(40) == _left_for_the_collector(2)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(("set_to", "within"), [((700, 9, 8), 20_000), ((30_000, 9, 8), 30_000), ((0, 9, 8), 0)])
+def test_the_collector_looks_seldom_during_a_run_and_as_before_after_it(set_to, within):
+    before = gc.get_threshold()
+    gc.set_threshold(*set_to)
+    try:
+        with spared_by_the_collector(), spared_by_the_collector():
+            assert gc.get_threshold() == (within, 9, 8)
+        assert (gc.get_threshold(), gc.get_freeze_count()) == (set_to, 0)
+    finally:
+        gc.set_threshold(*before)
