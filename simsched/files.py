@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,6 +61,16 @@ def sync(path: Path) -> None:
             raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
+
+
+def sync_all(paths: Collection[Path]) -> None:
+    """Have the system put several files and folders on disk at once, which takes hardly longer than one of them.
+
+    One after the other, each would wait for a write of the file system's journal that it could have shared.
+    """
+    with ThreadPoolExecutor(max(len(paths), 1)) as pool:
+        for _ in pool.map(sync, paths):  # raises what `sync` does
+            pass
 
 
 def is_special(path: Path) -> bool:

@@ -7,7 +7,7 @@ in double precision, and nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from heapq import heappop, heappush
 from typing import cast
@@ -32,46 +32,66 @@ class Phase(IntEnum):
     RESUME = 16
 
 
-class Appointment(simpy.Event):
-    """A moment at which something is due; can be cancelled, though simpy keeps it in its list."""
+class Appointment:
+    """A moment at which something is due; can be cancelled, though it stays in the list."""
 
-    def __init__(self, env: simpy.Environment, action: Callable[[], None] | None) -> None:
-        """Make an event that has its value already, as simpy's own timeouts have."""
-        self.env = env
-        self.callbacks = [] if action is None else [lambda _: action()]
-        self._value = None
-        self._ok = True
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        """Have `action` called when the moment comes."""
+        self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
         """Make nothing happen."""
-        if self.callbacks is not None:
-            self.callbacks.clear()
+        self.action = None
+
+
+#: Time, phase, running number, and what is due.
+_Due = tuple[float, int, int, simpy.Event | Appointment]
 
 
 class _Environment(simpy.Environment):
-    """simpy's environment with appointments at absolute times: now + (time - now) need not be the time."""
+    """simpy's environment with moments at absolute times: now + (time - now) need not be the time.
 
-    def schedule_at(self, event: simpy.Event, priority: Phase, time: float) -> None:
-        """Put an event on the list."""
-        heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]  # simpy's own: a new type
+    Beside simpy's events, which processes wait for, its list holds appointments, which only call somebody.
+    """
+
+    @property
+    def due(self) -> list[_Due]:
+        """The list: time, phase or simpy's priority, running number, and what is due."""
+        return cast("list[_Due]", self._queue)
+
+    @property
+    def numbers(self) -> Iterator[int]:
+        """The running numbers by which things due at one instant and phase keep their order."""
+        return self._eid
 
     def happen(self, clock: Clock) -> bool:
         """Let happen what is due until the clock is stopped; return False if nothing is due any more before.
 
         Does what `step` does for every event, without a call for each.
         """
-        queue = self._queue
+        queue = self.due
         while not clock.stopped:
             if not queue:
                 return False
-            time, _, _, event = heappop(queue)
+            time, _, _, due = heappop(queue)
             self._now = clock.now = time
-            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # simpy's mark of the past
-            for callback in callbacks:
-                callback(event)
-            if not event._ok and not event.defused:
-                raise cast("BaseException", event.value)
+            if type(due) is Appointment:
+                action, due.action = due.action, None
+                if action is not None:
+                    action()
+            else:
+                _let_happen(cast("simpy.Event", due))
         return True
+
+
+def _let_happen(event: simpy.Event) -> None:
+    callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # simpy's mark of the past
+    for callback in callbacks:
+        callback(event)
+    if not event._ok and not event.defused:
+        raise cast("BaseException", event.value)
 
 
 class Clock:
@@ -81,6 +101,7 @@ class Clock:
         """Start at 0; a tick lasts `tick_s` seconds (0: time is continuous, and counted in seconds)."""
         self.continuous = tick_s == 0
         self.env = _Environment(initial_time=0)
+        self._queue, self._numbers = self.env.due, self.env.numbers
         #: Ticks since the start of the workload.
         self.now: float = 0
         self.stopped = False
@@ -113,12 +134,13 @@ class Clock:
 
     def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:
         """Have `action` called at a tick, in its phase."""
-        appointment = Appointment(self.env, action)
-        self.env.schedule_at(appointment, phase, time)
+        appointment = Appointment(action)
+        heappush(self._queue, (time, phase, next(self._numbers), appointment))
         return appointment
 
-    def until(self, time: float, phase: Phase) -> Appointment:
-        """Make an event for a process to wait for."""
-        appointment = Appointment(self.env, None)
-        self.env.schedule_at(appointment, phase, time)
-        return appointment
+    def until(self, time: float, phase: Phase) -> simpy.Event:
+        """Make an event for a process to wait for, which has its value already, as simpy's own timeouts have."""
+        event = simpy.Event(self.env)
+        event._ok, event._value = True, None
+        heappush(self._queue, (time, phase, next(self._numbers), event))
+        return event

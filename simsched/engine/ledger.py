@@ -143,6 +143,13 @@ class Ledger:
             job.batch = batch
             self._disturb(job)
 
+    def retune_stale(self) -> None:
+        """Let the agents that might choose another batch now choose it."""
+        if self.stale:
+            for job in self.stale.values():
+                self.retune(job)
+            self.stale.clear()
+
     def renew_leases(self, cut_short: Iterable[JobState] = ()) -> None:
         """Have jobs whose lease has ended or is `cut_short`, and which kept their GPUs through a decision, run on."""
         for job in cut_short:

@@ -14,7 +14,8 @@ import simpy
 
 from simsched.agent.agent import AgentFactory, LeasingAgent
 from simsched.engine.admission import check_jobs, check_replies
-from simsched.engine.clock import Appointment, Clock, Phase
+from simsched.engine.clock import Clock, Phase
+from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import FailureOptions, Failures
 from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
@@ -23,10 +24,11 @@ from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_
 from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import LiveView, ReadOnly
+from simsched.engine.news import News
 from simsched.engine.options import EngineOptions
 from simsched.engine.patience import Patience
 from simsched.engine.providers import Granted
-from simsched.engine.records import DecisionRecord, JobRecord, Recorder
+from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
@@ -135,49 +137,40 @@ class _Simulation:
         self._on_finish = on_finish
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
         self._expected = len(jobs)
+        self._submitted = self._finished = self._decisions = 0
         self._rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s)
         self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._submitted = 0
-        self._finished = 0
-        self._decisions = 0
         self._patience = Patience(policy.name, self._clock, options.idle_rounds)
-        self._due: dict[float, Appointment] = {}
+        self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
-        self._arrived: list[JobState] = []
-        self._gone: list[str] = []
-        self._reached: dict[str, JobState] = {}
-        self._lost: dict[str, JobState] = {}
+        self._news = News()
         self._agents = agents or policy
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
-        delay = options.restart_delay_s
-        self._ledger = Ledger(
-            self._clock,
-            self._cluster,
-            recorder,
-            delay,
-            self._on_complete,
-            self._on_threshold,
-            self._on_leases_over,
-            self._on_failed_attempt,
-        )
-        self._ledger.kill_at_time_limit = options.kill_at_time_limit
-        most = options.max_jobs_per_gpu
-        model = (colocation or ConstantSharing()) if most > 1 else None
+        model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
+        self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, seed)
-        self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
-        if self._cluster.occupancy is not None and model is not None:
-            self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
+        shown = (self._clock, self._cluster, self._views, self._granted.view)
+        self._view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
         self._fragmentation = Fragmentation(cluster, rigid=policy.rigid) if options.fragmentation else None
-        self._failures: Failures | None = None
-        if failures is not None:
-            state = (self._clock, self._cluster, self._ledger, self._active)
-            self._failures = Failures(failures, seed, *state, self._on_failure, self._on_repair)
+        state = (self._clock, self._cluster, self._ledger, self._active)
+        happens = (self._on_failure, self._on_repair)
+        self._failures = None if failures is None else Failures(failures, seed, *state, *happens)
+
+    def _made_ledger(self, recorder: Recorder, colocation: Colocation | None) -> Ledger:
+        """Make the ledger, with a model of colocation where GPUs are shared."""
+        heard = (self._on_complete, self._on_threshold, self._on_leases_over, self._on_failed_attempt)
+        ledger = Ledger(self._clock, self._cluster, recorder, self._options.restart_delay_s, *heard)
+        ledger.kill_at_time_limit = self._options.kill_at_time_limit
+        occupancy = self._cluster.occupancy
+        if occupancy is not None and colocation is not None:
+            ledger.neighbourhood = Neighbourhood(colocation, occupancy, self._active)
+        return ledger
 
     def run(self) -> None:
         """Let the clock run until every job is complete."""
@@ -216,7 +209,7 @@ class _Simulation:
         self._active[spec.id] = job
         self._views[spec.id] = job.view
         self._submitted += 1
-        self._arrived.append(job)
+        self._news.arrive(job)
         if self._triggers.arrival:
             self._request(self._clock.now)
         self._request_round()
@@ -229,19 +222,20 @@ class _Simulation:
 
     def _request(self, time: float) -> None:
         if time not in self._due:
-            self._due[time] = self._clock.at(time, Phase.DECISION, self._decide)
+            self._due.add(time)
+            self._clock.at(time, Phase.DECISION, self._decide)
 
     def _on_threshold(self, job: JobState) -> None:
-        self._reached[job.request.id] = job
+        self._news.reach(job)
         self._request(self._clock.now)
 
     def _on_failed_attempt(self, job: JobState) -> None:
-        self._lost[job.request.id] = job
+        self._news.lose([job])
         if self._triggers.completion or self._triggers.node_change:
             self._request(self._clock.now)
 
     def _on_failure(self, hit: Sequence[JobState]) -> None:
-        self._lost |= {job.request.id: job for job in hit}
+        self._news.lose(hit)
         if self._triggers.node_change and self._active:
             self._request(self._clock.now)
 
@@ -259,11 +253,10 @@ class _Simulation:
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
         del self._active[job_id], self._views[job_id]
-        self._reached.pop(job_id, None)
-        self._lost.pop(job_id, None)
+        self._news.go(job_id)
         self._finished += 1
         self._history_gpu_s.append(record.attained_gpu_s)
-        self._gone.append(job_id)
+        del job.view  # which knows the job: two objects that would wait for the collector
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
         if self._finished == self._expected:
@@ -283,15 +276,13 @@ class _Simulation:
 
     def _decide(self) -> None:
         now = self._clock.now
-        del self._due[now]
-        for job in self._ledger.stale.values():
-            self._ledger.retune(job)
-        self._ledger.stale.clear()
+        self._due.remove(now)
+        self._ledger.retune_stale()
         if not self._active and not (self._triggers.quiet and self._submitted < self._expected):
             return
         decision = self._ask()
-        changes = {} if decision == _NO_CHANGE else self._check(decision)
-        self._apply(changes, decision)
+        moves = self._apply({}, _NO_CHANGE) if decision == _NO_CHANGE else self._apply(self._check(decision), decision)
+        self._record(moves, decision.diagnostics)
         if decision.renew_leases:
             self._ledger.renew_leases(self._active.values())
         elif self._ledger.paused:
@@ -305,13 +296,8 @@ class _Simulation:
         self._after_decision()
 
     def _ask(self) -> Decision:
-        view, active = self._view, self._active
-        view.arrived = [job.view for job in self._arrived if job.request.id in active]
-        view.finished = self._gone
-        view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()
-        view.lost = [job.view for job in self._lost.values()] if self._lost else ()
-        self._arrived, self._gone, self._reached, self._lost = [], [], {}, {}
-        decision = self._policy.decide(view, self._rng)
+        self._news.tell(self._view, self._active)
+        decision = self._policy.decide(self._view, self._rng)
         if not isinstance(decision, Decision):
             wanted = "a Decision was expected, as in Decision({job.id: ((node, gpus),)})"
             said = f"decide returned {decision!r:.60}, and {wanted}"
@@ -327,7 +313,25 @@ class _Simulation:
             check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes
 
-    def _apply(self, changes: dict[str, Allocation], decision: Decision) -> None:
+    def _apply(self, changes: Mapping[str, Allocation], decision: Decision) -> Moves:
+        """Carry out a decision that has been checked."""
+        moves = NO_MOVES
+        try:
+            if changes or decision.cancel:
+                moves = self._move(changes, decision)
+            self._ledger.set_speeds()
+        except EngineError as error:
+            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
+        if decision.target_nodes is not None:
+            self._provision(set(decision.target_nodes))
+        for job_id in decision.declined:
+            self._active[job_id].declined = True
+        for job_id, attained_gpu_s in decision.watch.items():
+            self._ledger.watch(self._active[job_id], attained_gpu_s)
+        return moves
+
+    def _move(self, changes: Mapping[str, Allocation], decision: Decision) -> Moves:
+        """Take GPUs from jobs and give them to others."""
         jobs = [(self._active[job_id], allocation) for job_id, allocation in changes.items()]
         started = stopped = moved = 0
         for job, allocation in jobs:
@@ -339,42 +343,17 @@ class _Simulation:
                 started += bool(allocation)
         for job_id in decision.cancel:
             self._ledger.complete(self._active[job_id], CANCELLED)
-        try:
-            for job, allocation in jobs:
-                if allocation:
-                    job_id = job.request.id
-                    self._ledger.place(job, allocation, decision.beside.get(job_id, ()), decision.onto.get(job_id))
-            self._ledger.set_speeds()
-        except EngineError as error:
-            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
-        if decision.target_nodes is not None:
-            self._provision(set(decision.target_nodes))
-        for job_id in decision.declined:
-            self._active[job_id].declined = True
-        for job_id, attained_gpu_s in decision.watch.items():
-            self._ledger.watch(self._active[job_id], attained_gpu_s)
+        for job, allocation in jobs:
+            if allocation:
+                job_id = job.request.id
+                self._ledger.place(job, allocation, decision.beside.get(job_id, ()), decision.onto.get(job_id))
+        return Moves(started, stopped, moved)
+
+    def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:
         counted = self._fragmentation
         stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
-        self._recorder.decision(
-            DecisionRecord(
-                time_s=self._clock.now_s,
-                active_jobs=len(self._active),
-                running_jobs=self._cluster.running_jobs,
-                allocated_gpus=self._cluster.allocated_gpus,
-                available_gpus=self._cluster.available_gpus,
-                provisioned_nodes=self._cluster.provisioned_nodes,
-                started=started,
-                stopped=stopped,
-                moved=moved,
-                failed_nodes=len(self._cluster.broken),
-                node_failures=self._cluster.failures,
-                provisioned_gpus=self._cluster.provisioned_gpus,
-                diagnostics=decision.diagnostics,
-                stranded_gpus=stranded.gpus,
-                stranded_by_node_gpus=stranded.by_node,
-                stranded_by_domain_gpus=stranded.by_domain,
-            )
-        )
+        now_s, active = self._clock.now_s, len(self._active)
+        self._recorder.decision(decision_record(now_s, active, self._cluster, moves, diagnostics, stranded))
 
     def _provision(self, wanted: set[int]) -> None:
         """Let nodes go that are not wanted, and have those come up that are wanted and down."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model.placement import Allocation, gpus_of
+from simsched.model.placement import NOTHING, Allocation
 from simsched.policy.decision import Decision
 
 
@@ -41,16 +41,16 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
 
     Raises `InfeasibleDecisionError`.
     """
-    named = [
-        *decision.allocations, *decision.stop, *decision.watch, *decision.onto, *decision.cancel, *decision.declined
-    ]  # fmt: skip
-    unknown = [job_id for job_id in named if job_id not in active]
+    named = (
+        decision.allocations, decision.stop, decision.watch, decision.onto, decision.cancel, decision.declined
+    )  # fmt: skip
+    unknown = [job_id for ids in named if ids for job_id in ids if job_id not in active]
     if unknown:
         reasons = [f"job '{job_id}' is not active" for job_id in sorted({str(job_id) for job_id in unknown})]
         raise InfeasibleDecisionError(policy, now_s, reasons)
     if decision.complete and decision.stop:
         raise InfeasibleDecisionError(policy, now_s, ["a complete decision stops jobs by not naming them"])
-    placed = sorted({*decision.cancel} & {*decision.allocations})
+    placed = sorted({*decision.cancel} & {*decision.allocations}) if decision.cancel else ()
     if placed:
         raise InfeasibleDecisionError(policy, now_s, [f"job '{job_id}' is placed and cancelled" for job_id in placed])
     if decision.target_nodes is not None and not all(0 <= node < nodes for node in decision.target_nodes):
@@ -92,12 +92,20 @@ def check_changes(
     reasons: list[str] = []
     balance: dict[int, int] = {}
     for job_id, new in changes.items():
-        for node, gpus in active[job_id].allocation:
+        job = active[job_id]
+        for node, gpus in job.allocation:
             balance[node] = balance.get(node, 0) + gpus
-        reasons += [f"job '{job_id}': {reason}" for reason in _malformed(new, cluster)]
-        reasons += _wrong_count(active[job_id], new, rigid=rigid)
+        if new == NOTHING:
+            continue
+        malformed = _malformed(new, cluster)
+        if malformed:
+            reasons += [f"job '{job_id}': {reason}" for reason in malformed]
+        given = 0
         for node, gpus in new:
             balance[node] = balance.get(node, 0) - gpus
+            given += gpus
+        if new and given != job.request.num_gpus:
+            reasons += _wrong_count(job, given, rigid=rigid)
     if decision.beside or decision.onto:
         reasons += _wrong_neighbours(decision, changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
@@ -152,12 +160,9 @@ def _short_of_shares(
             yield f"job '{job_id}': {short}"
 
 
-def _wrong_count(job: JobState, allocation: Allocation, *, rigid: bool) -> list[str]:
-    """Find a number of GPUs that breaks the policy's promise, or on which the job's duration is not known."""
-    asked, given = job.request.num_gpus, gpus_of(allocation)
-    if not allocation or given == asked:
-        return []
-    said = f"job '{job.request.id}' asked for {asked} GPUs and is given {given}"
+def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
+    """Say where another number of GPUs breaks the policy's promise, or is one on which the duration is not known."""
+    said = f"job '{job.request.id}' asked for {job.request.num_gpus} GPUs and is given {given}"
     if rigid:
         return [f"{said}, but the policy is rigid; declare rigid = False if it may do so"]
     if getattr(job.app, "only_gpus", None) is not None:

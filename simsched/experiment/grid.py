@@ -176,9 +176,10 @@ def look_into(
 
     All are made of a grid of at most `_MOST_CHECKED` cells on a trace that is read, else the first seed's of each
     point, policy and workload file: a seed has a year of its own of the generated trace, which takes a while to draw.
-    Raises `InputError` as `make_grid` does.
+    Even of that year only the first weeks are drawn where they hold enough jobs, so that the cells made are like those
+    of a run and not the same. Raises `InputError` as `make_grid` does.
     """
-    maker = _Maker(experiment, CellInputs())
+    maker = _Maker(experiment, CellInputs(alike=True))
     shape = maker.shape()
     drawn = experiment.spec.workload.file is None
     step = len(experiment.spec.seeds) if drawn or shape.total > _MOST_CHECKED else 1

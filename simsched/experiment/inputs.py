@@ -14,18 +14,21 @@ from simsched.applications.measurements import bounds_named
 from simsched.applications.tensor_models import models_file
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
-from simsched.errors import input_error
+from simsched.errors import InputError, input_error
 from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder
+from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of
 from simsched.workload.readers.workload_csv import is_workload, workload_files
 from simsched.workload.recipes.recipe import Configurations
-from simsched.workload.source import WorkloadOptions, make_workload
+from simsched.workload.source import GENERATED, WorkloadOptions, make_workload
 
 # `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
 _VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
+#: Weeks of a generated trace that hold jobs of all kinds, in days; a year takes ten times as long to draw.
+_ENOUGH_DAYS = 28
 #: Keys of a workload that are no recipe's.
 _OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share", "guaranteed_share"}
 
@@ -33,8 +36,13 @@ _OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share", "guarante
 class CellInputs:
     """Applications, job lists and hashes, each made once however many cells use it."""
 
-    def __init__(self) -> None:
-        """Start with nothing made."""
+    def __init__(self, *, alike: bool = False) -> None:
+        """Start with nothing made.
+
+        With `alike`, jobs that are sampled from a generated year come from a month of it instead: jobs of the same
+        kinds in a tenth of the time, for who only wants to know whether such jobs can run.
+        """
+        self._alike = alike
         self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str]] = {}
         self._configurations: dict[tuple[ApplicationsOptions, int, str], Configurations] = {}
         self._hashes: dict[ApplicationsOptions, str] = {}
@@ -95,10 +103,21 @@ class CellInputs:
         seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
         what = (workload, file, seed, spec.cluster, spec.applications)
         if what not in self._jobs:
-            jobs = tuple(self._draw(workload, file, seed, spec))
+            jobs = tuple(self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec))
             text = "\n".join(map(repr, map(_VALUES_OF_JOB, jobs)))
             self._jobs[what] = (jobs, hashlib.sha256(text.encode()).hexdigest())
         return self._jobs[what]
+
+    def _draw_alike(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
+        """Sample the jobs from the first weeks of a seed's year; none where that is not wanted, or they are too few."""
+        keys = workload.model_dump(include={"recipe", "days"})
+        samples = keys["recipe"] in (None, "pollux") and workload.path is None and workload.source == GENERATED
+        if not (self._alike and samples and not file and (keys["days"] or STRETCH_DAYS) > _ENOUGH_DAYS):
+            return []
+        try:
+            return self._draw(workload.model_copy(update={"days": _ENOUGH_DAYS}), file, seed, spec)
+        except InputError:
+            return []  # the whole year tells whether there is something wrong, and what
 
     def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
         catalogued = self.applications(spec.applications)

@@ -69,7 +69,10 @@ def canonical_rotation(shape: Shape) -> Shape:
 
 def describe(allocation: Allocation) -> str:
     """Write an allocation as `node:gpus` pairs, for instance `5:4 2:2`."""
-    return " ".join(f"{node}:{gpus}" for node, gpus in allocation)
+    if len(allocation) == 1:  # as nearly all are
+        node, gpus = allocation[0]
+        return f"{node}:{gpus}"
+    return " ".join([f"{node}:{gpus}" for node, gpus in allocation])
 
 
 def parse(text: str) -> Allocation:

@@ -45,4 +45,6 @@ class Decision(NamedTuple):
     @classmethod
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:
         """Make a decision that touches only the jobs named."""
+        if not rest:
+            return cls(start, False, stop)
         return cls(start, complete=False, stop=stop, **rest)  # type: ignore[arg-type]

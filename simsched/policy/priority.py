@@ -148,7 +148,8 @@ class PriorityScheduler:
         self._heads = [
             queue[0]
             for (gpus, _, types), queue in self._waiting.queues.items()
-            if (self._blocking or (gpus <= largest and (one_type or any(gpus <= most[kind] for kind in types))))
+            if queue
+            and (self._blocking or (gpus <= largest and (one_type or any(gpus <= most[kind] for kind in types))))
             and first(queue)
         ]
         heapq.heapify(self._heads)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.errors import Problem, input_error
-from simsched.files import sync
+from simsched.files import sync_all
 from simsched.results.writer import write_json
 
 MANIFEST_FILE = "manifest.json"
@@ -28,13 +28,12 @@ _SMALL = 1 << 16
 def seal(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write the manifest of a whole cell, with sizes and hashes of the other files; all of it is on disk afterwards."""
     listed = {}
-    for path in sorted(path for path in folder.iterdir() if path.name != MANIFEST_FILE):
+    others = sorted(path for path in folder.iterdir() if path.name != MANIFEST_FILE)
+    for path in others:
         listed[path.name] = {"bytes": path.stat().st_size, "sha256": _hash_of(path)}
-        sync(path)
     content = {name: value for name, value in manifest.items() if name != _SEAL} | {"files": listed}
     write_json(folder / MANIFEST_FILE, {**content, _SEAL: _seal_of(content)})
-    sync(folder / MANIFEST_FILE)
-    sync(folder)
+    sync_all([*others, folder / MANIFEST_FILE, folder])
 
 
 def check(folder: Path) -> None:

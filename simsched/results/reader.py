@@ -24,6 +24,8 @@ from simsched.results.what_was_run import published_values_hold
 
 RUN_FILE = "run.json"
 
+#: Tables of more rows are read by several threads, which take longer to start than a short table to read.
+_ROWS_FOR_THREADS = 50_000
 _RERUN = "run the experiment again, which repeats only what is missing or damaged"
 _RUN_KEYS = ("name", "cells")
 _CELL_KEYS = ("cell", "policy", "seed", "point", "folder")
@@ -130,12 +132,13 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check_schema(path, name, file.schema_arrow)
-            arrow = file.read(columns=None if columns is None else list(columns))
+            threads = file.metadata.num_rows > _ROWS_FOR_THREADS
+            arrow = file.read(columns=None if columns is None else list(columns), use_threads=threads)
     except (pa.ArrowException, OSError) as error:
         raise input_error(
             path, f"cannot be read as Parquet ({_first_line(error)})", f"`simsched verify --remove RUN`, then {_RERUN}"
         ) from error
-    frame: pd.DataFrame = arrow.to_pandas(maps_as_pydicts="strict")
+    frame: pd.DataFrame = arrow.to_pandas(maps_as_pydicts="strict", use_threads=threads)
     return frame
 
 

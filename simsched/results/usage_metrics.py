@@ -23,11 +23,12 @@ def _held_gpu_s(tables: Tables) -> float:
 
 
 def _efficiency(tables: Tables) -> float | None:
-    if tables.allocations is None:
+    held = tables.held
+    if held is None:
         return None
-    running = tables.allocations.loc[~tables.allocations["restarting"], ["start_s", "end_s", "efficiency"]]
-    seconds = (running["end_s"] - running["start_s"]).to_numpy()
-    return ratio(float(seconds @ running["efficiency"].to_numpy()), float(seconds.sum()))
+    running = ~held["restarting"]
+    seconds = held["end_s"][running] - held["start_s"][running]
+    return ratio(float(seconds @ held["efficiency"][running]), float(seconds.sum()))
 
 
 def _speed_per_gpu(tables: Tables) -> float | None:

@@ -1,5 +1,7 @@
 """What an attack found, where nothing else would notice that it has come back."""
 
+import errno
+import os
 import tomllib
 from pathlib import Path
 
@@ -97,17 +99,33 @@ def test_a_flipped_bit_in_a_page_is_noticed_by_whoever_reads_the_table(make, tmp
 def test_a_cell_is_on_disk_before_it_gets_its_name(make, tmp_path, monkeypatch):
     synced = []
 
-    def note(path):
-        synced.append((Path(path).name, Path(path).exists()))
-        files.sync(path)
+    def note(paths):
+        synced.extend((path.name, path.exists()) for path in paths)
+        files.sync_all(paths)
 
-    monkeypatch.setattr(integrity, "sync", note)
+    monkeypatch.setattr(integrity, "sync_all", note)
     run_grid(make(), tmp_path / "out")
     names = [name for name, there in synced if there]
     tables = ["allocations.parquet", "jobs.parquet", "rounds.parquet"]
     assert names[:5] == [*tables, "summary.json", "manifest.json"]
     assert names[5].startswith(".tmp-")
     assert Store(tmp_path / "out/tiny").has(next((tmp_path / "out/tiny/cells").iterdir()).name)
+
+
+def test_a_file_that_cannot_be_put_on_disk_is_reported_among_others(tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    real = os.fsync
+
+    def refuse(descriptor):
+        if os.fstat(descriptor).st_ino == (tmp_path / "b").stat().st_ino:
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match=r"b'$"):
+        files.sync_all([tmp_path / "a", tmp_path / "b", tmp_path / "c", tmp_path])
+    files.sync_all([])
 
 
 def test_no_cell_of_a_sheet_is_a_formula(tmp_path):

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
 
 from simsched.errors import InputError
 from simsched.paths import data_folder
 from simsched.workload.generator import MONDAY, STRETCH_DAYS, GeneratorOptions, generate, generate_from_seed, stretch_of
-from simsched.workload.generator.rates import wander
+from simsched.workload.generator.rates import MEMORY_WEEKS, NOISE, WEEK_H, stream, wander
 from simsched.workload.philly_statistics import (
     BUCKETS,
     LEVELS,
@@ -100,6 +101,13 @@ def test_expected_rates_keep_the_hours_of_every_class_and_add_up_to_the_week():
         assert cell.hourly.sum() == pytest.approx(entry["per_week"])
         by_hour = cell.hourly.reshape(7, 24).sum(axis=0)
         np.testing.assert_allclose(by_hour / by_hour.sum(), np.array(entry["hour_share"]) / sum(entry["hour_share"]))
+
+
+def test_the_memory_of_rates_is_a_filter_of_scipys():
+    noise = np.hstack([stream(7, week, NOISE).normal(size=(1, WEEK_H)) for week in range(-MEMORY_WEEKS, 2)])
+    keep = float(np.exp(-1 / 10))
+    filtered = lfilter([np.sqrt(0.4 * (1 - keep**2))], [1, -keep], noise[0])[MEMORY_WEEKS * WEEK_H :]
+    assert wander([Wandering(0.4, 10.0)], 7, 0, 2)[0].tolist() == (filtered - 0.2).tolist()
 
 
 def test_rates_wander_with_mean_one_and_the_given_memory():

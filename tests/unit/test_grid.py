@@ -200,6 +200,23 @@ def test_an_experiment_is_looked_into_without_making_all_of_its_cells(make, tmp_
     assert made[0].seed == 1
 
 
+def test_a_year_to_sample_from_is_looked_into_by_its_first_weeks(make, tmp_path):
+    year = ["workload={source: philly-generated, recipe: pollux, jobs: 5}", "cluster={nodes: 16, gpus_per_node: 4}"]
+    _, made = look_into(read_experiment(tmp_path / "e.yaml", year))
+    _, month = look_into(read_experiment(tmp_path / "e.yaml", [*year, "workload.days=28"]))
+    assert made[0].task.jobs == month[0].task.jobs
+
+
+def test_a_year_is_drawn_whole_where_its_first_weeks_hold_too_few_jobs(make, tmp_path):
+    # Beside a hundredth of Philly's jobs there is one every ten minutes: some 4,000 in four weeks, 50,000 in a year.
+    thin = ["workload={source: philly-generated, recipe: pollux, window_h: 24, scale: 0.01, jobs: 6000}"]
+    thin += ["cluster={nodes: 16, gpus_per_node: 4}"]
+    _, made = look_into(read_experiment(tmp_path / "e.yaml", thin))
+    assert len(made[0].task.jobs) == 6000
+    with pytest.raises(InputError, match="100000 jobs were asked for"):
+        look_into(read_experiment(tmp_path / "e.yaml", [*thin, "workload.jobs=100000"]))
+
+
 def test_what_is_looked_into_is_checked(make, tmp_path):
     with pytest.raises(InputError, match="job 'job-2'"):
         look_into(read_experiment(tmp_path / "e.yaml", ["seeds=10000", "cluster.nodes=1", "cluster.gpus_per_node=2"]))

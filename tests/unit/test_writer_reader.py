@@ -8,6 +8,7 @@ import pytest
 
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
 from simsched.errors import InputError
+from simsched.results import writer as writer_module
 from simsched.results.metrics import summarise
 from simsched.results.reader import read_cell, read_run, read_table
 from simsched.results.schema import TABLES
@@ -104,6 +105,17 @@ def test_rows_go_to_disk_in_groups_of_bounded_size(tmp_path):
     metadata = pq.read_metadata(tmp_path / "jobs.parquet")
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [100, 100, 50]
     assert list(read_table(tmp_path, "jobs")["job_id"]) == [str(number) for number in range(250)]
+
+
+def test_a_row_group_is_the_same_whether_its_rows_came_one_by_one_or_as_columns(tmp_path, monkeypatch):
+    for folder, most in (("a", 7), ("b", 3)):
+        monkeypatch.setattr(writer_module, "_ROWS_AS_THEY_CAME", most)
+        with TableWriter(tmp_path / folder, row_group_rows=7) as writer:
+            for number in range(20):
+                writer.job(JOBS[number % 2]._replace(job_id=str(number)))
+                writer.decision(ROUNDS[number % 2]._replace(time_s=60 * number))
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
 
 
 def test_an_empty_table_still_has_its_columns(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -25,16 +26,20 @@ def wander(processes: Sequence[Wandering], root: int, first_week: int, weeks: in
 
     The processes are autoregressive, which makes the batches a log-Gaussian Cox process (Moller et al. 1998).
     """
-    from scipy.signal import lfilter  # large, and needed only where a trace is generated
-
     span = range(first_week - MEMORY_WEEKS, first_week + weeks)
     noise = np.concatenate([stream(root, w, NOISE).normal(size=(len(processes), WEEK_H)) for w in span], axis=1)
     log = np.empty((len(processes), weeks * WEEK_H))
     for row, process in enumerate(processes):
-        keep = np.exp(-1 / process.hours)
+        keep = float(np.exp(-1 / process.hours))
         scale = np.sqrt(process.variance * (1 - keep**2))
-        log[row] = lfilter([scale], [1, -keep], noise[row])[MEMORY_WEEKS * WEEK_H :] - process.variance / 2
+        remembered = _autoregressive(keep, scale * noise[row])
+        log[row] = remembered[MEMORY_WEEKS * WEEK_H :] - process.variance / 2
     return log
+
+
+def _autoregressive(keep: float, noise: Floats) -> Floats:
+    """Return y with y[0] = noise[0] and y[i] = keep y[i-1] + noise[i]."""
+    return np.fromiter(accumulate(noise.tolist(), lambda last, new: keep * last + new), float, len(noise))
 
 
 def expected_batches(
