@@ -5,12 +5,13 @@ admitted before can be in time, each on its minimum satisfactory share; GPUs lef
 the job with the greatest marginal return, GPU-time saved per GPU more. Jobs without a deadline, and those that were not
 admitted, use what is left, in order of submission.
 
-Published defaults: slots of 60 s, sizes that are powers of two. Deviations: a job that is not admitted is not dropped
-but runs as best effort, so that every job finishes and late ones are counted; rates are true step times of consolidated
-placements at the batch size submitted and remaining work is an oracle (the paper profiles both beforehand); because
-scaling costs a restart here, jobs keep what they hold while there is room, grow only if they end sooner for it, and are
-admitted with two restarts to spare; plans look at most `horizon_slots` slots ahead. On several GPU types it runs in
-each by itself.
+Published defaults: slots of 60 s, sizes that are powers of two, placement on as few nodes as hold a job, for which
+others move. Deviations: a job that is not admitted is not dropped but runs as best effort, so that every job finishes
+and late ones are counted; the time left on any number of GPUs, at the batch size submitted, is an oracle (the paper
+profiles it beforehand). Because scaling costs a restart here, plans pay for each, with `spare_restarts` in reserve;
+jobs keep what they hold while there is room; they grow, or move for others, only if they end sooner for it, and in
+time; and where all cannot be planned anew, plans go on as they were, so that who is admitted stays in time unless GPUs
+are lost. Plans look at most `horizon_slots` slots ahead. On several GPU types it runs in each by itself.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ Counts = NDArray[np.int64]
 
 #: Work that is done but for this share of it counts as done.
 _SLACK = 1e-9
+#: A promise is not given up for a shortage of this part of a slot: whole slots end before the deadline.
+_NEARLY = 0.05
 #: A number of GPUs that nobody holds, so that whatever a job gets next costs it a restart.
 _MOVED = -1
 
@@ -121,28 +123,34 @@ def keep_promises(
     """Return the jobs whose promise can be kept, and their plans.
 
     They are planned anew if all are in time so, if need be without time to spare; else the plans that they have go on.
-    Where these do not hold any more, because GPUs have been lost, jobs are planned one by one, the earliest deadline
-    first, and one that cannot be in time is given up.
+    A job whose plan does not hold any more, because GPUs have been lost, is planned beside the others, the earliest
+    deadline first, and given up where it cannot be in time.
     """
+    hurried = [replace(job, spare_restarts=0) for job in jobs]
     found = plan_all(jobs, gpus)
     if found is None:
-        found = plan_all([replace(job, spare_restarts=0) for job in jobs], gpus)
+        found = plan_all(hurried, gpus)
     if found is None:
-        found = _as_before(jobs, plans, gpus)
-    if found is not None:
-        return list(jobs), found
-    found = {}
-    for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
-        plan = plan_beside(found, replace(job, spare_restarts=0), gpus)
-        if plan is not None:
-            found[job.id] = plan
+        found = _going_on(hurried, plans, gpus)
+        for job in sorted(hurried, key=lambda job: (job.slots, job.id)):
+            plan = None if job.id in found else plan_beside(found, job, gpus)
+            if plan is not None:
+                found[job.id] = plan
     return [job for job in jobs if job.id in found], found
 
 
-def _as_before(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int) -> dict[str, Counts] | None:
-    own = {job.id: plans[job.id] for job in jobs if job.id in plans and in_time(job, plans[job.id])}
-    most = max((len(plan) for plan in own.values()), default=0)
-    return own if len(own) == len(jobs) and bool((unplanned(own, most, gpus) >= 0).all()) else None
+def _going_on(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int) -> dict[str, Counts]:
+    """Return the plans that still hold, the earliest deadline first; one may miss by a few seconds of its slot."""
+    found: dict[str, Counts] = {}
+    free = np.full(max((job.slots for job in jobs), default=0), gpus)
+    for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
+        plan = plans.get(job.id, free[:0])[: max(job.slots, 0)]
+        missing = job.work - done_by(job, plan)
+        fits = bool((plan <= free[: len(plan)]).all())
+        if fits and missing <= _NEARLY * job.rate(int(plan.max(initial=0))) + _SLACK * job.work:
+            found[job.id] = plan
+            free[: len(plan)] -= plan
+    return found
 
 
 def plan_beside(plans: Mapping[str, Counts], job: DeadlineJob, gpus: int) -> Counts | None:
