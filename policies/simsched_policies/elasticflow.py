@@ -135,13 +135,13 @@ class ElasticFlow(Policy):
         return kept
 
     def _job(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob:
-        """Return a job as the plans see it, its work in seconds on the GPUs that it asked for."""
+        """Return a job as the plans see it, its work in seconds on one GPU."""
         left_s = (job.request.deadline_s or 0.0) - job.age_s
         own_s = job.facts.restart_delay_s
         restart_s = pool.view.restart_delay_s if own_s is None else own_s
         return DeadlineJob(
             job.id,
-            job[REMAINING_WORK].seconds_on(pool.gpu_type),
+            job[REMAINING_WORK].seconds_on(pool.gpu_type, 1),
             min(max(int(left_s // self.slot_s), 0), self.horizon_slots),
             usable_gpus(job, gpus),
             partial(self._rate, job, pool),
@@ -151,7 +151,7 @@ class ElasticFlow(Policy):
         )
 
     def _rate(self, job: JobView, pool: TypePool, gpus: int) -> float:
-        """Return what a slot does on some GPUs, in seconds on the GPUs asked for.
+        """Return what a slot does on some GPUs, in seconds on one.
 
         The ratio of the two is that of what is left, looked up once in an epoch. Each epoch is reckoned `rounding_s`
         longer than it is, because a clock of whole seconds may round it up by so much.
@@ -165,7 +165,7 @@ class ElasticFlow(Policy):
         if gpus not in ratios:
             rounding_s = self.rounding_s * (remaining.epochs - remaining.epoch)
             needed_s = remaining.seconds_on(pool.gpu_type, gpus) + rounding_s
-            ratios[gpus] = remaining.seconds_on(pool.gpu_type) / needed_s if needed_s > 0 else 1.0
+            ratios[gpus] = remaining.seconds_on(pool.gpu_type, 1) / needed_s if needed_s > 0 else 1.0
         return self.slot_s * ratios[gpus]
 
 
