@@ -24,6 +24,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.placement import Allocation, from_counts
 from simsched.policy import Decision, JobView, Policy, View
 from simsched.policy.gang import most_free_first
+from simsched.policy.gpu_memory import GpuMemory
 from simsched.policy.type_pools import type_pools
 
 
@@ -36,11 +37,11 @@ class AntMan(Policy):
     max_busy: float = 0.8
     packing: bool = True
     _reserved: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False)
-    _memory_mb: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _memory: GpuMemory = field(default=GpuMemory(), init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> None:
         """Learn how much memory the GPUs have."""
-        self._memory_mb = dict(cluster.memory_mb)
+        self._memory = GpuMemory.of(cluster)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what can start; nothing is ever taken away."""
@@ -99,12 +100,8 @@ class AntMan(Policy):
 
     def _neighbours(self, job: JobView, board: _Board, gpu_type: str) -> list[JobView]:
         """List the guaranteed jobs beside which a job may run."""
-        room_mb = self._memory_mb.get(gpu_type, float("inf"))
-        return [
-            other
-            for other in board.running
-            if other.request.guaranteed and _busy(other) < self.max_busy and job.memory_mb + other.memory_mb <= room_mb
-        ]
+        idle = (other for other in board.running if other.request.guaranteed and _busy(other) < self.max_busy)
+        return [other for other in idle if self._memory.holds(gpu_type, job, other)]
 
 
 class _Board:

@@ -5,17 +5,17 @@ admitted before can be in time, each on its minimum satisfactory share; GPUs lef
 the job with the greatest marginal return, GPU-time saved per GPU more. Jobs without a deadline, and those that were not
 admitted, use what is left, in order of submission.
 
-Published defaults: slots of 60 s, sizes that are powers of two. Deviations: a job that is not admitted is not dropped
-but runs as best effort, so that every job finishes and late ones are counted; rates are true step times of consolidated
-placements at the batch size submitted and remaining work is an oracle (the paper profiles both beforehand); because
-scaling costs a restart here, jobs keep what they hold while there is room, grow only if they end sooner for it, and are
-admitted with two restarts to spare; plans look at most `horizon_slots` slots ahead. On several GPU types it runs in
-each by itself.
+Published defaults: slots of 60 s, sizes that are powers of two, placement on as few nodes as hold a job, for which
+others move. Deviations: a job that is not admitted is not dropped but runs as best effort, so that every job finishes
+and late ones are counted; the time left on any number of GPUs, at the batch size submitted, is an oracle (the paper
+profiles it beforehand). Because scaling costs a restart here, plans pay for each, with `spare_restarts` in reserve;
+jobs keep what they hold while there is room; they grow, or move for others, only if they end sooner for it, and in
+time; and where all cannot be planned anew, plans go on as they were, so that who is admitted stays in time unless GPUs
+are lost. Plans look at most `horizon_slots` slots ahead. On several GPU types it runs in each by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -25,14 +25,23 @@ import numpy as np
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.model.application import ApplicationFacts
-from simsched.model.batch import batch_for_target
 from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, Site, consolidated_shape, gpus_of
+from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.policy.deadlines import DeadlineJob, Plan, admits, plan_all, scale_up
-from simsched.policy.elastic import fixed_batch, place_counts, required_limits, usable_gpus
+from simsched.policy.consolidated import place_consolidated
+from simsched.policy.deadlines import (
+    Counts,
+    DeadlineJob,
+    in_time,
+    keep_promises,
+    plan_all,
+    plan_beside,
+    scale_up,
+    share_out,
+)
+from simsched.policy.elastic import required_limits, usable_gpus
 from simsched.policy.gang import available_gpus
-from simsched.policy.signals import REMAINING_WORK, STEP_TIMES, RemainingWork
+from simsched.policy.signals import REMAINING_WORK
 from simsched.policy.type_pools import TypePool, type_pools
 
 
@@ -41,13 +50,23 @@ class ElasticFlow(Policy):
     """Admits jobs whose deadline can be met, and scales them slot by slot."""
 
     name: ClassVar[str] = "elasticflow"
-    needs: ClassVar[frozenset[Signal]] = frozenset({STEP_TIMES, REMAINING_WORK})
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
     rigid: ClassVar[bool] = False
 
     slot_s: int = 60
-    horizon_slots: int = 1440
-    _admitted: dict[str, bool] = field(default_factory=dict, init=False, repr=False)
-    _steps_s: dict[tuple[str, str, int, int], float] = field(default_factory=dict, init=False, repr=False)
+    horizon_slots: int = 10_080
+    spare_restarts: int = 1
+    rounding_s: float = 0.5
+    _promised: dict[str, bool] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[str, Counts] = field(default_factory=dict, init=False, repr=False)
+    _planned_s: float = field(default=0.0, init=False, repr=False)
+    _types: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _ratios: dict[str, tuple[int, dict[int, float]]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse slots and restarts that cannot be planned with."""
+        if self.slot_s < 1 or self.horizon_slots < 1 or self.spare_restarts < 0 or self.rounding_s < 0:
+            raise ValueError("slot_s and horizon_slots must be at least 1, spare_restarts and rounding_s at least 0")
 
     @property
     def triggers(self) -> Triggers:
@@ -62,109 +81,93 @@ class ElasticFlow(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Plan within each GPU type, then place the jobs whose number of GPUs changes."""
         for job_id in view.finished:
-            self._admitted.pop(job_id, None)
+            for known in (self._promised, self._plans, self._types, self._ratios):
+                known.pop(job_id, None)
+        elapsed = max(round((view.now_s - self._planned_s) / self.slot_s), 0)
+        self._plans = {job_id: plan[elapsed:] for job_id, plan in self._plans.items()}
+        self._planned_s = view.now_s
         allocations: dict[str, Allocation] = {}
-        before = set(self._admitted)
-        for pool in type_pools(view):
-            allocations |= place_counts(self._count(pool), pool.view, largest_first=True)
-        declined = [job_id for job_id, admitted in self._admitted.items() if not admitted and job_id not in before]
+        before = set(self._promised)
+        for pool in type_pools(view, home=self._types):
+            allocations |= self._serve(pool)
+        declined = [job_id for job_id, promised in self._promised.items() if not promised and job_id not in before]
         return Decision(allocations, declined=declined)
 
-    def _count(self, pool: TypePool) -> dict[str, int]:
+    def _serve(self, pool: TypePool) -> dict[str, Allocation]:
         gpus = available_gpus(pool.view)
         if not gpus:
             return {}
-        in_time = [self._in_time(job, pool, gpus) for job in pool.jobs.values() if self._admitted.get(job.id, True)]
-        planned, plans = self._admit([one for one in in_time if one is not None], gpus)
+        hopeful = [job for job in pool.jobs.values() if _has_deadline(job) and self._promised.get(job.id, True)]
+        planned = self._plan([self._job(job, pool, gpus) for job in hopeful], gpus)
+        self._types |= dict.fromkeys((one.id for one in planned), pool.gpu_type)
         names = {one.id for one in planned}
-        rest = [self._at_leisure(job, pool, gpus) for job in pool.jobs.values() if job.id not in names]
-        counts = scale_up(planned, plans, gpus - min(len(rest), max(gpus - _held(planned, plans), 0)))
-        left = gpus - sum(counts.values())
-        for one in rest:
-            counts[one.id] = min(left, 1)
-            left -= counts[one.id]
-        return _grow(counts, rest, left)
+        rest = [self._job(job, pool, gpus) for job in pool.jobs.values() if job.id not in names]
+        now = sum(int(self._plans[one.id][0]) for one in planned if len(self._plans[one.id]))
+        counts = scale_up(planned, self._plans, gpus - min(len(rest), max(gpus - now, 0)))
+        counts |= share_out(rest, gpus - sum(counts.values()))
+        known = {one.id: one for one in planned}
 
-    def _admit(self, jobs: list[DeadlineJob], gpus: int) -> tuple[list[DeadlineJob], dict[str, Plan]]:
-        """Return the jobs that can be in time, and their plans; all together, else admitted one after the other.
+        def may_move(job_id: str) -> bool:
+            return in_time(known[job_id].moved(), [counts[job_id], *self._plans[job_id][1:]])
 
-        One that was admitted and is late after all, because of overheads, becomes best effort.
+        return place_consolidated(counts, pool.view, names, may_move)
+
+    def _plan(self, jobs: list[DeadlineJob], gpus: int) -> list[DeadlineJob]:
+        """Plan the jobs admitted and admit new ones; return those that are planned.
+
+        One that was admitted and cannot be in time after all, because nodes have failed, becomes best effort.
         """
-        plans = plan_all(jobs, gpus)
-        planned = jobs if plans is not None else []
-        if plans is None:
-            for one in jobs:
-                if admits(planned, one, gpus):
-                    planned.append(one)
-            plans = plan_all(planned, gpus) or {}
-        names = {one.id for one in planned}
-        self._admitted.update({one.id: one.id in names for one in jobs})
-        return planned, plans
+        old = [one for one in jobs if one.id in self._promised]
+        kept, plans = keep_promises(old, self._plans, gpus)
+        for one in jobs:
+            if one.id not in self._promised:
+                found = plan_all([*kept, one], gpus)
+                own = plan_beside(plans, one, gpus) if found is None else None
+                self._promised[one.id] = found is not None or own is not None
+                if found is not None:
+                    plans = found
+                elif own is not None:
+                    plans[one.id] = own
+                if self._promised[one.id]:
+                    kept.append(one)
+        self._promised |= {one.id: one.id in plans for one in old}
+        self._plans |= plans
+        return kept
 
-    def _in_time(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob | None:
-        if job.request.deadline_s is None:
-            return None
-        restart_s = pool.view.restart_delay_s * (1 if job.running else 2)  # one for now, and one for later
-        slots = int((job.request.deadline_s - job.age_s - restart_s) // self.slot_s)
-        return self._job(job, pool, gpus, min(max(slots, 0), self.horizon_slots))
+    def _job(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob:
+        """Return a job as the plans see it, its work in seconds on one GPU."""
+        left_s = (job.request.deadline_s or 0.0) - job.age_s
+        own_s = job.facts.restart_delay_s
+        restart_s = pool.view.restart_delay_s if own_s is None else own_s
+        return DeadlineJob(
+            job.id,
+            job[REMAINING_WORK].seconds_on(pool.gpu_type, 1),
+            min(max(int(left_s // self.slot_s), 0), self.horizon_slots),
+            usable_gpus(job, gpus),
+            partial(self._rate, job, pool),
+            gpus_of(job.allocation),
+            restart_s / self.slot_s,
+            self.spare_restarts,
+        )
 
-    def _at_leisure(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob:
-        return self._job(job, pool, gpus, self.horizon_slots)
+    def _rate(self, job: JobView, pool: TypePool, gpus: int) -> float:
+        """Return what a slot does on some GPUs, in seconds on one.
 
-    def _job(self, job: JobView, pool: TypePool, gpus: int, slots: int) -> DeadlineJob:
-        limits = job.limits
-        assert limits is not None  # `agent` refuses jobs without
-        batch = fixed_batch(job)
-        most = usable_gpus(job, gpus)
-        rate: Callable[[int], float] = partial(self._rate, job, pool, batch)
-        work = _iterations_left(job, batch, limits.init_batch_size)
-        restart_slots = pool.view.restart_delay_s / self.slot_s
-        return DeadlineJob(job.id, work, slots, most, rate, gpus_of(job.allocation), restart_slots)
-
-    def _rate(self, job: JobView, pool: TypePool, batch: int, gpus: int) -> float:
-        """Return the iterations of a slot."""
+        The ratio of the two is that of what is left, looked up once in an epoch. Each epoch is reckoned `rounding_s`
+        longer than it is, because a clock of whole seconds may round it up by so much.
+        """
         if not gpus:
             return 0.0
-        key = (job.request.application, pool.gpu_type, batch, gpus)
-        if key not in self._steps_s:
-            limits = job.limits
-            assert limits is not None
-            split = batch_for_target(limits, batch, gpus)
-            site = Site(consolidated_shape(gpus, pool.gpus_per_node), pool.gpu_type)
-            step_s, sync_s = job[STEP_TIMES](site, split.local_bsz)
-            self._steps_s[key] = step_s + (step_s - sync_s) * split.accum_steps
-        return self.slot_s / self._steps_s[key]
+        remaining = job[REMAINING_WORK]
+        epoch, ratios = self._ratios.get(job.id, (-1, {}))
+        if epoch != remaining.epoch:
+            self._ratios[job.id] = remaining.epoch, (ratios := {})
+        if gpus not in ratios:
+            rounding_s = self.rounding_s * (remaining.epochs - remaining.epoch)
+            needed_s = remaining.seconds_on(pool.gpu_type, gpus) + rounding_s
+            ratios[gpus] = remaining.seconds_on(pool.gpu_type, 1) / needed_s if needed_s > 0 else 1.0
+        return self.slot_s * ratios[gpus]
 
 
-def _iterations_left(job: JobView, batch: int, initial: int) -> float:
-    remaining = job[REMAINING_WORK]
-    last, epoch = remaining.epochs - 1, remaining.epoch
-    later = remaining.iterations(batch, last) - remaining.iterations(batch, epoch)
-    # Progress counts iterations at the initial batch size, which tell how much of the epoch in progress is left.
-    of_epoch = _of_epoch(remaining, initial, epoch)
-    left = remaining.progress - remaining.iterations(initial, last) + remaining.iterations(initial, epoch)
-    return later + min(max(left / of_epoch, 0.0), 1.0) * _of_epoch(remaining, batch, epoch)
-
-
-def _of_epoch(remaining: RemainingWork, batch: int, epoch: int) -> float:
-    """Return the iterations of one epoch."""
-    before = remaining.iterations(batch, epoch - 1) if epoch else 0.0
-    return remaining.iterations(batch, epoch) - before
-
-
-def _held(planned: list[DeadlineJob], plans: dict[str, tuple[int, ...]]) -> int:
-    return sum(plans[one.id][0] for one in planned if plans.get(one.id))
-
-
-def _grow(counts: dict[str, int], jobs: list[DeadlineJob], left: int) -> dict[str, int]:
-    """Double the GPUs of jobs without a deadline in turn, while any can use them."""
-    grown = True
-    while grown:
-        grown = False
-        for one in jobs:
-            have = counts[one.id]
-            if 0 < have <= left and 2 * have <= one.max_gpus and one.rate(2 * have) > one.rate(have):
-                counts[one.id] = 2 * have
-                left -= have
-                grown = True
-    return counts
+def _has_deadline(job: JobView) -> bool:
+    return job.request.deadline_s is not None

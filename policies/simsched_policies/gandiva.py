@@ -27,6 +27,7 @@ from simsched.model.placement import Allocation, Site, gpus_of
 from simsched.model.topology import site_of
 from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.gang import most_free_first, run_in_order
+from simsched.policy.gpu_memory import GpuMemory
 from simsched.policy.quantum import Quantum
 from simsched.policy.signals import MEASURED_SPEEDS
 
@@ -52,6 +53,7 @@ class Gandiva(Policy):
     _alone: dict[tuple[str, Site], float] = field(default_factory=dict, init=False, repr=False)
     _refused: set[frozenset[str]] = field(default_factory=set, init=False, repr=False)
     _cluster: Cluster = field(default=Cluster(()), init=False, repr=False)
+    _memory: GpuMemory = field(default=GpuMemory(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
@@ -59,7 +61,7 @@ class Gandiva(Policy):
 
     def begin(self, cluster: Cluster) -> None:
         """Learn how much memory the GPUs have, and how close nodes are."""
-        self._cluster = cluster
+        self._cluster, self._memory = cluster, GpuMemory.of(cluster)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Judge the trials, let jobs take turns, and try new pairs."""
@@ -162,8 +164,7 @@ class Gandiva(Policy):
 
     def _may_share(self, host: JobView, guest: JobView, site: Site) -> bool:
         known = (host.id, site) in self._alone and (guest.id, site) in self._alone
-        room_mb = self._cluster.memory_mb.get(site.gpu_type, float("inf"))
-        fits = host.memory_mb + guest.memory_mb <= room_mb
+        fits = self._memory.holds(site.gpu_type, host, guest)
         return known and fits and frozenset((host.id, guest.id)) not in self._refused
 
     def _migrate(self, allocations: dict[str, Allocation], view: View) -> None:

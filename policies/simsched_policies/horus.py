@@ -24,6 +24,7 @@ from simsched.model.placement import Allocation
 from simsched.policy import Decision, JobView, Policy, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.gang import most_free_first
+from simsched.policy.gpu_memory import GpuMemory
 from simsched.policy.type_pools import TypePool, type_pools
 
 
@@ -39,7 +40,7 @@ class Horus(Policy):
     prior_s: float = 3600.0
     window: int = 100
     _expected: LearnedDurations = field(init=False, repr=False)
-    _memory_mb: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _memory: GpuMemory = field(default=GpuMemory(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without history."""
@@ -47,7 +48,7 @@ class Horus(Policy):
 
     def begin(self, cluster: Cluster) -> None:
         """Learn how much memory the GPUs have."""
-        self._memory_mb = dict(cluster.memory_mb)
+        self._memory = GpuMemory.of(cluster)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Learn from the jobs that have finished, then start others."""
@@ -74,12 +75,11 @@ class Horus(Policy):
 
     def _host(self, job: JobView, hosts: Iterable[str], pool: TypePool) -> str | None:
         """Return the job beside which another is predicted to be disturbed least, None where it would be too much."""
-        room_mb = self._memory_mb.get(pool.gpu_type, float("inf"))
         fitting = [
             host
             for host in map(pool.jobs.__getitem__, hosts)
             if host.num_gpus == job.num_gpus
-            and host.memory_mb + job.memory_mb <= room_mb
+            and self._memory.holds(pool.gpu_type, host, job)
             and self._busy(host) + self._busy(job) <= self.most_busy
         ]
         best = min(fitting, key=self._busy, default=None)

@@ -29,6 +29,7 @@ from simsched.model.placement import Allocation
 from simsched.policy import Decision, JobView, Policy, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.gang import most_free_first
+from simsched.policy.gpu_memory import GpuMemory
 from simsched.policy.type_pools import TypePool, type_pools
 
 _HOUR_S = 3600
@@ -65,7 +66,7 @@ class Lucid(Policy):
     _profiling: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _profiled: set[str] = field(default_factory=set, init=False, repr=False)
     _arrivals_s: deque[float] = field(default_factory=deque, init=False, repr=False)
-    _memory_mb: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _memory: GpuMemory = field(default=GpuMemory(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without history."""
@@ -76,7 +77,7 @@ class Lucid(Policy):
 
     def begin(self, cluster: Cluster) -> None:
         """Learn how much memory the GPUs have."""
-        self._memory_mb = dict(cluster.memory_mb)
+        self._memory = GpuMemory.of(cluster)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """End profiles that are over, begin others, then serve the queue of each GPU type."""
@@ -169,11 +170,10 @@ class Lucid(Policy):
         return {job.id: job.allocation for job in running if job.id not in others}
 
     def _may_share(self, job: JobView, host: JobView, gpu_type: str, gpu_time_gpu_s: float) -> bool:
-        room_mb = self._memory_mb.get(gpu_type, float("inf"))
         return (
             job.num_gpus == host.num_gpus <= _MOST_SHARED_GPUS
             and self._score(job) + self._score(host) <= _MOST_SCORE
-            and job.memory_mb + host.memory_mb <= room_mb
+            and self._memory.holds(gpu_type, job, host)
             and gpu_time_gpu_s <= 2 * self._expected.gpu_time_gpu_s(host)
         )
 

@@ -71,10 +71,13 @@ class TrueRemainingWork:
             return self.seconds_on(types[0])
         return min(self.seconds_on(gpu_type) for gpu_type in types if known is None or gpu_type in known)
 
-    def seconds_on(self, gpu_type: str) -> float:
-        """Return the seconds left on as many GPUs of a type as asked for; `ValueError` where the speed is not known."""
+    def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
+        """Return the seconds left on consolidated GPUs of a type, as many as asked for unless told otherwise.
+
+        Raises `ValueError` where the speed is not known.
+        """
         app = self._job.app
-        site, batch = _as_asked(self._job, gpu_type)
+        site, batch = _as_asked(self._job, gpu_type, gpus)
         seconds, progress = 0.0, self._progress
         for epoch in range(self.epoch, self.epochs):
             end = app.epoch_end(epoch)
@@ -97,10 +100,11 @@ def true_rates(job: JobAtWork) -> Mapping[str, float]:
     return MappingProxyType(rates)
 
 
-def _as_asked(job: JobAtWork, gpu_type: str) -> tuple[Site, BatchChoice]:
-    """Return as many GPUs of a type as asked for, consolidated, and the batch asked for."""
+def _as_asked(job: JobAtWork, gpu_type: str, gpus: int | None = None) -> tuple[Site, BatchChoice]:
+    """Return as many GPUs of a type as asked for, or `gpus`, consolidated, and the batch asked for."""
     app, request, batch = job.app, job.request, NO_BATCH
+    gpus = gpus or request.num_gpus
     if app.limits is not None:
         target = request.batch_size or app.fixed_batch_size or app.limits.init_batch_size
-        batch = batch_for_target(app.limits, target, request.num_gpus)
-    return tightest_site(job.cluster, request.num_gpus, gpu_type), batch
+        batch = batch_for_target(app.limits, target, gpus)
+    return tightest_site(job.cluster, gpus, gpu_type), batch

@@ -10,7 +10,7 @@ from simsched.errors import input_error
 from simsched.experiment.spec import EngineSpec, SharingSpec
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
-from simsched.model.colocation.stages import StageInterleaving
+from simsched.model.colocation.stages import GapFilling, StageInterleaving
 from simsched.model.colocation.time_slicing import TimeSlicing
 
 
@@ -39,6 +39,8 @@ def colocation_of(spec: SharingSpec | None) -> Colocation | None:
         model = read_pair_table(Path(spec.pairs_path), spec.default_speed)
     elif spec.model == "stages":
         model = StageInterleaving()
+    elif spec.model == "gaps":
+        model = GapFilling()
     elif spec.model == "time-slicing":
         model = TimeSlicing(spec.quantum_s, spec.switch_s)
     else:

@@ -124,7 +124,7 @@ class SharingSpec(Section):
     """Whether several jobs may hold one GPU, and how fast they are then."""
 
     max_jobs: int = Field(default=1, ge=1, le=16, description="jobs that may hold one GPU")
-    model: Literal["constant", "time-slicing", "stages", "pairs"] = Field(
+    model: Literal["constant", "time-slicing", "stages", "gaps", "pairs"] = Field(
         default="constant", description="how fast jobs are that share a GPU"
     )
     factor: float | None = Field(

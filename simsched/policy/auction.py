@@ -117,12 +117,6 @@ def hand_out_left(left: int, wants: Sequence[tuple[str, int]]) -> dict[str, int]
     return {name: count for name, count in given.items() if count}
 
 
-def expired(leases_s: Mapping[str, float], now_s: float) -> list[str]:
-    """Return who holds GPUs under a lease that ended by now, the oldest first."""
-    ended = [name for name, end_s in leases_s.items() if end_s <= now_s]
-    return sorted(ended, key=lambda name: (leases_s[name], name))
-
-
 def _gain(bid: Bid, count: int) -> float:
     if count + 1 >= len(bid) or bid[count + 1] <= bid[count]:
         return 0.0

@@ -1,14 +1,14 @@
 """ElasticFlow's rules for jobs with deadlines: minimum satisfactory share, admission, scaling by marginal return.
 
 Source: ElasticFlow (ASPLOS'23, section 4). Time is cut into slots from now on; a plan says how many GPUs a job holds in
-each slot. Sizes are powers of two. A job is admitted if it and everybody admitted before can still be in time.
+each slot. Sizes are powers of two. A job is admitted if it and everybody admitted before can still be in time. Plans
+pay for restarts: what a job does in the part of a slot in which it restarts is nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ Counts = NDArray[np.int64]
 
 #: Work that is done but for this share of it counts as done.
 _SLACK = 1e-9
-
-#: GPUs of a job in each slot from now on.
-Plan = tuple[int, ...]
+#: A promise is not given up for a shortage of this part of a slot: whole slots end before the deadline.
+_NEARLY = 0.05
+#: A number of GPUs that nobody holds, so that whatever a job gets next costs it a restart.
+_MOVED = -1
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class DeadlineJob:
     """A job that must finish `work` iterations within `slots` slots.
 
     `rate(gpus)` is iterations in a slot on so many GPUs, 0 for none; more than `max_gpus` are of no use. It runs on
-    `held` GPUs, and loses `restart_slots` where that changes.
+    `held` GPUs, and loses `restart_slots` whenever it goes to another number of them. New plans leave time for
+    `spare_restarts` more, so that it may be moved for others.
     """
 
     id: str
@@ -37,6 +39,11 @@ class DeadlineJob:
     rate: Callable[[int], float]
     held: int = 0
     restart_slots: float = 0.0
+    spare_restarts: int = 0
+
+    def moved(self) -> DeadlineJob:
+        """Return the job as it is when it leaves its GPUs for others, so that it restarts with the next slot."""
+        return replace(self, held=_MOVED)
 
 
 def sizes(most: int) -> list[int]:
@@ -44,46 +51,120 @@ def sizes(most: int) -> list[int]:
     return [1 << power for power in range(most.bit_length()) if 1 << power <= most]
 
 
-def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Plan | None:
+def done_by(job: DeadlineJob, plan: Sequence[int] | Counts) -> float:
+    """Return the iterations that a plan does, restarts paid for; a run shorter than its restart counts negative."""
+    counts = np.asarray(plan, dtype=np.int64)
+    kinds, at = np.unique(counts, return_inverse=True)
+    rates = np.array([job.rate(int(count)) for count in kinds])[at]
+    return float(rates.sum() - job.restart_slots * rates[counts != np.concatenate(([job.held], counts[:-1]))].sum())
+
+
+def in_time(job: DeadlineJob, plan: Sequence[int] | Counts) -> bool:
+    """Tell whether a plan finishes a job within its slots."""
+    return done_by(job, plan[: max(job.slots, 0)]) >= job.work * (1 - _SLACK)
+
+
+def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Counts | None:
     """Return the plan with the smallest share of GPUs that is in time, None if there is none.
 
     `free[t]` GPUs are unplanned in slot t. For a share of 1, 2, 4 ... GPUs the job takes in every slot, from the last
     before its deadline backwards, the share or the largest size below it that is free, until its work is done.
     """
+    plan = np.zeros(len(free), dtype=np.int64)
     last = max(min(job.slots, len(free)), 0)
     room = np.asarray(free, dtype=np.int64)[:last]
     for share in sizes(job.max_gpus):
         taken = _latest(job, room, share)
         if taken is not None:
-            return (*taken.tolist(), *(0 for _ in range(len(free) - last)))
+            plan[:last] = taken
+            return plan
     return None
 
 
 def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
+    """Return the plan that begins last of those that hold a share, or what is free of it, from then on."""
+    if not len(room):
+        return room if job.work <= 0 else None
     below = np.array([0, *(1 << count.bit_length() - 1 for count in range(1, share + 1))])
-    rates = np.zeros(share + 1)
+    known = np.zeros(share + 1)
     for size in sizes(share):
-        rates[size] = job.rate(size)
-    taken = below[np.clip(room, 0, share)][::-1].copy()
-    done = np.cumsum(rates[taken])
-    enough = job.work * (1 - _SLACK)
-    if enough > (done[-1] if len(done) else 0.0):
+        known[size] = job.rate(size)
+    taken = below[np.clip(room, 0, share)]
+    rates = known[taken]
+    begun = rates * (1 - job.restart_slots)  # in a slot with which the job (re)starts
+    running = np.where(taken == np.concatenate(([job.held], taken[:-1])), rates, begun)
+    after = np.concatenate((np.cumsum(running[::-1])[::-1][1:], [0.0]))
+    from_slot = after + begun
+    from_slot[0] = after[0] + running[0]
+    spare = job.spare_restarts * job.restart_slots * known[below[-1]]
+    enough = np.flatnonzero(from_slot >= job.work * (1 - _SLACK) + spare)
+    if not len(enough):
         return None
-    taken[np.searchsorted(done, enough) + 1 if enough > 0 else 0 :] = 0
-    return taken[::-1]
+    taken[: enough[-1] if job.work > 0 else len(taken)] = 0
+    return taken
 
 
-def plan_all(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, Plan] | None:
+def plan_all(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, Counts] | None:
     """Plan the minimum satisfactory share of every job, the earliest deadline first; None if one cannot be in time."""
     free = np.full(max((job.slots for job in jobs), default=0), gpus)
-    plans: dict[str, Plan] = {}
+    plans: dict[str, Counts] = {}
     for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
         plan = satisfactory_share(job, free)
         if plan is None:
             return None
         plans[job.id] = plan
-        free -= np.array(plan, dtype=np.int64)
+        free -= plan
     return plans
+
+
+def keep_promises(
+    jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int
+) -> tuple[list[DeadlineJob], dict[str, Counts]]:
+    """Return the jobs whose promise can be kept, and their plans.
+
+    They are planned anew if all are in time so, if need be without time to spare; else the plans that they have go on.
+    A job whose plan does not hold any more, because GPUs have been lost, is planned beside the others, the earliest
+    deadline first, and given up where it cannot be in time.
+    """
+    hurried = [replace(job, spare_restarts=0) for job in jobs]
+    found = plan_all(jobs, gpus)
+    if found is None:
+        found = plan_all(hurried, gpus)
+    if found is None:
+        found = _going_on(hurried, plans, gpus)
+        for job in sorted(hurried, key=lambda job: (job.slots, job.id)):
+            plan = None if job.id in found else plan_beside(found, job, gpus)
+            if plan is not None:
+                found[job.id] = plan
+    return [job for job in jobs if job.id in found], found
+
+
+def _going_on(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int) -> dict[str, Counts]:
+    """Return the plans that still hold, the earliest deadline first; one may miss by a few seconds of its slot."""
+    found: dict[str, Counts] = {}
+    free = np.full(max((job.slots for job in jobs), default=0), gpus)
+    for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
+        plan = plans.get(job.id, free[:0])[: max(job.slots, 0)]
+        missing = job.work - done_by(job, plan)
+        fits = bool((plan <= free[: len(plan)]).all())
+        if fits and missing <= _NEARLY * job.rate(int(plan.max(initial=0))) + _SLACK * job.work:
+            found[job.id] = plan
+            free[: len(plan)] -= plan
+    return found
+
+
+def plan_beside(plans: Mapping[str, Counts], job: DeadlineJob, gpus: int) -> Counts | None:
+    """Plan a job on what the plans of others leave of `gpus` GPUs; None if it cannot be in time so."""
+    return satisfactory_share(job, unplanned(plans, job.slots, gpus))
+
+
+def unplanned(plans: Mapping[str, Counts], slots: int, gpus: int) -> Counts:
+    """Count the GPUs that plans leave free in each of `slots` slots."""
+    free = np.full(slots, gpus)
+    for plan in plans.values():
+        used = plan[:slots]
+        free[: len(used)] -= used
+    return free
 
 
 def admits(admitted: Sequence[DeadlineJob], new: DeadlineJob, gpus: int) -> bool:
@@ -91,18 +172,18 @@ def admits(admitted: Sequence[DeadlineJob], new: DeadlineJob, gpus: int) -> bool
     return plan_all([*admitted, new], gpus) is not None
 
 
-def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Plan], gpus: int) -> dict[str, int]:
+def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int) -> dict[str, int]:
     """Return the GPUs of every job in the slot that starts now, when those left over go where they save most.
 
-    Every job starts with its plan's first slot; where restarts cost anything, it keeps what it holds beyond that while
-    there is room, in the order of `jobs`, and grows only if it ends sooner for it. Then the step to the next size goes
-    to the job with the greatest marginal return, GPU-slots saved per GPU more, while it fits and saves any; equals in
-    the order of `jobs`.
+    Every job starts with its plan's first slot. It keeps what it holds beyond that while there is room, in the order of
+    `jobs`, where restarts cost anything. Then the step to the next size goes to the job with the greatest marginal
+    return, GPU-slots saved per GPU more, while it fits and saves any; equals in the order of `jobs`. A job that runs
+    grows only if it ends sooner for it. No step is taken after which the rest of the job's plan would be too late.
     """
-    now = {job.id: plans[job.id][0] if plans[job.id] else 0 for job in jobs}
-    _keep(jobs, now, gpus)
-    later = {job.id: _runs(plans[job.id][1:]) for job in jobs}
-    returns = {job.id: _marginal(job, now[job.id], later[job.id]) for job in jobs}
+    now = {job.id: int(plans[job.id][0]) if len(plans[job.id]) else 0 for job in jobs}
+    _keep(jobs, now, plans, gpus)
+    later = {job.id: plans[job.id][1:] for job in jobs}
+    returns = {job.id: marginal_return(job, now[job.id], later[job.id]) for job in jobs}
     known = {job.id: job for job in jobs}
     left = gpus - sum(now.values())
     while True:
@@ -112,16 +193,46 @@ def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Plan], gpus: int) 
         best = max(useful, key=returns.__getitem__)
         left -= _more(now[best])
         now[best] += _more(now[best])
-        returns[best] = _marginal(known[best], now[best], later[best])
+        returns[best] = marginal_return(known[best], now[best], later[best])
 
 
-def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], gpus: int) -> None:
+def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], plans: Mapping[str, Counts], gpus: int) -> None:
     left = gpus - sum(now.values())
     for job in jobs:
         more = job.held - now[job.id]
-        if job.restart_slots > 0 and 0 < more <= left and job.held <= job.max_gpus:
+        fits = 0 < more <= left and job.held <= job.max_gpus
+        if job.restart_slots > 0 and fits and _is_safe(job, job.held, plans[job.id][1:]):
             now[job.id] = job.held
             left -= more
+
+
+def share_out(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, int]:
+    """Return the GPUs of jobs without a promise: one each, then what they hold, then twice that in turn, while any can.
+
+    All in the order of `jobs`. One that would have to restart for it grows only if it ends sooner.
+    """
+    counts = {job.id: int(at < gpus) for at, job in enumerate(jobs)}
+    left = gpus - sum(counts.values())
+    for job in jobs:
+        more = min(job.held, job.max_gpus) - counts[job.id]
+        if job.restart_slots > 0 and counts[job.id] and 0 < more <= left:
+            counts[job.id] += more
+            left -= more
+    grown = True
+    while grown:
+        grown = False
+        for job in jobs:
+            have = counts[job.id]
+            fits = 0 < have <= left and 2 * have <= job.max_gpus and job.rate(2 * have) > job.rate(have)
+            if fits and not _grows_in_vain(job, have, 2 * have):
+                counts[job.id] += have
+                left -= have
+                grown = True
+    return counts
+
+
+def _is_safe(job: DeadlineJob, gpus: int, later: Counts) -> bool:
+    return job.restart_slots <= 0 or in_time(job, np.concatenate(([gpus], later)))
 
 
 def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
@@ -132,42 +243,31 @@ def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
     return before > 0 and (after <= 0 or job.work / after + job.restart_slots >= job.work / before)
 
 
-def marginal_return(job: DeadlineJob, gpus: int, plan: Plan) -> float:
+def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float:
     """Return GPU-slots saved later per GPU more now, when a job goes from `gpus` to the next size in this slot.
 
-    What is done now need not be done later, where the plan's GPUs are given back from its last slot on; 0 where the
-    next size is larger than the job can use.
+    What is done now need not be done `later`, where the GPUs are given back from the last slot on. 0 where the next
+    size is larger than the job can use, makes it restart in vain, or late.
     """
-    return _marginal(job, gpus, _runs(plan[1:]))
-
-
-def _marginal(job: DeadlineJob, gpus: int, later: Sequence[tuple[int, int]]) -> float:
     larger = gpus + _more(gpus)
-    if larger > job.max_gpus or _grows_in_vain(job, gpus, larger):
+    if larger > job.max_gpus or _grows_in_vain(job, gpus, larger) or not _is_safe(job, larger, later):
         return 0.0
     return (_needed(job, gpus, later) - _needed(job, larger, later)) / (larger - gpus)
 
 
-def later_gpu_slots(job: DeadlineJob, gpus: int, plan: Plan) -> float:
-    """Return the GPU-slots that a job still needs after a slot on `gpus` GPUs, the last counted by the part used."""
-    return _needed(job, gpus, _runs(plan[1:]))
-
-
-def _runs(plan: Plan) -> list[tuple[int, int]]:
-    """Return GPUs and successive slots of a plan, the slots without GPUs left out."""
-    return [(count, len(list(run))) for count, run in groupby(plan) if count]
-
-
-def _needed(job: DeadlineJob, gpus: int, later: Sequence[tuple[int, int]]) -> float:
+def _needed(job: DeadlineJob, gpus: int, later: Counts) -> float:
+    """Return the GPU-slots that a job still needs after a slot on some GPUs, the last counted by the part used."""
     left = job.work - job.rate(gpus)
     spent = 0.0
-    for count, slots in later:
+    ends = [*(np.flatnonzero(np.diff(later)) + 1).tolist(), len(later)]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        count = int(later[begin]) if begin < end else 0
         rate = job.rate(count)
         if left <= 0:
             break
         if rate > 0:
-            spent += count * min(float(slots), left / rate)
-            left -= slots * rate
+            spent += count * min(float(end - begin), left / rate)
+            left -= (end - begin) * rate
     return spent
 
 

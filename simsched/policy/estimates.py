@@ -54,16 +54,6 @@ class DurationHistory:
             return self.prior_s
         return statistics.median(durations) if self.statistic == "median" else statistics.fmean(durations)
 
-    def expected_remaining_s(self, user: str, name: str, gpus: int, attained_s: float) -> float:
-        """Return the seconds that a job which has run for `attained_s` is expected to run on.
-
-        Counts only jobs that lasted longer; one that outlives all of them is expected to run as long again.
-        """
-        longer = [duration - attained_s for duration in self._durations(user, name, gpus) if duration > attained_s]
-        if longer:
-            return statistics.median(longer) if self.statistic == "median" else statistics.fmean(longer)
-        return max(attained_s, self.prior_s - attained_s)
-
     def gpu_time_gpu_s(self, user: str, name: str, gpus: int) -> float:
         """Return expected duration x GPUs: the key by which QSSF and Lucid serve jobs, smallest first."""
         return gpus * self.expected_s(user, name, gpus)

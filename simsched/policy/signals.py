@@ -74,8 +74,11 @@ class RemainingWork(Protocol):
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Return the iterations done by the end of an epoch when trained at `batch_size` throughout."""
 
-    def seconds_on(self, gpu_type: str) -> float:
-        """Return the seconds left on the GPUs asked for, of a type, at the batch size asked for, undisturbed."""
+    def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
+        """Return the seconds left on GPUs of a type, at the batch size asked for, undisturbed and consolidated.
+
+        The GPUs are as many as asked for, unless `gpus` says otherwise.
+        """
 
     @property
     def seconds(self) -> float:

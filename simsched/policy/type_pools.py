@@ -34,13 +34,16 @@ def gpu_types(nodes: Sequence[Node]) -> list[str]:
     return list(dict.fromkeys(node.gpu_type for node in nodes))
 
 
-def type_pools(view: View, *, count_down: bool = False, rigid: bool = False) -> list[TypePool]:
+def type_pools(
+    view: View, *, count_down: bool = False, rigid: bool = False, home: Mapping[str, str] | None = None
+) -> list[TypePool]:
     """Divide a view by GPU type, in the order of the nodes; with one type the only pool shows the view itself.
 
     A waiting job joins the pool with the fewest GPUs asked for by its jobs, relative to the GPUs that are up (a pool
     with none up comes last; ties by the order of the types). With `count_down` the GPUs of nodes that are down count
-    too, for policies that bring nodes up. With `rigid` a waiting job joins a pool that
-    has as many GPUs up as it asks for, if there is one. Jobs that can run on no type of the cluster are in none.
+    too, for policies that bring nodes up. With `rigid` a waiting job joins a pool that has as many GPUs up as it asks
+    for, if there is one. `home` names the types that waiting jobs stay with. Jobs that can run on no type of the
+    cluster are in none.
     """
     types = gpu_types(view.nodes)
     nodes = {kind: tuple(node.index for node in view.nodes if node.gpu_type == kind) for kind in types}
@@ -56,6 +59,8 @@ def type_pools(view: View, *, count_down: bool = False, rigid: bool = False) -> 
             demand[pool_of[job.id]] += job.num_gpus
     for job in view.jobs.values():
         fitting = [kind for kind in types if job.facts.runs_on(kind)]
+        if home and home.get(job.id) in fitting:
+            fitting = [home[job.id]]
         if rigid:
             fitting = [kind for kind in fitting if capacity[kind] >= job.num_gpus] or fitting
         if job.id not in pool_of and fitting:

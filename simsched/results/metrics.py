@@ -82,6 +82,7 @@ OCCASIONAL = (
     "time_to_90_mean_s",
     "deadlines_met",
     "deadlines_declined",
+    "promises_kept",
     "tardiness_mean_s",
     "late_gpu_share",
 )

@@ -11,7 +11,6 @@ from simsched.policy.auction import (
     best_by_enumeration,
     best_by_gain,
     bid_of,
-    expired,
     finish_time_ratio,
     hand_out_left,
     least_fair,
@@ -94,10 +93,6 @@ def test_gpus_are_offered_to_the_least_fair():
 def test_left_over_gpus_go_round():
     assert hand_out_left(4, [("outside", 1), ("inside", 9)]) == {"outside": 1, "inside": 3}
     assert hand_out_left(5, [("a", 1), ("b", 1)]) == {"a": 1, "b": 1}
-
-
-def test_leases_end_in_order():
-    assert expired({"a": 30.0, "b": 10.0, "c": 31.0}, 30.0) == ["b", "a"]
 
 
 def test_a_bid_that_falls_is_refused():

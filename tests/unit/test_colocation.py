@@ -122,6 +122,18 @@ def test_an_opportunistic_job_fits_into_the_gaps():
     assert speeds(GapFilling(), Job(), Job()) == (0.5, 0.5)
 
 
+def test_gaps_that_cannot_be_filled_are_refused():
+    busy = Job(iteration_s=2.0, stages_s=(0.0, 2.0, 0.0), guaranteed=True)
+    idle_gpu = Job(iteration_s=2.0, stages_s=(1.0, 0.0, 1.0))
+    assert speeds(GapFilling(), busy, idle_gpu) == (1.0, 1 / 2), (
+        "loading fits into one iteration, the rest into another"
+    )
+    with pytest.raises(InputError, match="leaves 'lm' no gap at all"):
+        speeds(GapFilling(), busy, Job(iteration_s=2.0, stages_s=(1.0, 1.0, 0.0)))
+    with pytest.raises(InputError, match="both guaranteed"):
+        speeds(GapFilling(), busy, busy)
+
+
 def test_the_template_is_a_valid_table():
     table = read_pairs(TEMPLATE, "template.csv")
     assert speeds(table, Job("lm", 20), Job("resnet-18", 64)) == (0.65, 0.8)

@@ -100,7 +100,22 @@ def test_elasticflow_knows_how_much_of_an_epoch_is_left():
     options = EngineOptions(restart_delay_s=0)
     records = run(policy, jobs, cluster=Cluster.uniform(1, 4), applications=Applications(app), options=options)
     assert (records.jobs[0].end_time_s, records.jobs[0].declined) == (36, False)
-    assert policy._admitted == {"a": True}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_elasticflow_keeps_every_promise_although_restarts_cost_half_a_slot(seed):
+    rng = np.random.default_rng(seed)
+    app = toy_application(epochs=20)
+    jobs = []
+    for number in range(30):
+        gpus = int(rng.choice([1, 2, 4]))
+        deadline_s = float(rng.uniform(1, 4)) * 800 / gpus + 100
+        jobs.append(JobSpec(f"j{number}", 30 * number, gpus, "toy", 32, deadline_s=deadline_s))
+    records = run(ElasticFlow(), jobs, cluster=Cluster.uniform(2, 4), applications=Applications(app)).jobs
+    admitted = [record for record in records if not record.declined]
+    assert 5 < len(admitted) < len(jobs)
+    assert all(record.end_time_s - record.submit_time_s <= record.deadline_s for record in admitted)
+    assert sum(record.restarts for record in admitted) > 5, "it did scale"
 
 
 def test_elasticflow_declines_what_cannot_be_in_time():

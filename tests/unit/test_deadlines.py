@@ -1,16 +1,34 @@
-"""Deadlines that are just met and just missed, and GPUs that go where they save most."""
+"""Deadlines that are just met and just missed, plans that pay for restarts, and GPUs that go where they save most."""
 
 import math
+
+import numpy as np
+import pytest
 
 from simsched.policy.deadlines import (
     DeadlineJob,
     admits,
-    later_gpu_slots,
+    done_by,
+    in_time,
+    keep_promises,
     marginal_return,
-    plan_all,
-    satisfactory_share,
+    plan_beside,
     scale_up,
+    share_out,
 )
+from simsched.policy.deadlines import plan_all as planned
+from simsched.policy.deadlines import satisfactory_share as found
+
+
+def satisfactory_share(one: DeadlineJob, free: list[int]) -> tuple[int, ...] | None:
+    plan = found(one, free)
+    return None if plan is None else tuple(plan.tolist())
+
+
+def plan_all(jobs: list[DeadlineJob], gpus: int) -> dict[str, np.ndarray]:
+    plans = planned(jobs, gpus)
+    assert plans is not None
+    return plans
 
 
 def job(name: str, work: float, slots: int, max_gpus: int = 8, exponent: float = 1.0) -> DeadlineJob:
@@ -43,15 +61,18 @@ def test_who_makes_another_late_is_not_admitted():
     assert not admits([first], job("b", 8.5, 4), 4)
     assert not admits([job("b", 8, 4)], job("urgent", 8.5, 2), 4)
     assert plan_all([], 4) == {}
+    beside = plan_beside(plan_all([first], 4), job("b", 8, 4), 4)
+    assert beside is not None
+    assert beside.tolist() == [0, 0, 4, 4]
 
 
 def test_left_over_gpus_go_to_the_greatest_marginal_return():
     linear, sub = job("linear", 8, 8), job("sub", 8, 8, exponent=0.5)
     plans = plan_all([linear, sub], 4)
-    assert plans == {"linear": (1,) * 8, "sub": (1,) * 8}
+    assert [plan.tolist() for plan in plans.values()] == [[1] * 8] * 2
     # One more GPU saves `linear` a whole GPU-slot, `sub` only sqrt(2) - 1 of one.
-    assert marginal_return(linear, 1, plans["linear"]) == 1
-    assert math.isclose(marginal_return(sub, 1, plans["sub"]), math.sqrt(2) - 1)
+    assert marginal_return(linear, 1, plans["linear"][1:]) == 1
+    assert math.isclose(marginal_return(sub, 1, plans["sub"][1:]), math.sqrt(2) - 1)
     assert scale_up([linear, sub], plans, 4) == {"linear": 2, "sub": 2}
     assert scale_up([linear, sub], plans, 3) == {"linear": 2, "sub": 1}
     assert scale_up([linear, sub], plans, 5) == {"linear": 4, "sub": 1}
@@ -60,22 +81,79 @@ def test_left_over_gpus_go_to_the_greatest_marginal_return():
 def test_nobody_grows_beyond_use():
     only = job("a", 2, 2, max_gpus=2)
     plans = plan_all([only], 8)
-    assert plans == {"a": (1, 1)}
+    assert plans["a"].tolist() == [1, 1]
     assert scale_up([only], plans, 8) == {"a": 2}
-    assert later_gpu_slots(only, 2, plans["a"]) == 0
+    assert marginal_return(only, 2, plans["a"][1:]) == 0
+
+
+def running(name: str, work: float, held: int, restart_slots: float, slots: int = 50) -> DeadlineJob:
+    return DeadlineJob(name, work, slots, 8, float, held, restart_slots)
 
 
 def test_a_job_that_runs_keeps_its_gpus_and_grows_only_where_a_restart_pays():
-    def running(name, work, held, restart_slots):
-        return DeadlineJob(name, work, 50, 8, float, held, restart_slots)
-
-    plans = dict.fromkeys("ab", (0, *(1,) * 49))
+    plans = {name: np.array([0, *[1] * 49]) for name in "ab"}
     free = [running("a", 20, 4, 0.0), running("b", 40, 1, 0.0)]
     costly = [running("a", 20, 4, 1.0), running("b", 40, 1, 1.0)]
     # Where restarts are free all is dealt out anew; where they cost a slot, a keeps its four.
     assert sum(scale_up(free, plans, 8).values()) == 8
     assert scale_up(costly, plans, 8)["a"] == 4
     # 4 slots on one GPU become 2 + 1 on two, which pays, and 1.5 slots become 0.75 + 1, which does not.
-    assert scale_up([running("a", 4, 1, 1.0)], {"a": (1, 1, 1, 1)}, 2) == {"a": 2}
-    assert scale_up([running("a", 1.5, 1, 1.0)], {"a": (1, 1, 0, 0)}, 2) == {"a": 1}
-    assert scale_up([running("a", 1.5, 1, 0.0)], {"a": (1, 1, 0, 0)}, 2) == {"a": 2}
+    assert scale_up([running("a", 4, 1, 1.0)], {"a": np.array([1] * 6)}, 2) == {"a": 2}
+    assert scale_up([running("a", 1.5, 1, 1.0)], {"a": np.array([1] * 6)}, 2) == {"a": 1}
+    # Back on one GPU, with two restarts, it would be a slot late.
+    assert scale_up([running("a", 4, 1, 1.0)], {"a": np.array([1] * 5)}, 2) == {"a": 1}
+    assert scale_up([running("a", 1.5, 1, 0.0)], {"a": np.array([1, 1, 0, 0])}, 2) == {"a": 2}
+
+
+def test_a_plan_pays_for_every_restart():
+    # From 2 GPUs to 1: 1.5 + 1; to nothing and back: 1.5; staying: 2 + 2.
+    one = running("a", 4, 2, 0.5, slots=2)
+    assert done_by(one, [1, 1]) == 0.5 + 1
+    assert done_by(one, [0, 2]) == 1
+    assert done_by(one, [2, 2]) == 4
+    assert done_by(one.moved(), [2, 2]) == 3
+    assert done_by(one, []) == 0
+    assert in_time(one, [2, 2])
+    assert not in_time(one.moved(), [2, 2])
+    assert not in_time(one, [1, 1, 8]), "the third slot is after the deadline"
+
+
+@pytest.mark.parametrize(("held", "work", "met"), [(1, 5, True), (1, 5.01, False), (0, 4.5, True), (0, 4.51, False)])
+def test_a_deadline_just_met_and_just_missed_with_a_restart(held: int, work: float, met: bool):
+    # One GPU for five slots, of which a job that does not run yet loses half of one.
+    one = DeadlineJob("a", work, 5, 1, float, held, 0.5)
+    assert (satisfactory_share(one, [1] * 5) is not None) == met
+    assert admits([], one, 1) == met
+
+
+def test_time_is_spared_for_a_move():
+    one = DeadlineJob("a", 4.0, 5, 1, float, 0, 0.5, spare_restarts=1)
+    assert satisfactory_share(one, [1] * 5) == (1,) * 5
+    assert satisfactory_share(DeadlineJob("a", 4.1, 5, 1, float, 0, 0.5, spare_restarts=1), [1] * 5) is None
+
+
+def test_plans_that_cannot_be_made_anew_go_on():
+    # Made anew, the plan of a takes a GPU as late as it can, in slot 1, where b needs both, restarts being dear.
+    a, b = DeadlineJob("a", 0.5, 2, 2, float, 0, 0.5), DeadlineJob("b", 3, 3, 2, float, 0, 0.5)
+    assert planned([a, b], 2) is None
+    plans = {"a": np.array([1, 0]), "b": np.array([0, 2, 2])}
+    kept, found = keep_promises([a, b], plans, 2)
+    assert kept == [a, b]
+    assert {name: plan.tolist() for name, plan in found.items()} == {"a": [1, 0], "b": [0, 2, 2]}
+
+
+def test_the_later_deadline_is_given_up_when_gpus_are_lost():
+    a, b = DeadlineJob("a", 4, 2, 2, float), DeadlineJob("b", 4, 4, 2, float)
+    plans = plan_all([a, b], 2)
+    kept, found = keep_promises([a, b], plans, 2)
+    assert kept == [a, b]
+    kept, found = keep_promises([a, b], plans, 1)
+    assert kept == [b]
+    assert found["b"].tolist() == [1, 1, 1, 1]
+
+
+def test_jobs_without_a_promise_get_one_gpu_each_then_what_they_hold_then_more():
+    a, b, c = (running(name, 100, held, 1.0) for name, held in (("a", 0), ("b", 4), ("c", 0)))
+    assert share_out([a, b, c], 2) == {"a": 1, "b": 1, "c": 0}
+    assert share_out([a, b, c], 6) == {"a": 1, "b": 4, "c": 1}
+    assert share_out([a, b, c], 7) == {"a": 2, "b": 4, "c": 1}

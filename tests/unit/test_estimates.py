@@ -34,15 +34,6 @@ def test_only_the_latest_count_and_few_are_not_trusted():
     assert history.expected_s("ann", "b", 1) == (9 + 100) / 2, "one 'b' is too few, so all of ann's count"
 
 
-def test_what_has_run_already_tells_something():
-    history = DurationHistory(prior_s=60)
-    for duration_s in (10, 100, 300):
-        history.finished("ann", "a", 1, duration_s)
-    assert history.expected_remaining_s("ann", "a", 1, 50) == (50 + 250) / 2
-    assert history.expected_remaining_s("ann", "a", 1, 400) == 400
-    assert DurationHistory(prior_s=60).expected_remaining_s("ann", "a", 1, 20) == 40
-
-
 def test_settings_are_checked():
     assert stem(" Train-12_v3 ") == "train-#_v#"
     with pytest.raises(InputError, match="known: mean, median"):

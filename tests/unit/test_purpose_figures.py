@@ -50,7 +50,7 @@ def test_only_runs_that_compare_agents_are_drawn_so():
     ("rows", "swept", "expected"),
     [
         (AGENTS, ("workload.load",), ["agents"]),
-        ([row("a", "a", None, deadlines_met=(0.5, 0.6), late_gpu_share=(0.1, 0.2))], (), ["deadlines"]),
+        ([row("a", "a", None, deadlines_met=(0.5, 0.6), promises_kept=(0.9, 1.0))], (), ["deadlines"]),
         (
             [row("a", "a", load, deadlines_met=(0.5, 0.6), promises_kept=(1, 1)) for load in (1.0, 2.0)],
             ("workload.load",),

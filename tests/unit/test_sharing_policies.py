@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from simsched_policies.antman import AntMan
+from simsched_policies.fifo import Fifo
 from simsched_policies.gandiva import Gandiva
 from simsched_policies.horus import Horus
 from simsched_policies.lucid import Lucid
@@ -15,7 +18,7 @@ from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.model.application import Application
+from simsched.model.application import Application, MemoryNeed
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
@@ -23,14 +26,20 @@ from simsched.model.colocation.stages import StageInterleaving
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
 from simsched.model.staged import StagedJob
 from simsched.policy import Decision, Policy, View
-from simsched.testing.builders import Applications
+from simsched.policy.gpu_memory import GpuMemory
+from simsched.testing.builders import Applications, fresh_view
 
 
 class Staged:
+    def __init__(self, memory: MemoryNeed | None = None) -> None:
+        self._memory = memory
+
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         if request.profile is None:
             return Applications().for_job(request, truth)
-        return StagedJob(request.application, request.profile, truth.total_steps)
+        made = StagedJob(request.application, request.profile, truth.total_steps)
+        made.memory = self._memory
+        return made
 
 
 def job(name: str, at_s: int, gpus: int, stages=(0.2, 0.5, 0.3), *, steps: int = 100, **rest) -> JobSpec:
@@ -38,10 +47,12 @@ def job(name: str, at_s: int, gpus: int, stages=(0.2, 0.5, 0.3), *, steps: int =
     return JobSpec(name, at_s, gpus, rest.pop("model", "model"), total_steps=steps, profile=profile, **rest)
 
 
-def run(policy, jobs, cluster: Cluster, model: Colocation, most: int = 4) -> MemoryRecorder:
+def run(
+    policy, jobs, cluster: Cluster, model: Colocation, most: int = 4, memory: MemoryNeed | None = None
+) -> MemoryRecorder:
     recorder = MemoryRecorder()
     options = EngineOptions(restart_delay_s=0, tick_s=0, max_jobs_per_gpu=most)
-    simulate(cluster, jobs, Staged(), policy, options, 1, recorder, colocation=model, check_invariants=True)
+    simulate(cluster, jobs, Staged(memory), policy, options, 1, recorder, colocation=model, check_invariants=True)
     return recorder
 
 
@@ -124,6 +135,28 @@ def test_themis_gives_the_lease_to_the_less_fairly_treated(kind) -> None:
     params = {"lease_s": 100} if kind is Themis else {"interval_s": 100}
     jobs = [job("a", 0, 1, steps=150), job("b", 0, 1, steps=150)]
     assert ends(run(kind(**params), jobs, Cluster.uniform(1, 1), ConstantSharing(0.5))) == {"a": 250, "b": 300}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [AntMan, Gandiva, Horus, lambda: Lucid(profile_s=0, least_jobs_per_h=0)],
+    ids=["antman", "gandiva", "horus", "lucid"],
+)
+@pytest.mark.parametrize(("need_mb", "shares"), [(5_000, True), (5_001, False)])
+def test_jobs_share_a_gpu_that_holds_both(policy: Callable[[], Policy], need_mb: float, shares: bool) -> None:
+    cluster = Cluster(Cluster.uniform(1, 1, "t4").nodes, {"t4": 10_000.0})
+    jobs = [job("a", 0, 1, steps=600, guaranteed=True), job("b", 0, 1, steps=600)]
+    recorder = run(policy(), jobs, cluster, ConstantSharing(0.8), memory=MemoryNeed(need_mb, 0))
+    assert bool(neighbours(recorder)) is shares
+
+
+def test_memory_of_a_type_that_is_not_listed_holds_everybody() -> None:
+    memory = GpuMemory.of(Cluster((), {"t4": 10_000.0}))
+    view, _ = fresh_view(Fifo(), [job("a", 0, 1)], Cluster.uniform(1, 1), Staged(MemoryNeed(6_000, 0)))
+    a = view.jobs["a"]
+    assert memory.holds("t4", a)
+    assert not memory.holds("t4", a, a)
+    assert memory.holds("k80", a, a)
 
 
 def test_qssf_expects_what_jobs_of_a_user_have_taken() -> None:

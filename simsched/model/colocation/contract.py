@@ -51,9 +51,14 @@ class GuaranteedFirst:
 
         Raises `InputError` if two residents are guaranteed: both cannot keep the whole GPU.
         """
-        guaranteed = [resident for resident in on_one_gpu if resident.guaranteed]
-        if len(guaranteed) > 1:
-            names = " and ".join(f"'{resident.application}'" for resident in guaranteed)
-            raise input_error("sharing", f"{names} are both guaranteed and share a GPU", "place guaranteed jobs apart")
+        refuse_two_guaranteed(on_one_gpu)
         below = self.beneath.speeds(on_one_gpu, gpu_type)
         return tuple(1.0 if who.guaranteed else speed for who, speed in zip(on_one_gpu, below, strict=True))
+
+
+def refuse_two_guaranteed(on_one_gpu: Sequence[Resident]) -> None:
+    """Raise `InputError` if two residents are guaranteed: both cannot keep the whole GPU."""
+    guaranteed = [resident for resident in on_one_gpu if resident.guaranteed]
+    if len(guaranteed) > 1:
+        names = " and ".join(f"'{resident.application}'" for resident in guaranteed)
+        raise input_error("sharing", f"{names} are both guaranteed and share a GPU", "place guaranteed jobs apart")

@@ -7,13 +7,13 @@ in turn, in a pipeline of four slots. AntMan's opportunistic jobs use the gaps t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from types import MappingProxyType
 
 from simsched.errors import input_error
-from simsched.model.colocation.contract import Resident
+from simsched.model.colocation.contract import Resident, refuse_two_guaranteed
 
 #: Seconds of an iteration for data loading, on the GPU, and on the network.
 Stages = tuple[float, float, float]
@@ -86,6 +86,8 @@ def gap_turns(own: Stages, other: Stages) -> int:
 
 
 def _laps(time_s: float, gap_s: float) -> tuple[int, float]:
+    if not time_s:
+        return 0, 0.0
     return math.floor(time_s / gap_s), time_s % gap_s
 
 
@@ -128,10 +130,13 @@ class GapFilling:
     Among themselves opportunistic jobs run at half speed (Muri's simulator of AntMan).
     """
 
-    turns: Callable[[Stages, Stages], int] = gap_turns
-
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
-        """Return 1 for guaranteed jobs and the least that the neighbours leave for the others."""
+        """Return 1 for a guaranteed job and the least that the neighbours leave for the others.
+
+        Raises `InputError` for two guaranteed jobs, a job without stages beside a guaranteed one, and an opportunistic
+        job that needs a resource of which the guaranteed one leaves nothing.
+        """
+        refuse_two_guaranteed(on_one_gpu)
         return tuple(self._speed(own, on_one_gpu) for own in on_one_gpu)
 
     def _speed(self, own: Resident, everybody: Sequence[Resident]) -> float:
@@ -142,10 +147,20 @@ class GapFilling:
             if other is own:
                 continue
             if other.guaranteed:
-                longest_s = max(longest_s, self.turns(stages_of(own), stages_of(other)) * other.iteration_s)
+                longest_s = max(longest_s, self._turns(own, other) * other.iteration_s)
             else:
                 longest_s = max(longest_s, 2 * own.iteration_s)
         return own.iteration_s / longest_s
+
+    def _turns(self, own: Resident, other: Resident) -> int:
+        stages, (data, gpu, net) = stages_of(own), stages_of(other)
+        for wanted, gap in zip(stages, (gpu + net, data + net, data + gpu), strict=True):
+            if wanted > 0 and gap <= 0:
+                message = (
+                    f"application '{other.application}' is guaranteed and leaves '{own.application}' no gap at all"
+                )
+                raise input_error("sharing", message, "choose another model of sharing, or place them apart")
+        return gap_turns(stages, (data, gpu, net))
 
 
 def stages_of(resident: Resident) -> Stages:

@@ -82,7 +82,7 @@ FIGURES = MappingProxyType(
         "quality": "how the losses of jobs fall, where they are recorded",
         "predictions": "how true a policy's predictions of completion and speed were",
         "jct-parts": "what completion times consist of, over a sweep",
-        "deadlines": "deadlines met, promises kept, and GPU time of late jobs",
+        "deadlines": "deadlines met, those of admitted jobs met, and deadlines declined",
         "deadlines-KEY": "the same against the values of a swept key",
         "agents": "schedulers in panels, a line for each agent that adapts batches",
         "sharing": "what GPUs achieve that are shared, completion times and utilisation",

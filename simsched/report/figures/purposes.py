@@ -11,7 +11,7 @@ from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.results.compare import Row
 from simsched.results.reader import Run
 
-_DEADLINES = ("deadlines_met", "promises_kept", "late_gpu_share")
+_DEADLINES = ("deadlines_met", "promises_kept", "deadlines_declined")
 _SHARED = ("speed_per_gpu", "jct_mean_s", "gpu_utilisation")
 
 
