@@ -23,7 +23,8 @@ from simsched.results.reader import RUN_FILE, Run, read_run
 from simsched.results.verdicts import Judged, judge
 
 _TABLE = re.compile(
-    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order) (?P<run>\S+) (?P<rest>.*?) -->\n).*?(?=<!-- simsched: end -->)",
+    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order) (?P<run>\S+) (?P<rest>.*?) -->\n)"
+    r".*?(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
 #: A metric, whose brackets may hold blanks: `rho_above_1[all but ncf]`.

@@ -1,9 +1,9 @@
 """Whether policies rank as published, at each point of a sweep, by a rule that can fail.
 
 Two policies are compared where their published values lie further apart than `APART`: a published mean that is closer
-to another than a simulator comes to its own prints ranks nothing. A rank `matches` where the means of all such pairs are
-in the published order; it `differs` where the 95 % interval of some pair's ratio, paired by seed, lies on the other side
-of 1. Else, and where there is one seed only, there is `no verdict`.
+to another than a simulator comes to its own prints ranks nothing. A rank `matches` where the means of all such pairs
+are in the published order; it `differs` where the 95 % interval of some pair's ratio, paired by seed, lies on the other
+side of 1. Else, and where there is one seed only, there is `no verdict`.
 """
 
 from __future__ import annotations

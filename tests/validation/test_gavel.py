@@ -134,8 +134,8 @@ def normalised(problem, entities):
     return problem.rates(water_filling(problem, entities)) / problem.proportional_rate()
 
 
-# Of the notebook's other 115 vectors, 93 leave GPUs idle that would raise somebody and lower nobody (measured). The
-# other 22 are of queues with seven jobs or more, whose first in line gets less than the rule gives it.
+# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody
+# (benchmarks/hierarchical_vectors.py). The other 17 are of queues with seven jobs or more.
 AGREE = [
     *[(notebook, "perf", jobs) for notebook, sizes in (("13", [1]), ("14", [1, 17, 18])) for jobs in sizes],
     *[(notebook, "agnostic", jobs) for notebook in ("13", "14") for jobs in (1, 18)],
@@ -157,8 +157,8 @@ def test_published_hierarchical_shares(shared, rates, notebook):
 
 @pytest.mark.parametrize("mode", ["perf", "agnostic"])
 @pytest.mark.parametrize("notebook", ["13", "14", "15", "16"])
-def test_invariants_of_hierarchical_shares_on_all_144_instances(rates, notebook, mode):
-    for jobs in range(1, 19):
+def test_invariants_of_hierarchical_shares(rates, notebook, mode):
+    for jobs in (2, 8, 13, 18):  # benchmarks/hierarchical_vectors.py has all 18
         problem, entities = hierarchy(rates, notebook, jobs)
         if mode == "agnostic":
             problem = problem.agnostic()
