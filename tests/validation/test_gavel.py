@@ -134,8 +134,8 @@ def normalised(problem, entities):
     return problem.rates(water_filling(problem, entities)) / problem.proportional_rate()
 
 
-# Of the notebook's other 115 vectors, 93 leave GPUs idle that would raise somebody and lower nobody (measured). The
-# other 22 are of queues with seven jobs or more, whose first in line gets less than the rule gives it.
+# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody
+# (benchmarks/hierarchical_vectors.py). The other 17 are of queues with seven jobs or more.
 AGREE = [
     *[(notebook, "perf", jobs) for notebook, sizes in (("13", [1]), ("14", [1, 17, 18])) for jobs in sizes],
     *[(notebook, "agnostic", jobs) for notebook in ("13", "14") for jobs in (1, 18)],
@@ -155,25 +155,36 @@ def test_published_hierarchical_shares(shared, rates, notebook):
         assert normalised(problem, entities) == pytest.approx(published[mode][jobs - 1], abs=6e-4)
 
 
+@pytest.mark.parametrize("mode", ["perf", "agnostic"])
 @pytest.mark.parametrize("notebook", ["13", "14", "15", "16"])
-@pytest.mark.parametrize("jobs", [2, 8, 13, 18])
-def test_invariants_of_hierarchical_shares(rates, notebook, jobs):
-    problem, entities = hierarchy(rates, notebook, jobs)
-    got = normalised(problem, entities)
-    relative = ShareProblem(
-        problem.throughput / problem.proportional_rate()[:, None], problem.scale_factor, problem.num_gpus
-    )
-    # Nobody can be raised without lowering somebody else.
+def test_invariants_of_hierarchical_shares(rates, notebook, mode):
+    for jobs in (2, 8, 13, 18):  # benchmarks/hierarchical_vectors.py has all 18
+        problem, entities = hierarchy(rates, notebook, jobs)
+        if mode == "agnostic":
+            problem = problem.agnostic()
+        got = normalised(problem, entities)
+        check_nobody_can_be_raised(problem, got)
+        if jobs == 18 and notebook in ("13", "14"):
+            # With all of them short of GPUs, entities get 1 : 2 : 3 and jobs inside an entity follow their weights.
+            due = problem.weights * entities.weights[entities.member]
+            assert got / due == pytest.approx([got[0]] * 18, rel=1e-5)
+        if notebook in ("15", "16"):
+            check_queues(problem, entities, got)
+
+
+def check_nobody_can_be_raised(problem, got):
+    """Nobody can be raised without lowering somebody else."""
+    throughput = problem.throughput / problem.proportional_rate()[:, None]
+    relative = ShareProblem(throughput, problem.scale_factor, problem.num_gpus)
     better = relative.rates(total_throughput(relative, least_rate=got * (1 - 1e-7)))
     assert better.sum() <= got.sum() + 1e-3
-    if jobs == 18 and notebook in ("13", "14"):
-        # With all of them short of GPUs, entities get 1 : 2 : 3 and jobs inside an entity follow their weights.
-        assert got / (problem.weights * entities.weights[entities.member]) == pytest.approx([got[0]] * 18, rel=1e-5)
-    if notebook in ("15", "16"):
-        # In a queue nobody gets anything while somebody before it could still rise.
-        alone = (relative.throughput).max(axis=1)
-        for member in range(entities.member.max() + 1):
-            queue = np.flatnonzero(entities.member == member)
-            served = np.flatnonzero(got[queue] > 1e-6)
-            assert list(served) == list(range(len(served)))
-            assert (got[queue] <= alone[queue] + 1e-6).all()
+
+
+def check_queues(problem, entities, got):
+    """In a queue nobody gets anything while somebody before it could still rise."""
+    alone = problem.throughput.max(axis=1) / problem.proportional_rate()
+    for member in range(entities.member.max() + 1):
+        queue = np.flatnonzero(entities.member == member)
+        served = np.flatnonzero(got[queue] > 1e-6)
+        assert list(served) == list(range(len(served)))
+        assert (got[queue] <= alone[queue] + 1e-6).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simsched.model.placement import Allocation
@@ -14,16 +14,25 @@ from simsched.policy.view import View
 
 @dataclass
 class Placed:
-    """Allocations of a round by job; who is put onto whose GPUs; and who is placed anew although its nodes stay."""
+    """Allocations of a round by job; who is put onto whose GPUs; and who is placed anew although its nodes stay.
+
+    Where it is not `complete`, `allocations` has the jobs whose GPUs change only, and none for those that stop.
+    """
 
     allocations: dict[str, Allocation] = field(default_factory=dict)
     onto: dict[str, str] = field(default_factory=dict)
     anew: list[str] = field(default_factory=list)
+    complete: bool = True
 
     def decision(self, wake_at_s: float, *, renew_leases: bool = False) -> Decision:
-        """Return the complete decision that carries the round out."""
+        """Return the decision that carries the round out."""
         return Decision(
-            self.allocations, wake_at_s=wake_at_s, renew_leases=renew_leases, onto=self.onto, anew=self.anew
+            self.allocations,
+            complete=self.complete,
+            wake_at_s=wake_at_s,
+            renew_leases=renew_leases,
+            onto=self.onto,
+            anew=self.anew,
         )
 
 
@@ -34,33 +43,60 @@ def allocate(grants: Iterable[Grant], view: View) -> Placed:
     and no longer run together, the first keeps them. The others take what is free, largest first: the fullest node that
     can hold a job whole, else the emptiest nodes.
     """
-    order = sorted((grant for grant in grants if grant.runs), key=lambda grant: -grant.num_gpus)
+    order = sorted((grant for grant in grants if grant.runs), key=_by_size)
     free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-    placed = Placed()
-    staying = [grant for grant in order if _stays(grant, view, placed.allocations)]
-    for grant in staying:
-        for node, gpus in placed.allocations[grant.unit[0]]:
-            free[node] -= gpus
-    pools: dict[str, Pool] = {}
+    shared = view.max_jobs_per_gpu > 1
+    stays = _stays if shared else _stays_alone
+    kept: dict[str, Allocation] = {}
+    coming = [grant for grant in order if not stays(grant, view, kept)]
     for grant in order:
-        if grant.unit[0] not in placed.allocations:
-            if grant.gpu_type not in pools:
-                pools[grant.gpu_type] = _pool(grant.gpu_type, view, free)
-            found = _first_fit(pools[grant.gpu_type], grant.num_gpus, free)
-            placed.allocations.update(dict.fromkeys(grant.unit, found))
-            placed.onto.update(dict.fromkeys(grant.unit[1:], grant.unit[0]))
-            if len(grant.unit) > 1 or view.jobs[grant.unit[0]].neighbours:
-                placed.anew += grant.unit
+        for node, gpus in kept.get(grant.unit[0], ()):
+            free[node] -= gpus
+    placed = Placed(complete=shared)
+    pools: dict[str, Pool] = {}
+    for grant in coming:
+        if grant.gpu_type not in pools:
+            pools[grant.gpu_type] = _pool(grant.gpu_type, view, free)
+        found = _first_fit(pools[grant.gpu_type], grant.num_gpus, free)
+        placed.allocations.update(dict.fromkeys(grant.unit, found))
+        placed.onto.update(dict.fromkeys(grant.unit[1:], grant.unit[0]))
+        if len(grant.unit) > 1 or (shared and view.jobs[grant.unit[0]].neighbours):
+            placed.anew += grant.unit
+    placed.allocations = kept | placed.allocations if shared else _changes(kept, placed.allocations, view)
     return placed
+
+
+def _by_size(grant: Grant) -> int:
+    return -grant.num_gpus
+
+
+def _changes(kept: Collection[str], placed: Mapping[str, Allocation], view: View) -> dict[str, Allocation]:
+    """Return what differs from the round before, in the order of the jobs: quicker to check than a complete round."""
+    changed: dict[str, Allocation] = {}
+    for job_id, job in view.jobs.items():
+        if job_id in placed:
+            changed[job_id] = placed[job_id]
+        elif job_id not in kept and job.allocation:
+            changed[job_id] = ()
+    return changed
+
+
+def _stays_alone(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
+    """Tell whether a job stays where it is, no GPU being shared, and if so note what it holds."""
+    job_id = grant.unit[0]
+    held = view.jobs[job_id].allocation
+    if not held or view.nodes[held[0][0]].gpu_type != grant.gpu_type:
+        return False
+    kept[job_id] = held
+    return True
 
 
 def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
     """Tell whether a unit stays where it is, and if so note what it holds."""
     first = view.jobs[grant.unit[0]]
-    held = first.allocation
+    held, beside = first.allocation, first.neighbours
     if not held or view.nodes[held[0][0]].gpu_type != grant.gpu_type:
         return False
-    beside = first.neighbours if view.max_jobs_per_gpu > 1 else ()
     if len(grant.unit) == 1:
         if any(other in kept for other in beside):
             return False
@@ -88,7 +124,9 @@ def emptiest(loads: Mapping[int, int], gpus: Sequence[int], wanted: int) -> Allo
 
 def _pool(gpu_type: str, view: View, free: list[int]) -> Pool:
     capacity = {
-        node.index: node.gpus for node, up in zip(view.nodes, view.up, strict=True) if up and node.gpu_type == gpu_type
+        index: view.nodes[index].gpus
+        for index, left in enumerate(free)
+        if left and view.nodes[index].gpu_type == gpu_type
     }
     return Pool(capacity, free)
 

@@ -7,18 +7,20 @@ fraction of that type's time that it received since shares were last computed. S
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import compress
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from simsched.errors import input_error
 
+Floats = npt.NDArray[np.float64]
+
 #: Jobs that run together on the same GPUs: one id, or two for a pair.
 Unit = tuple[str, ...]
-
-#: Sorts entries of a queue: priority, deficit, share.
-_by_priority = itemgetter(0, 1, 2)
 
 #: Factor on the share of a unit that received no time at all.
 _NEVER_RAN = 1e9
@@ -64,16 +66,6 @@ class Grant(NamedTuple):
     runs: bool
 
 
-@dataclass(slots=True)
-class _Account:
-    unit: Unit
-    num_gpus: int
-    received_s: list[float]
-    deficit_s: list[float]
-    able: frozenset[int]
-    shares: Sequence[float] | None = None
-
-
 class Rounds:
     """State of the mechanism: time received by each unit on each GPU type since the last reset, deficits, shares.
 
@@ -85,7 +77,15 @@ class Rounds:
         """Begin without units; `gpu_types` gives the order of the entries of shares."""
         self.options = options or RoundOptions()
         self._column = {gpu_type: number for number, gpu_type in enumerate(gpu_types)}
-        self._accounts: dict[Unit, _Account] = {}
+        self._row: dict[Unit, int] = {}
+        self._units: list[Unit] = []
+        self._num_gpus: list[int] = []
+        self._allocated: list[bool] = []
+        self._pairs = False
+        nobody = (0, len(gpu_types))
+        self._received_s: list[list[float]] = []
+        self._deficit_s = np.zeros(nobody)
+        self._share, self._able = np.zeros(nobody), np.zeros(nobody, dtype=bool)
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False
         self.last_reset_s = 0.0
@@ -93,24 +93,24 @@ class Rounds:
     @property
     def units(self) -> tuple[Unit, ...]:
         """List the units in the order in which they came."""
-        return tuple(self._accounts)
+        return tuple(self._units)
 
     def __contains__(self, unit: Unit) -> bool:
         """Tell whether a unit is known."""
-        return unit in self._accounts
+        return unit in self._row
 
     def add(self, unit: Unit, num_gpus: int, gpu_types: Collection[str] | None = None) -> None:
         """Admit a unit that needs `num_gpus` GPUs of one type; it has no share until the next reset.
 
         It is considered on `gpu_types` only, on all by default.
         """
-        self._open(unit, num_gpus, gpu_types)
+        able = list(self._column) if gpu_types is None else gpu_types
+        self._open({unit: num_gpus}, [self._column[gpu_type] for gpu_type in able])
         self._changed = True
 
     def remove(self, job: str) -> None:
         """Forget a job that has ended, and every unit that it is part of."""
-        for unit in [unit for unit in self._accounts if job in unit]:
-            del self._accounts[unit]
+        self._keep([job not in unit for unit in self._units])
         self._changed = True
 
     def ask_reset(self) -> None:
@@ -121,17 +121,23 @@ class Rounds:
         """Count time that a unit has received on a GPU type; a unit that is gone counts for the type only."""
         column = self._column[gpu_type]
         self._total_s[column] += seconds
-        account = self._accounts.get(unit)
-        if account is not None:
-            account.received_s[column] += seconds
+        row = self._row.get(unit)
+        if row is not None:
+            self._received_s[row][column] += seconds
+
+    def receive_all(self, grants: Iterable[Grant], seconds: float) -> None:
+        """Count the time of a round for all of its grants that ran."""
+        for grant in grants:
+            if grant.runs:
+                self.receive(grant.unit, grant.gpu_type, seconds)
 
     def received_s(self, unit: Unit, gpu_type: str) -> float:
         """Return the seconds received since the last reset, the initial credit included."""
-        return self._accounts[unit].received_s[self._column[gpu_type]]
+        return self._received_s[self._row[unit]][self._column[gpu_type]]
 
     def deficit_s(self, unit: Unit, gpu_type: str) -> float:
         """Return the seconds that a unit was owed at the last reset, summed over resets; negative where it got more."""
-        return self._accounts[unit].deficit_s[self._column[gpu_type]]
+        return float(self._deficit_s[self._row[unit], self._column[gpu_type]])
 
     def due(self, now_s: float) -> bool:
         """Tell whether shares should be computed anew: something changed, and the last reset is long enough ago."""
@@ -145,33 +151,30 @@ class Rounds:
         `num_gpus`, pairs without a share are forgotten.
         """
         self.close(now_s)
-        for unit in [unit for unit in self._accounts if len(unit) > 1 and unit not in shares]:
-            del self._accounts[unit]
-        for unit in shares:
-            if unit not in self._accounts:
-                self._open(unit, num_gpus[unit])
+        self._keep([len(unit) == 1 or unit in shares for unit in self._units])
+        self._open({unit: num_gpus[unit] for unit in shares if unit not in self._row}, range(len(self._column)))
+        nothing = [0.0] * len(self._column)
+        self._pairs = any(len(unit) > 1 for unit in self._units)
+        self._allocated = [unit in shares for unit in self._units]
+        self._share = np.array([shares.get(unit, nothing) for unit in self._units], dtype=np.float64)
+        self._share = self._share.reshape(self._able.shape)
         credit_s = self.options.initial_s
-        self._total_s = [0.0] * len(self._column)
-        for unit, account in self._accounts.items():
-            account.shares = shares.get(unit)
-            for column in range(len(self._column)):
-                account.received_s[column] = credit_s
-                self._total_s[column] += credit_s
+        self._received_s = [[credit_s] * len(self._column) for _ in self._units]
+        total_s = 0.0
+        for _ in self._units:
+            total_s += credit_s
+        self._total_s = [total_s] * len(self._column)
         self._changed = False
 
     def close(self, now_s: float) -> None:
         """Add to each deficit what the shares promised since the last reset, less what was received."""
         passed_s, credit_s = now_s - self.last_reset_s, self.options.initial_s
-        for account in self._accounts.values():
-            shares = account.shares
-            for column, received_s in enumerate(account.received_s):
-                promised_s = shares[column] * passed_s if shares is not None else 0.0
-                account.deficit_s[column] += promised_s - (received_s - credit_s)
+        self._deficit_s += self._share * passed_s - (self._received() - credit_s)
         self.last_reset_s = now_s
 
     def priority(self, unit: Unit, gpu_type: str) -> float:
         """Return a unit's share divided by the fraction of the type's time received; 0 without a share above 0."""
-        return self._priority(self._accounts[unit], self._column[gpu_type])
+        return float(self._priorities()[self._row[unit], self._column[gpu_type]])
 
     def choose(
         self, free: Mapping[str, int], gpu_types: Sequence[str], running: Collection[Unit] = frozenset()
@@ -185,52 +188,83 @@ class Rounds:
         """
         grants: list[Grant] = []
         taken: set[str] = set()
+        queues = self._queues(running)
         for gpu_type in gpu_types:
             left = free.get(gpu_type, 0)
             if left > 0:
-                self._fill(gpu_type, left, running, taken, grants)
+                self._fill(gpu_type, left, queues[self._column[gpu_type]], running, taken, grants)
         return grants
 
-    def _fill(self, gpu_type: str, left: int, running: Collection[Unit], taken: set[str], grants: list[Grant]) -> None:
-        column, options = self._column[gpu_type], self.options
-        queue = []
-        for account in self._accounts.values():
-            if column in account.able and taken.isdisjoint(account.unit):
-                shares = account.shares
-                share = shares[column] if shares is not None else 0.0
-                priority = self._priority(account, column) if share else 0.0
-                queue.append((priority, account.deficit_s[column], share, account))
-        queue.sort(key=_by_priority, reverse=True)
-        for priority, _, _, account in queue:
-            unit = account.unit
-            if account.num_gpus > left:
-                continue
-            if priority <= 0 and (options.idle_without_share or len(unit) > 1):
-                continue
-            if not taken.isdisjoint(unit):
-                continue
-            runs = account.shares is not None or unit in running
-            if not runs and not options.unallocated_takes_room:
-                continue
-            left -= account.num_gpus
-            taken.update(unit)
-            grants.append(Grant(unit, gpu_type, account.num_gpus, runs))
-            if left == 0:
-                break
+    def _queues(self, running: Collection[Unit]) -> list[list[int]]:
+        """Return, for each type, the rows of the units that may hold GPUs, in the order of choice."""
+        priority = self._priorities().T
+        may = self._able.T & (priority > 0) if self.options.idle_without_share else self._able.T.copy()
+        if self._pairs:
+            may &= (priority > 0) | np.array([len(unit) == 1 for unit in self._units])
+        if not self.options.unallocated_takes_room and not all(self._allocated):
+            may &= np.array([self._runs(row, running) for row in range(len(self._units))])
+        order = np.lexsort((-self._share.T, -self._deficit_s.T, -priority))
+        return [rows[can[rows]].tolist() for rows, can in zip(order, may, strict=True)]
 
-    def _priority(self, account: _Account, column: int) -> float:
-        share = 0.0 if account.shares is None else account.shares[column]
-        if share <= 0:
-            return 0.0
-        total_s = self._total_s[column]
-        fraction = account.received_s[column] / total_s if total_s > 0 else 0.0
-        return share * _NEVER_RAN if fraction == 0 else share / fraction
+    def _fill(
+        self,
+        gpu_type: str,
+        left: int,
+        queue: Sequence[int],
+        running: Collection[Unit],
+        taken: set[str],
+        grants: list[Grant],
+    ) -> None:
+        units, sizes = self._units, self._num_gpus
+        for row in queue:
+            if sizes[row] <= left and taken.isdisjoint(units[row]):
+                left -= sizes[row]
+                taken.update(units[row])
+                grants.append(Grant(units[row], gpu_type, sizes[row], self._runs(row, running)))
+                if left == 0:
+                    break
 
-    def _open(self, unit: Unit, num_gpus: int, gpu_types: Collection[str] | None = None) -> None:
-        if unit in self._accounts:
-            message = f"unit {'+'.join(unit)} is known already"
-            raise ValueError(message)
-        count = len(self._column)
-        able = self._column if gpu_types is None else gpu_types
-        columns = frozenset(self._column[gpu_type] for gpu_type in able)
-        self._accounts[unit] = _Account(unit, num_gpus, [self.options.initial_s] * count, [0.0] * count, columns)
+    def _runs(self, row: int, running: Collection[Unit]) -> bool:
+        return self._allocated[row] or self._units[row] in running
+
+    def _received(self) -> Floats:
+        return np.array(self._received_s, dtype=np.float64).reshape(self._able.shape)
+
+    def _priorities(self) -> Floats:
+        """Return the priority of every unit on every type."""
+        total_s = np.array(self._total_s)
+        fraction = self._received() / np.where(total_s > 0, total_s, np.inf)
+        idle = fraction == 0
+        due = self._share * _NEVER_RAN
+        np.divide(self._share, fraction, out=due, where=~idle)
+        return np.where(self._share > 0, due, 0.0)
+
+    def _open(self, num_gpus: Mapping[Unit, int], columns: Iterable[int]) -> None:
+        """Admit units that are considered on the types of these columns, without shares."""
+        for unit, gpus in num_gpus.items():
+            if unit in self._row:
+                message = f"unit {'+'.join(unit)} is known already"
+                raise ValueError(message)
+            self._row[unit] = len(self._units)
+            self._units.append(unit)
+            self._num_gpus.append(gpus)
+            self._allocated.append(False)
+            self._received_s.append([self.options.initial_s] * len(self._column))
+        if num_gpus:
+            fresh = np.zeros((len(num_gpus), len(self._column)))
+            able = np.zeros(fresh.shape, dtype=bool)
+            able[:, list(columns)] = True
+            self._deficit_s = np.concatenate([self._deficit_s, fresh])
+            self._share = np.concatenate([self._share, fresh])
+            self._able = np.concatenate([self._able, able])
+
+    def _keep(self, kept: Sequence[bool]) -> None:
+        """Forget the units that are not kept."""
+        if all(kept):
+            return
+        self._units, self._num_gpus = list(compress(self._units, kept)), list(compress(self._num_gpus, kept))
+        self._allocated = list(compress(self._allocated, kept))
+        self._row = {unit: row for row, unit in enumerate(self._units)}
+        rows = np.flatnonzero(kept)
+        self._received_s = list(compress(self._received_s, kept))
+        self._deficit_s, self._share, self._able = self._deficit_s[rows], self._share[rows], self._able[rows]

@@ -185,10 +185,7 @@ class SharesPolicy(Policy):
 
     def _receive(self, view: View) -> None:
         """Count the time of the round that has ended."""
-        seconds = view.now_s - self._begun_s
-        for grant in self._grants:
-            if grant.runs:
-                self._rounds.receive(grant.unit, grant.gpu_type, seconds)
+        self._rounds.receive_all(self._grants, view.now_s - self._begun_s)
 
     def _reset(self, view: View, rng: np.random.Generator) -> None:
         """Compute shares."""

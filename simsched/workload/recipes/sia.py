@@ -17,7 +17,8 @@ from simsched.workload.sia_facts import draw, sia_facts
 class SiaRecipe:
     """Draw the jobs of one of Sia's mixes; they ask for the GPUs and batch of a tuned job, or for one GPU.
 
-    A tuned request is drawn among the application's configurations of at most `max_gpus`, as in the recipe `pollux`.
+    A tuned request is drawn among the application's configurations of at most `max_gpus`, as in the recipe `pollux`;
+    where all are larger it is the batch of the smallest of them on `max_gpus` GPUs, accumulated if need be.
     """
 
     needs_trace: ClassVar[bool] = False
@@ -39,6 +40,8 @@ class SiaRecipe:
         for number, one in enumerate(arrivals if self.jobs is None else arrivals[: self.jobs]):
             tuned = ingredients.configurations.get(one.application, ())
             fitting = [pair for pair in tuned if self.max_gpus is None or pair[0] <= self.max_gpus]
+            if tuned and not fitting and self.max_gpus is not None:
+                fitting = [(self.max_gpus, min(tuned)[1])]
             choices = fitting or [(1, initial[one.application])]
             gpus, batch = choices[int(rng.integers(len(choices)))]
             jobs.append(JobSpec(f"job-{number}", int(one.submit_time_s), gpus, one.application, batch))
