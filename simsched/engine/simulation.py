@@ -172,7 +172,9 @@ class _Simulation:
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, seed)
         self._view = LiveView(self._clock, self._cluster, self._views, self._granted.view, delay, most)
         if self._cluster.occupancy is not None and model is not None:
-            self._ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active)
+            self._ledger.neighbourhood = Neighbourhood(
+                model, self._cluster.occupancy, self._active, shares=options.gpu_shares
+            )
         self._fragmentation = Fragmentation(cluster, rigid=policy.rigid) if options.fragmentation else None
         self._failures: Failures | None = None
         if failures is not None:

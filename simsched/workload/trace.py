@@ -33,6 +33,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "priority": "priority, higher being more urgent; 0 where the trace names none",
         "qos": "quality of service or priority class; empty where the trace names none",
         "group": "job array or group that the job belongs to; empty where the trace names none",
+        "gpu_share": "part of each of its GPUs that the job wants, above 0 and at most 1",
         "row": "0-based place of the job in the source, before sorting by submission",
     }
 )
@@ -55,6 +56,7 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "priority": 0.0,
         "qos": "",
         "group": "",
+        "gpu_share": 1.0,
     }
 )
 _NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -86,7 +88,8 @@ class Trace:
     @property
     def gpu_time_s(self) -> npt.NDArray[np.float64]:
         """The GPU-seconds of each job, in the order of the table."""
-        gpu_time: npt.NDArray[np.float64] = self.table["duration_s"].to_numpy() * self.table["num_gpus"].to_numpy()
+        gpus = self.table["num_gpus"].to_numpy() * self.table["gpu_share"].to_numpy()
+        gpu_time: npt.NDArray[np.float64] = self.table["duration_s"].to_numpy() * gpus
         return gpu_time
 
     def second_of_day(self) -> npt.NDArray[np.int64]:
