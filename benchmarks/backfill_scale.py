@@ -1,8 +1,8 @@
 """Measure how the time of a replay under EASY backfill grows with the length of the log, and draw it.
 
-Run as `python benchmarks/backfill_scale.py [JOBS ...] [--nodes N] [--load SHARE] [--days DAYS] [--figure FILE]`. Jobs
-come over so many days, more on busy ones, and ask for that share of the cluster's GPUs on average; durations are
-log-normal, limits users' estimates. Without `--days` the span follows from the durations instead.
+Run as `python benchmarks/backfill_scale.py [JOBS ...] [--nodes N] [--load SHARE] [--jobs-per-day N]
+[--figure FILE]`. So many jobs come a day, more on busy days, and ask for that share of the cluster's GPUs on average;
+durations are log-normal, limits users' estimates. Without `--jobs-per-day` the span follows from the durations instead.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def log_of(jobs: int, gpus_in_all: float, days: float | None, rng: np.random.Gen
 
 def measure(jobs: int, given: argparse.Namespace) -> tuple[float, float]:
     """Replay a log of so many jobs, print a line, and return CPU seconds and the process's largest memory in GiB."""
-    specs = log_of(jobs, given.nodes * PER_NODE * given.load, given.days, np.random.default_rng(1))
+    days = jobs / given.jobs_per_day if given.jobs_per_day else None
+    specs = log_of(jobs, given.nodes * PER_NODE * given.load, days, np.random.default_rng(1))
     recorder = Waits()
     options = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
     cluster = Cluster.uniform(given.nodes, PER_NODE, "gpu")
@@ -72,9 +73,12 @@ def measure(jobs: int, given: argparse.Namespace) -> tuple[float, float]:
     simulate(cluster, specs, catalogue(ApplicationsOptions()), SlurmBackfill(), options, 1, recorder)
     spent = time.process_time() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    wait, days = np.percentile(recorder.waits, 90) / 3600, specs[-1].submit_time_s / 86400
+    wait = np.percentile(recorder.waits, 90) / 3600
     figures = f"{spent:8.1f} s CPU  {1e6 * spent / jobs:6.0f} us a job  {memory:.2f} GiB"
-    print(f"{jobs:>9} jobs over {days:.0f} days  {figures}  p90 of waits {wait:.2f} h", flush=True)
+    print(
+        f"{jobs:>9} jobs over {specs[-1].submit_time_s / 86400:.0f} days  {figures}  p90 of waits {wait:.2f} h",
+        flush=True,
+    )
     return spent, memory
 
 
@@ -102,7 +106,7 @@ def main() -> None:
     parser.add_argument("jobs", nargs="*", type=int, default=[3_000, 10_000, 30_000, 100_000])
     parser.add_argument("--nodes", type=int, default=250)
     parser.add_argument("--load", type=float, default=0.95)
-    parser.add_argument("--days", type=float)
+    parser.add_argument("--jobs-per-day", type=float)
     parser.add_argument("--figure", type=Path)
     given = parser.parse_args()
     measure(300, given)  # compiles

@@ -130,7 +130,7 @@ class SlurmBackfill(Policy):
         if self.preemption != "off":
             self._preempt(view, changes)
         backfills = self._backfills(view.now_s)
-        kept = self._stops.keep_back(self._free)
+        kept = self._stops.keep_back(self._free) if self.preemption != "off" else ()
         for kind, pool in enumerate(self._pools):
             if len(pool.waiting) and self._free.total_of(kind) >= int(pool.waiting.gpus.min()):
                 self._start(kind, pool, now, view.now_s, changes.start, backfills=backfills)
@@ -237,11 +237,8 @@ class SlurmBackfill(Policy):
     def _start(
         self, kind: int, pool: TypePool, now: int, now_s: float, start: dict[str, Allocation], *, backfills: bool
     ) -> None:
-        order = self._order(pool, now_s)
-        chosen = self._chosen(kind, pool, now, order, self.backfill if backfills else "none")
-        waiting = pool.waiting
-        gone: list[int] = []
-        for place in chosen.tolist():
+        waiting, gone = pool.waiting, list[int]()
+        for place in self._chosen(kind, pool, now, now_s, self.backfill if backfills else "none").tolist():
             gpus, tenant = int(waiting.gpus[place]), int(waiting.tenants[place])
             if self._used[tenant] + gpus > self._most[tenant]:
                 continue
@@ -259,7 +256,7 @@ class SlurmBackfill(Policy):
     def _order(self, pool: TypePool, now_s: float) -> Ints:
         """Return the places of waiting jobs in the order of priority, without those whose tenant has its fill."""
         waiting = pool.waiting
-        places = np.arange(len(waiting), dtype=np.int64)
+        places: Ints = np.arange(len(waiting), dtype=np.int64)
         if self._weighs or not self._in_order:
             value = self._priorities(pool, now_s)
             places = np.lexsort((places, waiting.submitted_s, -value, -waiting.tiers)).astype(np.int64)
@@ -289,13 +286,18 @@ class SlurmBackfill(Policy):
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
 
-    def _chosen(self, kind: int, pool: TypePool, now: int, order: Ints, how: str) -> Ints:
+    def _chosen(self, kind: int, pool: TypePool, now: int, now_s: float, how: str) -> Ints:
         free = self._free.total_of(kind)
+        if len(pool.waiting) == 1 and pool.waiting.gpus[0] <= free and min(self.max_jobs, self.queue_depth) > 0:
+            return np.zeros(1, dtype=np.int64)  # nobody else is there to wait for
+        order = self._order(pool, now_s)
         if how == "conservative":
             order = self._tested(pool, order, self.max_jobs)
         elif self.interval_s and how == "none":
             order = self._tested(pool, order, self.queue_depth)
-        gpus, limits = pool.waiting.gpus[order], pool.waiting.limits[order]
+        as_they_stand = self._in_order and not (self._weighs or self.tenants or self._units)
+        places = slice(len(order)) if as_they_stand else order
+        gpus, limits = pool.waiting.gpus[places], pool.waiting.limits[places]
         starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
         if how == "none":
             starts = np.cumsum(gpus) <= free
@@ -309,16 +311,16 @@ class SlurmBackfill(Policy):
 
     def _look(self, view: View) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
-        lost = {job.id for job in view.lost}
-        up = list(view.up)
+        lost = {job.id for job in view.lost} if view.lost else set()
         for job_id in [*view.finished, *sorted(lost)]:
             held = self._held.pop(job_id, None)
             if held is not None:
                 self._let_go(job_id, held, view.now_s)
-        if up != self._up or lost:
+        if lost or view.up != self._up:
             if not self._pools:
                 self._open(view)
-            self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
+            self._up = list(view.up)
+            self._free = FreeGpus(view.nodes, self._up, view.free)
         for job in [*(view.jobs[one] for one in sorted(lost) if one in view.jobs), *view.arrived]:
             if job.id not in lost or job.id in view.jobs:
                 self._add(job)
