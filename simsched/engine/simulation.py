@@ -334,7 +334,8 @@ class _Simulation:
         started = stopped = moved = 0
         for job, allocation in jobs:
             if job.allocation:
-                self._ledger.release(job)
+                saved = job.request.id not in decision.unsaved
+                (self._ledger.release if saved else self._ledger.begin_anew)(job)
                 moved += bool(allocation)
                 stopped += not allocation
             else:

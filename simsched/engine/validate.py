@@ -42,7 +42,8 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
     Raises `InfeasibleDecisionError`.
     """
     named = [
-        *decision.allocations, *decision.stop, *decision.watch, *decision.onto, *decision.cancel, *decision.declined
+        *decision.allocations, *decision.stop, *decision.watch, *decision.onto, *decision.cancel, *decision.declined,
+        *decision.unsaved,
     ]  # fmt: skip
     unknown = [job_id for job_id in named if job_id not in active]
     if unknown:

@@ -4,8 +4,8 @@ Idea: the waiting jobs are ordered by priority; those at the head start, and lat
 limits of everyone, they delay no job that has a reservation (SchedMD, "Scheduling Configuration Guide", backfill,
 "Multifactor Priority Plugin" and "Preemption"; EASY: Mu'alem and Feitelson, TPDS 2001). Deviations from Slurm: GPUs
 alone are counted, not processors or memory; there are no reservations of the administrator; usage for fair share is
-brought up to date at the first decision after `update_s`; a requeued job goes on from where it was, as if it had
-written a checkpoint, and a reservation does not foresee that suspended jobs come back.
+brought up to date at the first decision after `update_s`; a requeued job goes on from where it was unless asked
+otherwise, and a reservation does not foresee that suspended jobs come back.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class SlurmBackfill(Policy):
     planned with in steps of `resolution_s`. The tasks of a job array count as one job for `max_jobs` and `queue_depth`.
     With `preemption`, a job may stop jobs of the qualities of service that `preempts` lists for its own: they wait
     again (`requeue`), go on in place when the GPUs come free (`suspend`), or end (`cancel`), after `grace_s` where they
-    are not suspended.
+    are not suspended. Requeued jobs save themselves before, or with `requeue_loses` fall back to their last checkpoint
+    (`failures.checkpoint_interval_s`), to nothing without one, and may run for their whole time limit again.
     """
 
     name: ClassVar[str] = "slurm-backfill"
@@ -91,6 +92,7 @@ class SlurmBackfill(Policy):
     preemption: Mode = "off"
     preempts: Mapping[str, list[str]] = field(default_factory=dict)
     grace_s: float = 0.0
+    requeue_loses: bool = False
     partition_priorities: Mapping[str, float] = field(default_factory=dict)
     partitions: Mapping[str, str] = field(default_factory=dict)
     placement: PlacerName = "fragments"
@@ -137,7 +139,8 @@ class SlurmBackfill(Policy):
         self._free.give_back(kept)
         wake = self._wake(view.now_s)
         stop = [job_id for job_id in changes.stop if job_id not in changes.start]  # others only move, or go on
-        return Decision.change(changes.start, stop, cancel=list(changes.cancel), wake_at_s=wake)
+        unsaved = list(changes.stop) if self.requeue_loses and self.preemption == "requeue" else ()
+        return Decision.change(changes.start, stop, cancel=list(changes.cancel), wake_at_s=wake, unsaved=unsaved)
 
     def _backfills(self, now_s: float) -> bool:
         """Say whether this decision runs backfill, or looks at the head of the queue alone."""
@@ -207,8 +210,7 @@ class SlurmBackfill(Policy):
             changes.cancel[job_id] = None
             return
         changes.stop[job_id] = None
-        ran = self._stops.ran_s
-        ran[job_id] = ran.get(job_id, 0.0) + view.now_s - held.start_s
+        self._stops.note_run(job_id, view.now_s - held.start_s, anew=self.requeue_loses)
         if self.preemption == "suspend":
             self._stops.suspended[job_id] = held.allocation
         else:
@@ -306,12 +308,11 @@ class SlurmBackfill(Policy):
         else:
             most, window = len(order), self.window_s
             starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
-        chosen: Ints = order[starts]
-        return chosen
+        return np.asarray(order[starts], dtype=np.int64)
 
     def _look(self, view: View) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
-        lost = {job.id for job in view.lost} if view.lost else set()
+        lost = {job.id for job in view.lost}
         for job_id in [*view.finished, *sorted(lost)]:
             held = self._held.pop(job_id, None)
             if held is not None:
@@ -354,8 +355,7 @@ class SlurmBackfill(Policy):
             self._qos[job.id] = request.qos
 
     def _tier(self, request: JobRequest) -> int:
-        preempts = _PREEMPTS if self._stops.may(request.qos) else 0
-        return preempts + self.partition_tiers.get(request.queue, 0)
+        return _PREEMPTS * self._stops.may(request.qos) + self.partition_tiers.get(request.queue, 0)
 
     def _unit(self, request: JobRequest) -> int:
         """Number a job's array, or itself, once there are arrays."""
