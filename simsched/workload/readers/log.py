@@ -147,7 +147,8 @@ class ClusterLog:
         }
         adjusted = {**self.adjusted, _PART: int((gpus < 1).sum()), _ROUNDED: int(((gpus > 1) & (gpus != whole)).sum())}
         left_out = {entry.reason: entry.count for entry in self.left_out} | dict(self.ignored)
-        return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted)
+        examples = {**self.examples, **{entry.reason: entry.examples for entry in self.left_out}}
+        return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted, examples)
 
 
 @dataclass(frozen=True)
