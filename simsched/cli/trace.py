@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,10 @@ format_option = click.option(
 @click.argument("source", metavar="TRACE")
 @format_option
 @click.option("--out", metavar="DIR", default="figures", show_default=True, help="Folder for the picture.")
+@click.option("--strict", is_flag=True, help="Refuse a log with jobs that make no sense.")
 @click.option("--no-plots", is_flag=True, help="Draw no picture.")
 @json_option
-def info(source: str, layout: str, out: str, no_plots: bool, as_json: bool) -> None:
+def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_json: bool) -> None:
     """Print a table of a trace's statistics and draw a picture of it.
 
     TRACE is a file, a folder of CSV files, or the name of a shipped trace.
@@ -44,6 +45,8 @@ def info(source: str, layout: str, out: str, no_plots: bool, as_json: bool) -> N
     from simsched.workload.summary import trace_statistics
 
     found = _read(source, layout)
+    if strict:
+        _refuse(found)
     statistics = trace_statistics(found)
     paths = [] if no_plots else _draw(found, Path(out))
     if as_json:
@@ -130,6 +133,18 @@ def _read(source: str, layout: str) -> Trace:
     return find_trace(source, layout)
 
 
+def _refuse(found: Trace) -> None:
+    """Raise `InputError` with every reason for which jobs were left out, but those that say nothing against a log."""
+    from simsched.errors import InputError, Problem
+    from simsched.workload.readers.log import HARMLESS
+
+    reasons = [reason for reason in found.dropped if reason in found.examples and reason not in HARMLESS]
+    if reasons:
+        said = _reasons({reason: found.dropped[reason] for reason in reasons}, found.examples).split("\n")
+        lines = [found.examples[reason][0][0] for reason in reasons]
+        raise InputError(*(Problem(found.name, text, line=line) for text, line in zip(said, lines, strict=True)))
+
+
 def _draw(found: Trace, folder: Path) -> list[Path]:
     from simsched.report.figures.style import save
     from simsched.report.figures.trace_summary import trace_picture
@@ -153,11 +168,11 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
         ("tenants", _counts(found["tenants"])),
         ("users", f"{found['users']:,}" if found["users"] else ""),
         ("status", _counts(found["status"])),
-        ("left out", _counts(found["dropped"])),
-        ("adjusted", _counts(found["adjusted"])),
+        ("left out", _reasons(found["dropped"], found["examples"])),
+        ("adjusted", _reasons(found["adjusted"], found["examples"])),
     ]
     click.echo(found["name"])
-    rows = [(name, "\n".join(textwrap.wrap(value, _VALUE_WIDTH))) for name, value in facts if value]
+    rows = [(name, _wrapped(value)) for name, value in facts if value]
     click.echo(table(("property", "value"), rows, left=2))
     mix = [
         (
@@ -196,6 +211,20 @@ def _arrivals(values: Mapping[str, float]) -> str:
 
 def _named(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in values.items())
+
+
+def _wrapped(value: str) -> str:
+    return "\n".join(part for line in value.split("\n") for part in textwrap.wrap(line, _VALUE_WIDTH))
+
+
+def _reasons(counts: Mapping[str, int], examples: Mapping[str, Sequence[tuple[int, str]]]) -> str:
+    """Name each reason on a line of its own, with how often it held and the first lines for which it did."""
+    lines = []
+    for reason, count in counts.items():
+        named = ", ".join(f"line {line}: {job}" for line, job in examples.get(reason, ()))
+        jobs = "job" if count == 1 else "jobs"
+        lines.append(f"{count:,} {jobs}: {reason} ({named})" if named else f"{count:,} {reason}")
+    return "\n".join(lines)
 
 
 def _counts(values: Mapping[str, int]) -> str:

@@ -73,6 +73,8 @@ def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *,
         faults.append(f"it asks for {spec.num_gpus} GPUs")
     elif rigid and spec.num_gpus > max(cluster.gpus_by_type.values()):
         faults.append(f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}")
+    if not 0 < spec.gpu_share <= 1:
+        faults.append(f"it asks for {spec.gpu_share:g} of each GPU, which must be above 0 and at most 1")
     if spec.application == FIXED_DURATION:
         if spec.duration_s <= 0:
             faults.append(f"its duration is {spec.duration_s} s")

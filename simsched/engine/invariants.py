@@ -9,6 +9,7 @@
 | INV-5 | A policy reads nothing that it has not declared: its view was granted exactly its needs. |
 | INV-6 | Progress falls only to a checkpoint, after a failure, and never passes the end of the epoch. |
 | INV-7 | Where GPUs are shared, none has more holders than allowed, and a job holds just those that it was given. |
+| INV-8 | Where jobs take parts of GPUs, those of one GPU add up to at most 1. |
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from simsched.engine.errors import InvariantError
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.occupancy import SLACK, Occupancy
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
 from simsched.model.cluster import Node
@@ -131,7 +132,10 @@ def _nodes_of(cluster: ClusterState) -> Iterator[tuple[Node, int, bool]]:
 
 
 def _check_shares(cluster: ClusterState, occupancy: Occupancy, active: Mapping[str, JobState]) -> None:
-    """Check the holders of single GPUs (INV-7)."""
+    """Check the holders of single GPUs, and the parts that they take (INV-7, INV-8)."""
+    for node, gpu, taken in occupancy.shares():
+        if taken > 1 + SLACK:
+            _fail(8, f"{taken:g} of GPU {gpu} of node {node} is taken")
     if occupancy.most_on_a_gpu() > occupancy.most:
         _fail(7, f"a GPU has {occupancy.most_on_a_gpu()} holders, {occupancy.most} are allowed")
     for job in active.values():

@@ -87,6 +87,15 @@ class Ledger:
         job.recovery.fall_back(job)
         self.release(job)
 
+    def begin_anew(self, job: JobState) -> None:
+        """Take a job's GPUs away without notice, as `evict`, or from the beginning on; its time limit counts anew."""
+        if job.recovery is not None:
+            self.evict(job)
+        else:
+            self.release(job)
+            job.progress, job.epoch = 0.0, 0
+        job.limit_from = job.settled_held
+
     def place(
         self, job: JobState, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
     ) -> None:
@@ -112,7 +121,7 @@ class Ledger:
             self._watch(job)
         limit_s = job.request.time_limit_s
         if self.kill_at_time_limit and limit_s is not None:
-            end = now + max(self._clock.ticks(limit_s) - job.settled_held, 0)
+            end = now + max(self._clock.ticks(limit_s) + job.limit_from - job.settled_held, 0)
             job.limit = self._clock.at(end, Phase.FAILURE, lambda: self.complete(job, TIME_LIMIT))
 
     def settle(self, job: JobState) -> None:

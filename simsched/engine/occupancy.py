@@ -7,9 +7,12 @@ index; a GPU is free again when its last holder leaves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from simsched.model.placement import Allocation
+
+#: By how much shares may pass a whole GPU: sums of decimal fractions are not exact.
+SLACK = 1e-9
 
 
 class Occupancy:
@@ -18,6 +21,8 @@ class Occupancy:
     def __init__(self, gpus: Sequence[int], most: int) -> None:
         """Begin with empty nodes of so many GPUs; at most `most` jobs may hold one GPU."""
         self.most = most
+        #: The part that a job takes of each of its GPUs, None where jobs take none in particular.
+        self.share_of: Callable[[str], float] | None = None
         self._holders: list[list[list[str]]] = [[[] for _ in range(count)] for count in gpus]
         #: GPU indices of each job, by node.
         self._gpus: dict[str, dict[int, list[int]]] = {}
@@ -25,6 +30,7 @@ class Occupancy:
     def copy_of(self, nodes: Collection[int]) -> Occupancy:
         """Return a copy of which just some nodes may be changed, to try a decision on."""
         twin = Occupancy((), self.most)
+        twin.share_of = self.share_of
         touched = frozenset(nodes)
         twin._holders = [
             [list(gpu) for gpu in node] if index in touched else node for index, node in enumerate(self._holders)
@@ -38,10 +44,13 @@ class Occupancy:
             return self._take_those_of(onto, job_id, allocation)
         taken: dict[int, list[int]] = {}
         for node, count in allocation:
-            usable = [gpu for gpu in range(len(self._holders[node])) if self._usable(node, gpu, beside)]
+            shared = [gpu for gpu in range(len(self._holders[node])) if self._usable(node, gpu, beside)]
+            usable = [gpu for gpu in shared if self._over(node, gpu, job_id) is None] if self.share_of else shared
             if len(usable) < count:
                 free = sum(1 for gpu in usable if not self._holders[node][gpu])
-                return f"node {node} has {free} free GPUs and {len(usable) - free} to share, {count} are wanted"
+                over = next((said for gpu in shared if (said := self._over(node, gpu, job_id))), "")
+                also = f"; {over}" if over else ""
+                return f"node {node} has {free} free GPUs and {len(usable) - free} to share, {count} are wanted{also}"
             usable.sort(key=lambda gpu, at=node: (len(self._holders[at][gpu]), gpu))  # type: ignore[misc]
             taken[node] = sorted(usable[:count])
         for node, gpus in taken.items():
@@ -58,6 +67,9 @@ class Occupancy:
             for gpu in gpus:
                 if len(self._holders[node][gpu]) >= self.most:
                     return f"GPU {gpu} of node {node} has {self.most} jobs already, and no more may share it"
+                over = self._over(node, gpu, job_id)
+                if over is not None:
+                    return over
                 self._holders[node][gpu].append(job_id)
         self._gpus[job_id] = dict(shared)
         return None
@@ -89,13 +101,34 @@ class Occupancy:
         return self._gpus.get(job_id, {})
 
     def share(self, job_id: str) -> float:
-        """Return the mean share that a job has of its GPUs, split evenly among their holders; 1 without GPUs."""
+        """Return the mean share that a job has of its GPUs; 1 without GPUs.
+
+        That is the share that it takes where jobs take shares, else the GPUs are split evenly among their holders.
+        """
+        if self.share_of is not None and job_id in self._gpus:
+            return self.share_of(job_id)
         shares = [1 / len(holders) for holders in self.sharers(job_id)]
         return sum(shares) / len(shares) if shares else 1.0
 
     def most_on_a_gpu(self) -> int:
         """Return the largest number of holders of any GPU."""
         return max((len(holders) for node in self._holders for holders in node), default=0)
+
+    def shares(self) -> Iterator[tuple[int, int, float]]:
+        """List node, index and the sum of the shares taken, for each GPU that somebody holds."""
+        for node, gpus in enumerate(self._holders):
+            for gpu, holders in enumerate(gpus):
+                if holders and self.share_of is not None:
+                    yield node, gpu, sum(map(self.share_of, holders))
+
+    def _over(self, node: int, gpu: int, job_id: str) -> str | None:
+        """Say by what a job's share would pass the whole GPU, None where it fits."""
+        if self.share_of is None:
+            return None
+        taken, wanted = sum(map(self.share_of, self._holders[node][gpu])), self.share_of(job_id)
+        if taken + wanted <= 1 + SLACK:
+            return None
+        return f"{taken:g} of GPU {gpu} of node {node} is taken, and {wanted:g} is wanted"
 
     def _usable(self, node: int, gpu: int, beside: Collection[str]) -> bool:
         holders = self._holders[node][gpu]

@@ -20,7 +20,8 @@ class EngineOptions:
     In a cloud, nodes come and go: `initial_nodes` is how many of the cluster's nodes (the first ones) are rented at the
     start (None: all), and a node that a policy asks for is up after `node_start_s`, paid for from the moment of asking.
 
-    Up to `max_jobs_per_gpu` jobs may hold one GPU, where a policy places them beside each other.
+    Up to `max_jobs_per_gpu` jobs may hold one GPU, where a policy places them beside each other. With `gpu_shares` each
+    of them takes its `gpu_share` of it, and those add up to at most 1.
 
     With `kill_at_time_limit` a job that has held GPUs for as long as its time limit ends then, with the final state
     `TimeLimit`.
@@ -40,6 +41,7 @@ class EngineOptions:
     max_jobs_per_gpu: int = 1
     kill_at_time_limit: bool = False
     fragmentation: bool = False
+    gpu_shares: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no cluster can be like."""

@@ -35,8 +35,12 @@ class Sharing(NamedTuple):
 class Neighbourhood:
     """Tells what jobs on one GPU leave each other."""
 
-    def __init__(self, model: Colocation, occupancy: Occupancy, active: Mapping[str, JobState]) -> None:
-        """Ask `model` how fast the holders of a GPU are; `active` are all jobs by id."""
+    def __init__(
+        self, model: Colocation, occupancy: Occupancy, active: Mapping[str, JobState], *, shares: bool = False
+    ) -> None:
+        """Ask `model` how fast the holders of a GPU are; `active` are all jobs by id, which may take `shares`."""
+        if shares:
+            occupancy.share_of = lambda job_id: active[job_id].request.gpu_share
         self._model = model
         self._occupancy = occupancy
         self._active = active

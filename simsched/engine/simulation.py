@@ -169,7 +169,8 @@ class _Simulation:
         ledger.kill_at_time_limit = self._options.kill_at_time_limit
         occupancy = self._cluster.occupancy
         if occupancy is not None and colocation is not None:
-            ledger.neighbourhood = Neighbourhood(colocation, occupancy, self._active)
+            shares = self._options.gpu_shares
+            ledger.neighbourhood = Neighbourhood(colocation, occupancy, self._active, shares=shares)
         return ledger
 
     def run(self) -> None:
@@ -336,7 +337,8 @@ class _Simulation:
         started = stopped = moved = 0
         for job, allocation in jobs:
             if job.allocation:
-                self._ledger.release(job)
+                saved = job.request.id not in decision.unsaved
+                (self._ledger.release if saved else self._ledger.begin_anew)(job)
                 moved += bool(allocation)
                 stopped += not allocation
             else:

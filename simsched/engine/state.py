@@ -164,6 +164,7 @@ class JobState:
         "lease_began",
         "leases",
         "limit",
+        "limit_from",
         "losses",
         "neighbours",
         "progress",
@@ -210,6 +211,8 @@ class JobState:
         self.leases: LeasingAgent | None = None
         #: The end of its time limit, where it is killed there.
         self.limit: Appointment | None = None
+        #: The ticks with GPUs that do not count for its time limit.
+        self.limit_from: float = 0
         self.lease: Lease | None = None
         self.lease_began: float = 0
         self.submitted = clock.ticks(request.submit_time_s)

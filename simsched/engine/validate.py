@@ -42,7 +42,8 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
     Raises `InfeasibleDecisionError`.
     """
     named = (
-        decision.allocations, decision.stop, decision.watch, decision.onto, decision.cancel, decision.declined
+        decision.allocations, decision.stop, decision.watch, decision.onto, decision.cancel, decision.declined,
+        decision.unsaved,
     )  # fmt: skip
     unknown = [job_id for ids in named if ids for job_id in ids if job_id not in active]
     if unknown:

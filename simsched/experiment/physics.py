@@ -25,6 +25,7 @@ def engine_options(spec: EngineSpec) -> EngineOptions:
         max_jobs_per_gpu=spec.sharing.max_jobs,
         kill_at_time_limit=spec.kill_at_time_limit,
         fragmentation=spec.fragmentation,
+        gpu_shares=spec.sharing.model == "shares",
     )
 
 
@@ -43,6 +44,8 @@ def colocation_of(spec: SharingSpec | None) -> Colocation | None:
         model = GapFilling()
     elif spec.model == "time-slicing":
         model = TimeSlicing(spec.quantum_s, spec.switch_s)
+    elif spec.model == "shares":
+        model = ConstantSharing(1.0)
     else:
         model = ConstantSharing(spec.factor)
     return GuaranteedFirst(model) if spec.guaranteed_first else model

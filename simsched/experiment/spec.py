@@ -124,8 +124,10 @@ class SharingSpec(Section):
     """Whether several jobs may hold one GPU, and how fast they are then."""
 
     max_jobs: int = Field(default=1, ge=1, le=16, description="jobs that may hold one GPU")
-    model: Literal["constant", "time-slicing", "stages", "gaps", "pairs"] = Field(
-        default="constant", description="how fast jobs are that share a GPU"
+    model: Literal["constant", "time-slicing", "stages", "gaps", "pairs", "shares"] = Field(
+        default="constant",
+        description="how fast jobs are that share a GPU; 'shares': as if alone, as the parts that they ask for "
+        "add up to at most one GPU",
     )
     factor: float | None = Field(
         default=None, gt=0, le=1, description="model 'constant': speed relative to that when alone; 1/k unless given"

@@ -32,7 +32,8 @@ class JobRequest(NamedTuple):
     the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
     `profile` is what a profile of the job on the GPUs asked for has measured, None where there is none.
     `queue` is the queue or partition to which it was submitted, `qos` the quality of service asked for, and a job of
-    higher `priority` is more urgent.
+    higher `priority` is more urgent. `gpu_share` is the part that the job wants of each of its GPUs, which counts where
+    the engine gives parts away; elsewhere a job gets whole ones.
     """
 
     id: str
@@ -52,6 +53,7 @@ class JobRequest(NamedTuple):
     queue: str = ""
     priority: float = 0
     qos: str = ""
+    gpu_share: float = 1.0
 
 
 class JobTruth(NamedTuple):
@@ -100,6 +102,7 @@ class JobSpec:
     queue: str = ""
     priority: float = 0
     qos: str = ""
+    gpu_share: float = 1.0
 
     @property
     def request(self) -> JobRequest:
@@ -122,6 +125,7 @@ class JobSpec:
             self.queue,
             self.priority,
             self.qos,
+            self.gpu_share,
         )
 
     @property

@@ -11,9 +11,11 @@ from simsched.documents.yaml_lines import yaml_text
 from simsched.errors import input_error
 from simsched.execution.runner import Listener, run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.spec import ExperimentSpec
 from simsched.experiment.validation import read_experiment
 from simsched.operators.log_input import Groups, OperatorLog, largest_type
 from simsched.results.reader import Run, read_run
+from simsched.workload.trace import Trace
 from simsched.workload.write import write_trace_csv
 
 LOG_FILE = "log.csv.gz"
@@ -67,11 +69,24 @@ def run_replay(
     }
     file = plan.folder / f"{name}.yaml"
     file.write_text(yaml_text(experiment), encoding="utf-8")
-    grid = make_grid(read_experiment(file, [as_override(change) for change in plan.changes]))
-    result = run_grid(grid, plan.folder, plan.workers, listener)
+    found = read_experiment(file, [as_override(change) for change in plan.changes])
+    result = run_grid(make_grid(found), plan.folder, plan.workers, listener)
     if result.failures:
-        raise input_error(result.failures[0].name, result.failures[0].message)
+        raise input_error(
+            result.failures[0].name, result.failures[0].message, _beyond_limits(found.spec, plan.log.trace)
+        )
     return read_run(result.folder)
+
+
+def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
+    """Say which tenants have jobs that are larger than what the tenant may use, empty where none has."""
+    table, said = trace.table, []
+    for name, tenant in sorted(spec.tenants.items()):
+        most = tenant.build().max_gpus
+        jobs = 0 if most is None else int(((table["tenant"] == name) & (table["num_gpus"] > most)).sum())
+        if jobs:
+            said.append(f"{jobs} jobs of tenant '{name}' ask for more than its max_gpus of {most}, and can never start")
+    return "; ".join(said) + ": raise it, or leave out large jobs with -o workload.max_gpus=..." if said else ""
 
 
 def as_override(change: str) -> str:

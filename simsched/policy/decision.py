@@ -24,6 +24,8 @@ class Decision(NamedTuple):
     `onto` names, for a job that is placed, the one whose very GPUs it gets; that one's allocation must be the same, and
     it may not itself be placed onto a third. Jobs in `anew` are placed again even where their nodes stay the same.
     Jobs in `cancel` end now, unfinished, with the final state `Cancelled`; what they held is free for those placed.
+    Jobs in `unsaved` lose what they hold without notice: their progress falls back to their last checkpoint, or to
+    nothing where jobs write none, and their time limits begin anew.
     Of the jobs in `declined` the policy says that it does not promise their deadline; they may run all the same.
     `diagnostics` are numbers about the decision that end in the table of decisions.
     """
@@ -41,6 +43,7 @@ class Decision(NamedTuple):
     anew: Collection[str] = ()
     cancel: Collection[str] = ()
     declined: Collection[str] = ()
+    unsaved: Collection[str] = ()
 
     @classmethod
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from simsched.results.compare import Row, comparison, row_name
-from simsched.results.metrics import find_metric
+from simsched.results.metric_names import find_metric
 from simsched.results.reader import Run
 from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, ratio_of_means
 

@@ -136,7 +136,14 @@ ALLOCATIONS = Table(
         Column("efficiency", _NUMBER, "", "statistical efficiency in (0, 1]; 0 while restarting"),
         Column("throughput", _NUMBER, "examples/s", "examples per second, slow-downs included; 0 while restarting"),
         Column("neighbours", _TEXT, "", "ids of the jobs on the same GPUs, separated by spaces", SHARING),
-        Column("gpu_share", _NUMBER, "", "mean share of its GPUs, split evenly among their holders", SHARING),
+        Column(
+            "gpu_share",
+            _NUMBER,
+            "",
+            "mean share of its GPUs, split evenly among their holders; the part that it takes of each where jobs take "
+            "parts",
+            SHARING,
+        ),
         Column("relative_speed", _NUMBER, "", "speed relative to that when alone on its GPUs", SHARING),
         Column(
             "levels_crossed", _COUNT, "", "levels above the nodes of which its nodes are in several domains", TOPOLOGY

@@ -36,6 +36,8 @@ def _speed_per_gpu(tables: Tables) -> float | None:
     intervals = tables.allocations
     if intervals is None or "relative_speed" not in intervals:
         return None
+    if ((intervals["neighbours"] == "") & (intervals["gpu_share"] < 1)).any():
+        return None  # jobs take parts, and how long a GPU is held by any is not told
     gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
     achieved = float((gpu_s * intervals["relative_speed"])[~intervals["restarting"]].sum())
     return ratio(achieved, _held_gpu_s(tables))
@@ -115,7 +117,8 @@ SHARING_METRICS = (
         "",
         HIGHER,
         "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
-        "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared",
+        "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared; "
+        "not there where jobs take parts of GPUs",
         _speed_per_gpu,
     ),
 )

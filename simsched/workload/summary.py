@@ -36,7 +36,7 @@ def trace_statistics(trace: Trace) -> dict[str, Any]:
         "origin": None if trace.origin is None else str(trace.origin),
         "span_s": int(submit[-1]),
         "gpu_hours": float(gpu_h.sum()),
-        "mean_gpus": float(table["num_gpus"].mean()),
+        "mean_gpus": float((table["num_gpus"] * table["gpu_share"]).mean()),
         "max_gpus": int(table["num_gpus"].max()),
         "gpu_mix": _gpu_mix(table, gpu_h),
         "duration_s": _spread(table["duration_s"].to_numpy("float64")),
@@ -49,6 +49,7 @@ def trace_statistics(trace: Trace) -> dict[str, Any]:
         "users": int(table["user"][table["user"] != ""].nunique()),
         "dropped": dict(trace.dropped),
         "adjusted": dict(trace.adjusted),
+        "examples": {reason: [list(one) for one in found] for reason, found in trace.examples.items()},
     }
 
 

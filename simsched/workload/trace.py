@@ -33,6 +33,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "priority": "priority, higher being more urgent; 0 where the trace names none",
         "qos": "quality of service or priority class; empty where the trace names none",
         "group": "job array or group that the job belongs to; empty where the trace names none",
+        "gpu_share": "part of each of its GPUs that the job wants, above 0 and at most 1",
         "row": "0-based place of the job in the source, before sorting by submission",
     }
 )
@@ -55,6 +56,7 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "priority": 0.0,
         "qos": "",
         "group": "",
+        "gpu_share": 1.0,
     }
 )
 _NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -68,7 +70,8 @@ class Trace:
     `table` has one row a job and the columns of `COLUMNS`; do not change it. `origin` is the timestamp of second 0 (no
     time zone), None where the source counts seconds from an unknown day; `start_s` is then the second of the source's
     own clock at which the first job came. `dropped` counts the rows of the source that are no jobs to replay, by
-    reason; `adjusted` counts the jobs whose values were rounded, by what was done.
+    reason; `adjusted` counts the jobs whose values were rounded, by what was done; `examples` are the first of either
+    by line and job, for reasons of which the reader keeps any.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Trace:
     dropped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
     start_s: int = 0
+    examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of jobs."""
@@ -86,7 +90,8 @@ class Trace:
     @property
     def gpu_time_s(self) -> npt.NDArray[np.float64]:
         """The GPU-seconds of each job, in the order of the table."""
-        gpu_time: npt.NDArray[np.float64] = self.table["duration_s"].to_numpy() * self.table["num_gpus"].to_numpy()
+        gpus = self.table["num_gpus"].to_numpy() * self.table["gpu_share"].to_numpy()
+        gpu_time: npt.NDArray[np.float64] = self.table["duration_s"].to_numpy() * gpus
         return gpu_time
 
     def second_of_day(self) -> npt.NDArray[np.int64]:
@@ -115,6 +120,7 @@ def make_trace(
     origin: pd.Timestamp | None = None,
     dropped: Mapping[str, int] = _NOTHING,
     adjusted: Mapping[str, int] = _NOTHING,
+    examples: Mapping[str, tuple[tuple[int, str], ...]] = MappingProxyType({}),
 ) -> Trace:
     """Make a trace of columns in any order of submission, check it and sort it.
 
@@ -138,7 +144,7 @@ def make_trace(
     table = table.astype(dict.fromkeys(_INTEGERS, "int64") | {"duration_s": "float64"})
     start = None if origin is None else origin + pd.Timedelta(seconds=first)
     start_s = first if origin is None else 0
-    return Trace(name, source, table[list(COLUMNS)], start, _frozen(dropped), _frozen(adjusted), start_s)
+    return Trace(name, source, table[list(COLUMNS)], start, _frozen(dropped), _frozen(adjusted), start_s, examples)
 
 
 #: The longest time that a trace may name: three hundred years.

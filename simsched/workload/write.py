@@ -19,7 +19,7 @@ from simsched.workload.trace import Trace
 _TRACE_EXTRAS = (
     ("tenant", ""), ("user", ""), ("status", ""), ("attempts", 1), ("attempts_s", ""),
     ("application", FIXED_DURATION), ("batch_size", 0), ("time_limit_s", 0), ("queue", ""), ("priority", 0),
-    ("qos", ""), ("group", ""),
+    ("qos", ""), ("group", ""), ("gpu_share", 1),
 )  # fmt: skip
 _JOB_EXTRAS = (
     ("duration", "duration_s", 0), ("tenant", "tenant", ""), ("user", "user", ""), ("status", "status", ""),

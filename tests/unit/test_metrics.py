@@ -105,9 +105,9 @@ DEADLINES = summarise(
 # Two jobs at 0.7 of their speed on one GPU for 100 s, the first of them restarting for 20 s; a third alone for 50 s.
 SHARED = pd.DataFrame(
     [
-        interval("a", 0, 20, restarting=True)._replace(gpu_share=0.5, relative_speed=0.7),
-        interval("a", 20, 100)._replace(gpu_share=0.5, relative_speed=0.7),
-        interval("b", 0, 100)._replace(gpu_share=0.5, relative_speed=0.7),
+        interval("a", 0, 20, restarting=True)._replace(gpu_share=0.5, relative_speed=0.7, neighbours="x"),
+        interval("a", 20, 100)._replace(gpu_share=0.5, relative_speed=0.7, neighbours="x"),
+        interval("b", 0, 100)._replace(gpu_share=0.5, relative_speed=0.7, neighbours="x"),
         interval("c", 0, 50, gpus=2),
     ]
 )

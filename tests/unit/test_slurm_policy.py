@@ -11,11 +11,14 @@ from simsched_policies.slurm.backfill import Releases
 from simsched_policies.slurm.policy import SlurmBackfill
 from simsched_policies.slurm.usage import Usage
 
+from simsched.engine.failures import FailureOptions
 from simsched.engine.options import EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.policy.tenants import Tenant
-from simsched.testing.builders import run
+from simsched.testing.builders import Applications, run
 
 GPUS = 8
 NO_DELAY = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
@@ -142,6 +145,16 @@ def test_a_requeued_job_waits_for_room_again() -> None:
     assert records_of(SlurmBackfill(), BUSY)["urgent"] == (100, 150, 0, "")
     equals = [asks("long", 0, 8, 100, HIGH), BUSY[1]]
     assert records_of(preempting("requeue"), equals)["urgent"][0] == 100
+
+
+def test_a_requeued_job_may_lose_what_it_has_not_saved_and_then_has_its_whole_limit_again() -> None:
+    # From 60 on it takes its 100 s again, or, saved at second 8, those 92 that were left.
+    assert records_of(preempting("requeue", requeue_loses=True), BUSY)["long"] == (0, 160, 1, "")
+    recorder = MemoryRecorder()
+    policy, saves = preempting("requeue", requeue_loses=True), FailureOptions(checkpoint_interval_s=4)
+    cluster = Cluster.uniform(2, GPUS // 2)
+    simulate(cluster, BUSY, Applications(), policy, NO_DELAY, 1, recorder, failures=saves, check_invariants=True)
+    assert {one.job_id: one.end_time_s for one in recorder.jobs} == {"urgent": 60, "other": 50, "long": 152}
 
 
 def test_a_suspended_job_keeps_its_place() -> None:

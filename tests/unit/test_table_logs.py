@@ -111,7 +111,7 @@ def test_openb_keeps_fractions_of_a_gpu(tmp_path: Path) -> None:
     found = read_table(path, OPENB_2023)
     assert found.table["gpus"].tolist() == [0.46, 8.0]
     assert found.jobs().columns["num_gpus"].tolist() == [1.0, 8.0]
-    assert found.jobs().adjusted["asked for a share of a GPU, counted as a whole one"] == 1
+    assert found.jobs().adjusted["asked for a part of a GPU, which is a whole one to policies that share none"] == 1
 
 
 def test_a_missing_column_and_a_name_used_twice(tmp_path: Path) -> None:

@@ -152,6 +152,8 @@ def _plan(
         last = 0 if first_only and blocked else count - 1
         if first > last:
             break
+        if last == 0 and levels[0] < gpus[job]:
+            continue  # it could only start now
         begin = max(first, _find(times, count, _bound(bounds, known, gpus[job], limits[job])))
         place = _earliest(times, levels, count, gpus[job], limits[job], begin, last)
         if place > begin:

@@ -4,8 +4,8 @@ Idea: the waiting jobs are ordered by priority; those at the head start, and lat
 limits of everyone, they delay no job that has a reservation (SchedMD, "Scheduling Configuration Guide", backfill,
 "Multifactor Priority Plugin" and "Preemption"; EASY: Mu'alem and Feitelson, TPDS 2001). Deviations from Slurm: GPUs
 alone are counted, not processors or memory; there are no reservations of the administrator; usage for fair share is
-brought up to date at the first decision after `update_s`; a requeued job goes on from where it was, as if it had
-written a checkpoint, and a reservation does not foresee that suspended jobs come back.
+brought up to date at the first decision after `update_s`; a requeued job goes on from where it was unless asked
+otherwise, and a reservation does not foresee that suspended jobs come back.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class SlurmBackfill(Policy):
     planned with in steps of `resolution_s`. The tasks of a job array count as one job for `max_jobs` and `queue_depth`.
     With `preemption`, a job may stop jobs of the qualities of service that `preempts` lists for its own: they wait
     again (`requeue`), go on in place when the GPUs come free (`suspend`), or end (`cancel`), after `grace_s` where they
-    are not suspended.
+    are not suspended. Requeued jobs save themselves before, or with `requeue_loses` fall back to their last checkpoint
+    (`failures.checkpoint_interval_s`), to nothing without one, and may run for their whole time limit again.
     """
 
     name: ClassVar[str] = "slurm-backfill"
@@ -91,6 +92,7 @@ class SlurmBackfill(Policy):
     preemption: Mode = "off"
     preempts: Mapping[str, list[str]] = field(default_factory=dict)
     grace_s: float = 0.0
+    requeue_loses: bool = False
     partition_priorities: Mapping[str, float] = field(default_factory=dict)
     partitions: Mapping[str, str] = field(default_factory=dict)
     placement: PlacerName = "fragments"
@@ -130,14 +132,15 @@ class SlurmBackfill(Policy):
         if self.preemption != "off":
             self._preempt(view, changes)
         backfills = self._backfills(view.now_s)
-        kept = self._stops.keep_back(self._free)
+        kept = self._stops.keep_back(self._free) if self.preemption != "off" else ()
         for kind, pool in enumerate(self._pools):
             if len(pool.waiting) and self._free.total_of(kind) >= int(pool.waiting.gpus.min()):
                 self._start(kind, pool, now, view.now_s, changes.start, backfills=backfills)
         self._free.give_back(kept)
         wake = self._wake(view.now_s)
         stop = [job_id for job_id in changes.stop if job_id not in changes.start]  # others only move, or go on
-        return Decision.change(changes.start, stop, cancel=list(changes.cancel), wake_at_s=wake)
+        unsaved = list(changes.stop) if self.requeue_loses and self.preemption == "requeue" else ()
+        return Decision.change(changes.start, stop, cancel=list(changes.cancel), wake_at_s=wake, unsaved=unsaved)
 
     def _backfills(self, now_s: float) -> bool:
         """Say whether this decision runs backfill, or looks at the head of the queue alone."""
@@ -207,8 +210,7 @@ class SlurmBackfill(Policy):
             changes.cancel[job_id] = None
             return
         changes.stop[job_id] = None
-        ran = self._stops.ran_s
-        ran[job_id] = ran.get(job_id, 0.0) + view.now_s - held.start_s
+        self._stops.note_run(job_id, view.now_s - held.start_s, anew=self.requeue_loses)
         if self.preemption == "suspend":
             self._stops.suspended[job_id] = held.allocation
         else:
@@ -237,11 +239,8 @@ class SlurmBackfill(Policy):
     def _start(
         self, kind: int, pool: TypePool, now: int, now_s: float, start: dict[str, Allocation], *, backfills: bool
     ) -> None:
-        order = self._order(pool, now_s)
-        chosen = self._chosen(kind, pool, now, order, self.backfill if backfills else "none")
-        waiting = pool.waiting
-        gone: list[int] = []
-        for place in chosen.tolist():
+        waiting, gone = pool.waiting, list[int]()
+        for place in self._chosen(kind, pool, now, now_s, self.backfill if backfills else "none").tolist():
             gpus, tenant = int(waiting.gpus[place]), int(waiting.tenants[place])
             if self._used[tenant] + gpus > self._most[tenant]:
                 continue
@@ -259,7 +258,7 @@ class SlurmBackfill(Policy):
     def _order(self, pool: TypePool, now_s: float) -> Ints:
         """Return the places of waiting jobs in the order of priority, without those whose tenant has its fill."""
         waiting = pool.waiting
-        places = np.arange(len(waiting), dtype=np.int64)
+        places: Ints = np.arange(len(waiting), dtype=np.int64)
         if self._weighs or not self._in_order:
             value = self._priorities(pool, now_s)
             places = np.lexsort((places, waiting.submitted_s, -value, -waiting.tiers)).astype(np.int64)
@@ -289,13 +288,18 @@ class SlurmBackfill(Policy):
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
 
-    def _chosen(self, kind: int, pool: TypePool, now: int, order: Ints, how: str) -> Ints:
+    def _chosen(self, kind: int, pool: TypePool, now: int, now_s: float, how: str) -> Ints:
         free = self._free.total_of(kind)
+        if len(pool.waiting) == 1 and pool.waiting.gpus[0] <= free and min(self.max_jobs, self.queue_depth) > 0:
+            return np.zeros(1, dtype=np.int64)  # nobody else is there to wait for
+        order = self._order(pool, now_s)
         if how == "conservative":
             order = self._tested(pool, order, self.max_jobs)
         elif self.interval_s and how == "none":
             order = self._tested(pool, order, self.queue_depth)
-        gpus, limits = pool.waiting.gpus[order], pool.waiting.limits[order]
+        as_they_stand = self._in_order and not (self._weighs or self.tenants or self._units)
+        places = slice(len(order)) if as_they_stand else order
+        gpus, limits = pool.waiting.gpus[places], pool.waiting.limits[places]
         starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
         if how == "none":
             starts = np.cumsum(gpus) <= free
@@ -304,21 +308,20 @@ class SlurmBackfill(Policy):
         else:
             most, window = len(order), self.window_s
             starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
-        chosen: Ints = order[starts]
-        return chosen
+        return np.asarray(order[starts], dtype=np.int64)
 
     def _look(self, view: View) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
         lost = {job.id for job in view.lost}
-        up = list(view.up)
         for job_id in [*view.finished, *sorted(lost)]:
             held = self._held.pop(job_id, None)
             if held is not None:
                 self._let_go(job_id, held, view.now_s)
-        if up != self._up or lost:
+        if lost or view.up != self._up:
             if not self._pools:
                 self._open(view)
-            self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
+            self._up = list(view.up)
+            self._free = FreeGpus(view.nodes, self._up, view.free)
         for job in [*(view.jobs[one] for one in sorted(lost) if one in view.jobs), *view.arrived]:
             if job.id not in lost or job.id in view.jobs:
                 self._add(job)
@@ -352,8 +355,7 @@ class SlurmBackfill(Policy):
             self._qos[job.id] = request.qos
 
     def _tier(self, request: JobRequest) -> int:
-        preempts = _PREEMPTS if self._stops.may(request.qos) else 0
-        return preempts + self.partition_tiers.get(request.queue, 0)
+        return _PREEMPTS * self._stops.may(request.qos) + self.partition_tiers.get(request.queue, 0)
 
     def _unit(self, request: JobRequest) -> int:
         """Number a job's array, or itself, once there are arrays."""

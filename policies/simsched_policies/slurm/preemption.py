@@ -90,6 +90,11 @@ class Preemption:
             free.take(one.allocation)
         return chosen
 
+    def note_run(self, job_id: str, seconds: float, *, anew: bool) -> None:
+        """Count seconds for which a victim ran on its time limit, unless it begins anew."""
+        if not (anew and self.mode == "requeue"):
+            self.ran_s[job_id] = self.ran_s.get(job_id, 0.0) + seconds
+
     def keep_back(self, free: FreeGpus) -> Allocation:
         """Take the GPUs of suspended jobs that nobody holds, so that no other job starts on them; returns what."""
         kept: dict[int, int] = {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from simsched.jit import jit
 from simsched_policies.slurm.backfill import Releases
 
 Ints = npt.NDArray[np.int64]
@@ -37,8 +38,9 @@ class Waiting:
     def __init__(self) -> None:
         """Begin with no job."""
         self.ids: list[str] = []
-        self._whole = np.empty((64, 6), dtype=np.int64)
-        self._real = np.empty((64, 2), dtype=np.float64)
+        #: A row for each property, so that the values of one lie side by side.
+        self._whole = np.empty((6, 64), dtype=np.int64)
+        self._real = np.empty((2, 64), dtype=np.float64)
 
     def __len__(self) -> int:
         """Count the jobs."""
@@ -47,24 +49,25 @@ class Waiting:
     def add(self, job: WaitingJob) -> None:
         """Add a job."""
         place = len(self.ids)
-        if place == len(self._whole):
-            self._whole = np.concatenate([self._whole, np.empty_like(self._whole)])
-            self._real = np.concatenate([self._real, np.empty_like(self._real)])
-        self._whole[place] = job.gpus, job.limit, job.key, job.tenant, job.tier, job.unit
-        self._real[place] = job.submit_s, job.fixed
+        if place == self._whole.shape[1]:
+            self._whole = np.concatenate([self._whole, np.empty_like(self._whole)], axis=1)
+            self._real = np.concatenate([self._real, np.empty_like(self._real)], axis=1)
+        self._whole[:, place] = job.gpus, job.limit, job.key, job.tenant, job.tier, job.unit
+        self._real[:, place] = job.submit_s, job.fixed
         self.ids.append(job.id)
 
     def remove(self, places: Sequence[int]) -> None:
         """Take jobs out by their places."""
-        keep = np.ones(len(self.ids), dtype=bool)
-        keep[list(places)] = False
-        rest = int(keep.sum())
-        self._whole[:rest], self._real[:rest] = self._whole[: len(keep)][keep], self._real[: len(keep)][keep]
-        gone = set(places)
-        self.ids = [job_id for place, job_id in enumerate(self.ids) if place not in gone]
+        gone = sorted(places)
+        if len(gone) == len(self.ids):
+            self.ids.clear()
+            return
+        _close_gaps(self._whole, self._real, len(self.ids), np.array(gone, dtype=np.int64))
+        for place in reversed(gone):
+            del self.ids[place]
 
     def _column(self, place: int) -> Ints:
-        return self._whole[: len(self.ids), place]
+        return self._whole[place, : len(self.ids)]
 
     @property
     def gpus(self) -> Ints:
@@ -99,12 +102,32 @@ class Waiting:
     @property
     def submitted_s(self) -> Numbers:
         """Submission of each."""
-        return self._real[: len(self.ids), 0]
+        return self._real[0, : len(self.ids)]
 
     @property
     def fixed(self) -> Numbers:
         """Part of the priority of each that never changes."""
-        return self._real[: len(self.ids), 1]
+        return self._real[1, : len(self.ids)]
+
+
+@jit
+def _close_gaps(whole: Ints, real: Numbers, count: int, gone: Ints) -> None:
+    """Move the columns of those that stay to the left, over the ascending places of those that go."""
+    for row in range(len(whole)):
+        _close(whole[row], count, gone)
+    for row in range(len(real)):
+        _close(real[row], count, gone)
+
+
+@jit
+def _close(values: npt.NDArray[Any], count: int, gone: Ints) -> None:
+    at, skipped = gone[0], 0
+    for place in range(gone[0], count):
+        if skipped < len(gone) and place == gone[skipped]:
+            skipped += 1
+        else:
+            values[at] = values[place]
+            at += 1
 
 
 class TypePool:

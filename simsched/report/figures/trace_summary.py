@@ -23,13 +23,16 @@ _POINTS = 300
 def trace_picture(jobs: pd.DataFrame, *, title: str) -> Drawn:
     """Draw arrivals per hour, the mix of GPU counts, and durations by GPU count.
 
-    `jobs` has the columns `submit_time_s, num_gpus, duration_s`; jobs of duration 0 (unknown) are left out of GPU time
-    and durations. Data: `panel, series, x, y`.
+    `jobs` has the columns `submit_time_s, num_gpus, duration_s` and may have `gpu_share`; jobs of duration 0 (unknown)
+    are left out of GPU time and durations. Data: `panel, series, x, y`.
     """
     timed = jobs[jobs["duration_s"] > 0]
     data = pd.concat([_arrivals(jobs), _mix(jobs, timed), _durations(timed)], ignore_index=True)
     with styled():
+        parts = int((_parts(jobs) < 1).sum())
         caption = f"{len(jobs):,} jobs. GPU time: GPUs asked for times duration."
+        if parts:
+            caption += f" {parts:,} jobs want a part of a GPU, counted as such in GPU time."
         if len(timed) < len(jobs):
             caption += f" {len(jobs) - len(timed):,} jobs without a duration are left out of GPU time and durations."
         figure = new_figure(8.0, 5.2, title, caption)
@@ -59,11 +62,20 @@ def _mix(jobs: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
     names = [*(name for _, name in _MIX), ">32"]
     for series, table in (("jobs", jobs), ("GPU time", timed)):
         gpus = table["num_gpus"].to_numpy(dtype=np.int64)
-        weight = np.ones(len(table)) if series == "jobs" else gpus * table["duration_s"].to_numpy(dtype=float)
+        weight = (
+            np.ones(len(table))
+            if series == "jobs"
+            else gpus * _parts(table) * table["duration_s"].to_numpy(dtype=float)
+        )
         share = np.bincount(_classes(gpus, _MIX), weights=weight, minlength=len(names))
         total = share.sum()
         frames.append(_frame("mix", series, names, 100 * share / total if total else share))
     return pd.concat(frames, ignore_index=True)
+
+
+def _parts(jobs: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the part that each job wants of its GPUs."""
+    return jobs["gpu_share"].to_numpy(dtype=float) if "gpu_share" in jobs else np.ones(len(jobs))
 
 
 def _durations(timed: pd.DataFrame) -> pd.DataFrame:

@@ -46,6 +46,7 @@ def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 -
         origin=found[0].origin,
         dropped=_summed([jobs.dropped for jobs in found]),
         adjusted=_summed([jobs.adjusted for jobs in found]),
+        examples=found[0].examples if len(found) == 1 else {},
     )
 
 

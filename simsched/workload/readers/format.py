@@ -26,13 +26,15 @@ class Head:
 class Jobs:
     """What a reader found in one file: columns of `simsched.workload.trace.COLUMNS`, on the clock of the file.
 
-    `origin` is the timestamp of second 0 of that clock, None where the file names no day.
+    `origin` is the timestamp of second 0 of that clock, None where the file names no day. `examples` are the first rows
+    left out or mended for a reason, by line and job, where the reader keeps them.
     """
 
     columns: Mapping[str, Any]
     origin: pd.Timestamp | None
     dropped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     | {"state": "", "attempts": 1, "nodes": ""}
 )
 _LATE = "jobs were eligible after their start only; they count as not having waited"
+_PART = "asked for a part of a GPU, which is a whole one to policies that share none"
+_ROUNDED = "asked for more than a GPU, but no whole number of them, rounded up"
 #: How many examples of each reason are kept.
 EXAMPLES = 3
 
@@ -118,9 +120,13 @@ class ClusterLog:
         return "\n".join(lines)
 
     def jobs(self) -> Jobs:
-        """Return the jobs as a trace reader does; a share of a GPU counts as a whole one."""
+        """Return the jobs as a trace reader does, with whole GPUs and the part of them that a job wants.
+
+        Where more than one GPU is no whole number, the GPUs are rounded up.
+        """
         table = self.table.sort_values("line", kind="stable", ignore_index=True)
-        whole = np.maximum(np.ceil(table["gpus"].to_numpy()), 1)
+        gpus = table["gpus"].to_numpy("float64")
+        whole = np.maximum(np.ceil(gpus), 1)
         tenant = table["account"].where(table["account"] != "", table["queue"])
         columns = {
             "job_id": table["job_id"],
@@ -136,12 +142,13 @@ class ClusterLog:
             "priority": table["priority"],
             "qos": table["qos"],
             "group": table["array"],
+            "gpu_share": np.minimum(gpus, 1.0),
             "row": np.arange(len(table)),
         }
-        shared = int((whole != table["gpus"].to_numpy()).sum())
-        adjusted = {**self.adjusted, "asked for a share of a GPU, counted as a whole one": shared}
+        adjusted = {**self.adjusted, _PART: int((gpus < 1).sum()), _ROUNDED: int(((gpus > 1) & (gpus != whole)).sum())}
         left_out = {entry.reason: entry.count for entry in self.left_out} | dict(self.ignored)
-        return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted)
+        examples = {**self.examples, **{entry.reason: entry.examples for entry in self.left_out}}
+        return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted, examples)
 
 
 @dataclass(frozen=True)

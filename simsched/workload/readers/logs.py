@@ -18,6 +18,7 @@ from simsched.workload.readers.tables import (
     PAI_2020,
     Layout,
     is_kubernetes,
+    is_pai_task,
     read_table,
 )
 
@@ -29,7 +30,7 @@ def layout_of(head: Head) -> Layout | None:
     """Tell the layout of a table by its beginning; None where it is none that is known."""
     if head.has("gpu_milli", "creation_time"):
         return OPENB_2023
-    if head.has("plan_gpu", "inst_num"):
+    if is_pai_task(head):
         return PAI_2020
     if head.has("gpu_num", "submit_time", "start_time", "end_time"):
         return HELIOS if head.has("vc") else ACME

@@ -17,7 +17,7 @@ KIND = "simsched-trace"
 REQUIRED = ("submit_time", "num_gpus", "duration")
 OPTIONAL = (
     "job_id", "tenant", "user", "status", "attempts", "attempts_s", "application", "batch_size", "time_limit_s",
-    "queue", "priority", "qos", "group",
+    "queue", "priority", "qos", "group", "gpu_share",
 )  # fmt: skip
 
 
@@ -62,6 +62,9 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
         columns["time_limit_s"] = sheet.number("time_limit_s", least=0, most=MOST_SECONDS)
     if "priority" in sheet:
         columns["priority"] = sheet.number("priority", least=float("-inf"))
+    if "gpu_share" in sheet:
+        columns["gpu_share"] = sheet.number("gpu_share", least=0, most=1)
+        sheet.blame("gpu_share", columns["gpu_share"] == 0, "must be above 0")
     columns |= {name: sheet.text(name) for name in ("queue", "qos", "group") if name in sheet}
     if "application" in sheet:
         sheet.blame("application", sheet.missing("application"), "is missing")
@@ -96,7 +99,7 @@ FORMAT = Format(
     "plain",
     "simsched trace CSV, version 1",
     "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,attempts_s,application,batch_size,"
-    "time_limit_s,queue,priority,qos,group]",
+    "time_limit_s,queue,priority,qos,group,gpu_share]",
     _matches,
     _read,
 )

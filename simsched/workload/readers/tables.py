@@ -87,6 +87,8 @@ ACME = Layout(
     {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "user": ("user",), "qos": ("type",)},
     _UNTIMED,
 )
+#: States of PAI's tasks, by which its table is known without a header.
+_PAI_STATES = frozenset({"Terminated", "Failed", "Running", "Waiting", "Interrupted"})
 PAI_2020 = Layout(
     "alibaba-pai",
     {
@@ -189,11 +191,29 @@ def _format(layout: Layout, about: str, shape: str, matches: Callable[[Head], bo
     return Format(layout.name, about, shape, matches, lambda path: read_table(path, layout).jobs())
 
 
-#: The formats of traces that are tables of this kind; where waits do not matter, Acme is read as Helios.
+def is_pai_task(head: Head) -> bool:
+    """Return whether a file is the table of tasks of PAI, with its header or, as published, without."""
+    if head.has("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"):
+        return True
+    cells = head.line.split(",")
+    return len(cells) == len(PAI_2020.header) and cells[3] in _PAI_STATES
+
+
+def _is_acme(head: Head) -> bool:
+    return head.has("gpu_num", "state", "submit_time", "duration", "type", "node_num") and not head.has("vc")
+
+
+#: The formats of traces that are tables of this kind.
 FORMATS = (
     _format(
+        ACME,
+        "Shanghai AI Lab Acme (Seren, Kalos)",
+        "CSV: job_id,user,node_num,gpu_num,type,state,submit_time,duration[,start_time]",
+        _is_acme,
+    ),
+    _format(
         HELIOS,
-        "SenseTime Helios and Shanghai AI Lab Acme",
+        "SenseTime Helios",
         "CSV: [job_id,user,vc,]gpu_num,state,submit_time,duration[,start_time]",
         lambda head: head.has("gpu_num", "state", "submit_time", "duration"),
     ),
@@ -207,7 +227,7 @@ FORMATS = (
         PAI_2020,
         "Alibaba PAI, cluster-trace-gpu-v2020 (task table)",
         "CSV: job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
-        lambda head: head.has("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"),
+        is_pai_task,
     ),
     _format(
         KUBERNETES,

@@ -26,8 +26,11 @@ _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "priority": float,
         "qos": str,
         "group": str,
+        "gpu_share": float,
     }
 )
+#: What such a column holds where it says nothing.
+_IDLE: Mapping[str, Any] = MappingProxyType({"attempts_s": "", "queue": "", "qos": "", "group": "", "gpu_share": 1.0})
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""
     columns = [table[column].tolist() for column in _FIELDS]
     jobs = [JobSpec(*values) for values in zip(*columns, strict=True)]
-    rare = [column for column in _RARE if column in table and table[column].any()]
+    rare = [column for column in _RARE if column in table and (table[column] != _IDLE.get(column, 0)).any()]
     if not rare:
         return jobs
     rows = zip(*(table[column].tolist() for column in rare), strict=True)
