@@ -257,6 +257,7 @@ class _Maker:
             self._applications(spec.applications, speeds, cluster),
             policy.model_dump_json(),
             jobs_hash,
+            file or workload.path or workload.source,
         )
         about: dict[str, Any] = {
             "experiment": spec.name,
