@@ -64,7 +64,7 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
             if layout is None:
                 print_table(shown)
             else:
-                click.echo(_laid_out(shown, rows, metrics, layout), nl=False)
+                click.echo(_laid_out(shown, rows, metrics, layout, run), nl=False)
         return
     cell = read_cell(folder)
     if as_json:
@@ -73,11 +73,11 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
         _print_cell(cell, metrics)
 
 
-def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str) -> str:
-    from simsched.report.tables import to_csv, to_latex, to_markdown
+def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str, run: Run) -> str:
+    from simsched.report.tables import lost_policies, to_csv, to_latex, to_markdown
 
     if layout == "csv":
-        return to_csv(rows, metrics or None)
+        return to_csv(rows, metrics or None, lost_policies(run))
     return to_latex(shown) if layout == "latex" else to_markdown(shown)
 
 

@@ -9,6 +9,7 @@ from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy.decision import Decision
+from simsched.words import counted
 
 
 def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, Allocation]:
@@ -157,7 +158,7 @@ def _wrong_count(job: JobState, allocation: Allocation, *, rigid: bool) -> list[
     asked, given = job.request.num_gpus, gpus_of(allocation)
     if not allocation or given == asked:
         return []
-    said = f"job '{job.request.id}' asked for {asked} GPUs and is given {given}"
+    said = f"job '{job.request.id}' asked for {counted(asked, 'GPU')} and is given {given}"
     if rigid:
         return [f"{said}, but the policy is rigid; declare rigid = False if it may do so"]
     if getattr(job.app, "only_gpus", None) is not None:

@@ -295,6 +295,7 @@ class _Maker:
         key = _key(about)
         if spec.tuning is None:
             about["workload"] |= workload.model_dump()
+            about["left_out"] = self._inputs.left_out(workload, file, seed, spec)
         about["applications"] = asdict(spec.applications)
         return Task(
             key,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from simsched.paths import data_folder
 from simsched.workload.readers import head_of
 from simsched.workload.readers.workload_csv import is_workload, workload_files
 from simsched.workload.recipes.recipe import Configurations
-from simsched.workload.source import WorkloadOptions, make_workload
+from simsched.workload.source import Drawn, WorkloadOptions, draw_workload
 
 # `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
 _VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
@@ -35,7 +35,7 @@ class CellInputs:
 
     def __init__(self) -> None:
         """Start with nothing made."""
-        self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str]] = {}
+        self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str, Mapping[str, int] | None]] = {}
         self._configurations: dict[tuple[ApplicationsOptions, int, str], Configurations] = {}
         self._hashes: dict[ApplicationsOptions, str] = {}
         self._trials: dict[TuningOptions, tuple[JobSpec, ...]] = {}
@@ -89,18 +89,23 @@ class CellInputs:
         """Hash that job list."""
         return self._drawn(workload, file, seed, spec)[1]
 
+    def left_out(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Mapping[str, int] | None:
+        """Count, by reason, what was left out of a trace that is replayed or a list of jobs; None for other jobs."""
+        return self._drawn(workload, file, seed, spec)[2]
+
     def _drawn(
         self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec
-    ) -> tuple[tuple[JobSpec, ...], str]:
+    ) -> tuple[tuple[JobSpec, ...], str, Mapping[str, int] | None]:
         seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
         what = (workload, file, seed, spec.cluster, spec.applications)
         if what not in self._jobs:
-            jobs = tuple(self._draw(workload, file, seed, spec))
+            drawn = self._draw(workload, file, seed, spec)
+            jobs = tuple(drawn.jobs)
             text = "\n".join(map(repr, map(_VALUES_OF_JOB, jobs)))
-            self._jobs[what] = (jobs, hashlib.sha256(text.encode()).hexdigest())
+            self._jobs[what] = (jobs, hashlib.sha256(text.encode()).hexdigest(), drawn.left_out)
         return self._jobs[what]
 
-    def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
+    def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn:
         catalogued = self.applications(spec.applications)
         known = catalogued.applications
         source = file or workload.path or workload.source
@@ -112,14 +117,15 @@ class CellInputs:
         if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        jobs = make_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        drawn = draw_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
         if workload.guaranteed_share:
-            jobs = with_guarantees(jobs, workload.guaranteed_share, seed)
+            drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed))
         if workload.deadline_factor is None:
-            return jobs
+            return drawn
         cluster = spec.cluster.build()
         speeds = with_speeds(catalogued, dict(workload.gpu_speed), cluster)
-        return with_deadlines(jobs, speeds, cluster, workload.deadline_factor, workload.deadline_share, seed)
+        factor, share = workload.deadline_factor, workload.deadline_share
+        return replace(drawn, jobs=with_deadlines(drawn.jobs, speeds, cluster, factor, share, seed))
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
         """Return the configurations of tuned jobs on nodes like the first of the cluster."""

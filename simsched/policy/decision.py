@@ -46,3 +46,8 @@ class Decision(NamedTuple):
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:
         """Make a decision that touches only the jobs named."""
         return cls(start, complete=False, stop=stop, **rest)  # type: ignore[arg-type]
+
+
+def no_decision(returned: object) -> str:
+    """Say what is wrong with what a policy returned instead of a decision."""
+    return f"decide returned {returned!r:.60}, and a Decision was expected, as in Decision({{job.id: ((node, gpus),)}})"

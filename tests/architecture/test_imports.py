@@ -45,7 +45,7 @@ MAY_IMPORT = {
     },
     "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip
-GROUND = {"errors", "files", "jit", "keys", "paths", "plugins", "threads", "__init__"}
+GROUND = {"errors", "files", "jit", "keys", "paths", "plugins", "threads", "words", "__init__"}
 
 #: Heavy or special libraries and the only rooms, or rooms in rooms, that may import them.
 ONLY_IMPORTER = {

@@ -74,7 +74,8 @@ def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results
 
 
 def test_a_run_says_what_was_run_and_has_a_folder_of_its_own(results):
-    assert results.what_was_run == "6 jobs, 2 seeds, 2 policies on 8 GPUs; changed: workload.sample=6"
+    said = "6 jobs, 2 seeds, 2 policies on 8 GPUs; left out: 6 jobs not in the sample of 6; changed: workload.sample=6"
+    assert results.what_was_run == said
     assert results.folder.name == "tiny--sample=6"
     assert sim.read_run(results.folder).what_was_run == results.what_was_run
 

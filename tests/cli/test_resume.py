@@ -11,6 +11,7 @@ import pytest
 
 from simsched.execution.store import Store
 from simsched.results.integrity import seal
+from simsched.words import counted
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SLOW = '''
@@ -99,7 +100,7 @@ def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
     assert not (slow / "killed/slow/run.json").exists()
 
     again = simsched("run", "slow.yaml", "--out", "killed", "--workers", "1")
-    assert f"({6 - len(kept)} cells run, {len(kept)} reused)" in again.stdout
+    assert f"({counted(6 - len(kept), 'cell')} run, {len(kept)} reused)" in again.stdout
     assert times == {name: (slow / "killed/slow/cells" / name / "jobs.parquet").stat().st_mtime_ns for name in kept}
     assert temporary(slow, "killed") == []
 
@@ -171,5 +172,5 @@ def test_a_cell_from_which_a_file_was_taken_is_run_again(slow, simsched):
     cell = next(path for path in (slow / "results/slow/cells").iterdir())
     (cell / "summary.json").unlink()
     again = simsched("run", "slow.yaml", "--workers", "1")
-    assert "(1 cells run, 5 reused)" in again.stdout
+    assert "(1 cell run, 5 reused)" in again.stdout
     assert (cell / "summary.json").is_file()

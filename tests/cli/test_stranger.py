@@ -18,7 +18,10 @@ def test_published_values_are_left_out_where_something_else_was_run(simsched, fo
     assert "(12.5)" in simsched("run", "tiny.yaml", "-j", "1", "-o", "seeds=1").stdout
     done = simsched("run", "tiny.yaml", "-j", "1", "-o", "workload.sample=5")
     assert "12.5" not in done.stdout
-    assert "What was run: 5 jobs, 2 seeds, 2 policies on 8 GPUs; changed: workload.sample=5." in done.stdout
+    assert (
+        "What was run: 5 jobs, 2 seeds, 2 policies on 8 GPUs; left out: 7 jobs not in the sample of 5; changed: "
+        in done.stdout
+    )
     assert "Published values are left out" in done.stdout
 
 
@@ -32,6 +35,8 @@ def test_policies_that_failed_are_rows_that_say_so(simsched, folder):
     shown = simsched("show", "results/tiny").stdout
     assert any(line.split()[:2] == ["tiresias", "failed"] for line in shown.splitlines())
     assert "Failed: tiresias, seed 1 and 1 more: it broke" in shown
+    assert "tiresias,failed,,,,,0,\n" in simsched("show", "results/tiny", "--csv").stdout
+    assert "| tiresias | failed | - |" in simsched("show", "results/tiny", "--markdown").stdout
     assert simsched("report", "results/tiny").exit_code == 0
     assert ">failed<" in (folder / "results" / "tiny" / "report.html").read_text()
 
@@ -82,6 +87,11 @@ def test_check_policy_says_where_and_what_was_expected(simsched, folder):
     done = simsched("--debug", "check", "policy", "bad.py:Bad", "--seeds", "1", "--json")
     found = json.loads(done.stdout)
     assert found["failures"][0]["place"].endswith(f"bad.py:{place + 1}")
+    assert done.stderr.count("ZeroDivisionError: division by zero") == 0  # with --json it is in the answer
+    listed = simsched("check", "policy", "bad.py:Bad", "--seeds", "1").stdout
+    assert listed.count("ZeroDivisionError") == 1  # every check fails for the same reason
+    assert "(so also: all nodes down; " in listed
+    assert listed.endswith(f"bad: {len(found['failures'])} checks failed\n")
     (folder / "bad.py").write_text("\n".join(lines).replace("print('hello'); return 1 / 0", "return {}"))
     # a file is loaded once in a process, so the second look is another file
     (folder / "bad.py").rename(folder / "bad2.py")
