@@ -107,4 +107,7 @@ def test_tables_can_be_taken_elsewhere(simsched, folder):
     assert r"\toprule" in simsched("show", "results/tiny", "--latex").stdout
     drawn = simsched("plot", "results/tiny", "--figure", "queue-over-time")
     assert drawn.stdout.splitlines()[0] == "results/tiny/figures/queue-over-time.png"
-    assert simsched("plot", "results/tiny", "--figure", "queue").exit_code == 2
+    assert "did you mean 'queue-over-time'?" in simsched("plot", "results/tiny", "--figure", "queue").stderr
+    refused = simsched("plot", "results/tiny", "--figure", "jct-cdf", "--metric", "makespan_h")
+    assert refused.exit_code == 2
+    assert "the figure 'jct-cdf' shows no metric of one's choice; draw 'bars' of it" in refused.stderr
