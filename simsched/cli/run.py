@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.experiment import overrides_option
+from simsched.cli.experiment import experiment_argument, overrides_option
 from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
@@ -26,7 +26,7 @@ def _processors() -> int:
 
 
 @click.command()
-@click.argument("experiment")
+@experiment_argument
 @overrides_option
 @click.option("--out", default="results", show_default=True, metavar="DIR", help="Folder for the results of all runs.")
 @click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")

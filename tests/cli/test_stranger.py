@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+from click.testing import CliRunner
+
+from simsched.cli.main import cli
+
 
 def test_copies_of_a_run_are_counted_once(simsched, folder):
     done = simsched("run", "tiny.yaml", "-j", "1", "-o", "workload.sample=null")
@@ -98,6 +102,18 @@ def test_check_policy_says_where_and_what_was_expected(simsched, folder):
     done = simsched("check", "policy", "bad2.py:Bad", "--seeds", "1")
     assert "bad2.py" in done.stdout
     assert "a Decision was expected" in done.stdout
+
+
+def test_a_shell_completes_experiments_and_figures(monkeypatch):
+    for words, expected in (
+        ("simsched run quick", "quickstart"),
+        ("simsched plot results/x --figure occ", "occupancy"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        monkeypatch.setenv("_SIMSCHED_COMPLETE", "bash_complete")
+        done = CliRunner().invoke(cli, prog_name="simsched")
+        assert f"plain,{expected}" in done.stdout.splitlines()
 
 
 def test_tables_can_be_taken_elsewhere(simsched, folder):

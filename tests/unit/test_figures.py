@@ -302,6 +302,17 @@ def test_a_sweep_has_a_line_per_policy_at_the_swept_values():
     assert (axes.get_xlabel(), axes.get_title(loc="left")) == ("load", "mean JCT (h)")
     assert axes.get_xscale() == "linear"
     assert len(axes.collections) == 2
+    p, q = (whiskers.get_segments()[1][0][0] for whiskers in axes.collections)
+    assert p < 1.0 < q  # beside each other, and beside the value
+
+
+def test_whiskers_stand_as_far_apart_on_a_logarithmic_axis():
+    data = sweep_data(swept_rows("p.interval_s", [30, 60, 480]), "p.interval_s", ["jct_mean_s"])
+    (axes,) = sweep_lines(data, "p.interval_s")[0].axes
+    p, q = (np.array([one[0][0] for one in whiskers.get_segments()]) for whiskers in axes.collections)
+    assert np.allclose(q / p, q[0] / p[0])
+    assert (p < [30, 60, 480]).all()
+    assert (q > [30, 60, 480]).all()
 
 
 def test_a_wide_sweep_is_logarithmic_and_words_stand_side_by_side():
