@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+#: A part of a name that is shorter could be of anything.
+_LEAST_PART = 3
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -43,10 +46,12 @@ def input_error(where: object, message: str, remedy: str = "", *, line: int = 0)
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name was probably meant, or list the known ones.
 
-    Returns a remedy such as `did you mean 'tiresias'?`, fit for `Problem.remedy`.
+    One that begins or ends with what was written is near, too. Returns a remedy such as `did you mean 'tiresias'?`, fit
+    for `Problem.remedy`.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    parts = [one for one in names if len(name) >= _LEAST_PART and (one.startswith(name) or one.endswith(name))]
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6) or (parts if len(parts) == 1 else [])
     if close:
         return f"did you mean '{close[0]}'?"
     return f"known: {', '.join(names)}" if names else ""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -148,6 +149,16 @@ def _default_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
             if field.name == parameter.name and field.default_factory is not dataclasses.MISSING:
                 return field.default_factory()
     return parameter.default
+
+
+def place_of(error: BaseException, plugin: type[Any]) -> str:
+    """Return file and line of the last line of a class's own file that ran before an error; empty where none did."""
+    try:
+        own = inspect.getsourcefile(plugin)
+    except (TypeError, OSError):
+        own = None
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if own and frame.filename == own]
+    return f"{own}:{lines[-1]}" if lines else ""
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from simsched.words import counted
+
 if TYPE_CHECKING:
     from simsched.execution.runner import Listener
     from simsched.experiment.grid import GridCell
@@ -69,7 +71,7 @@ class LineListener:
         """Say how many cells there are."""
         self._cells, self._done = cells, reused
         again = f", {reused} of them there already" if reused else ""
-        _say(f"{cells} cells{again}")
+        _say(f"{counted(cells, 'cell')}{again}")
 
     def damaged(self, cell: GridCell, fault: str) -> None:
         """Name the cell and what is wrong with it."""
@@ -77,7 +79,7 @@ class LineListener:
 
     def workers(self, number: int) -> None:
         """Say how many there are."""
-        _say(f"{number} workers")
+        _say(counted(number, "worker"))
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Stay quiet between cells."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,18 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.speedup import Speedup
 from simsched.policy import Policy, registry
+from simsched.policy.registry import POLICIES
 from simsched.results.metrics import summarise
 from simsched.results.schema import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table
+from simsched.words import counted
 
 #: Names under which tables and traces have the fields of a job.
 _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
             "duration": "duration_s", "num_replicas": "num_gpus", "gpus": "num_gpus"}  # fmt: skip
 _FIELDS = {field.name: field for field in fields(JobSpec)}
+#: Fields that are numbers.
+_NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).split(" ")[0] in ("int", "float"))
+_PAIR = 2
 _NODES = 16
 _GPUS_PER_NODE = 4
 
@@ -46,6 +52,12 @@ class Simulation:
     allocations: pd.DataFrame
     decisions: pd.DataFrame
     metrics: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        """Say in a line how large it was; the tables are its attributes."""
+        hours = self.metrics.get("makespan_s", 0.0) / 3600
+        jobs, decisions = counted(len(self.jobs), "finished job"), counted(len(self.decisions), "decision")
+        return f"<simulation: {jobs}, {decisions}, makespan {hours:.3g} h; .jobs, .allocations, .decisions, .metrics>"
 
 
 def simulate(
@@ -75,7 +87,10 @@ def simulate(
     _check_engine(engine)
     place = _cluster(cluster)
     recorder = MemoryRecorder()
-    options = EngineOptions(**engine)
+    try:
+        options = EngineOptions(**engine)
+    except (TypeError, ValueError) as error:
+        raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     run_engine(place, _jobs(jobs), _applications(applications), _policy(policy), options, seed, recorder)
     done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
     intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
@@ -100,6 +115,13 @@ def _check_engine(engine: Mapping[str, Any]) -> None:
 
 
 def _cluster(cluster: ClusterLike) -> Cluster:
+    made = _made_cluster(cluster)
+    if not made.total_gpus:
+        raise input_error("cluster", f"{cluster!r:.60} has no GPU", "give one node with one GPU at least")
+    return made
+
+
+def _made_cluster(cluster: ClusterLike) -> Cluster:
     if cluster is None:
         return Cluster.uniform(_NODES, _GPUS_PER_NODE)
     if isinstance(cluster, Cluster):
@@ -111,12 +133,19 @@ def _cluster(cluster: ClusterLike) -> Cluster:
         except TypeError as error:
             message = f"a cluster is given by nodes, gpus_per_node and gpu_type, or by groups of these ({error})"
             raise input_error("cluster", message) from error
+    if not isinstance(cluster, Sequence) or len(cluster) != _PAIR or not all(isinstance(one, int) for one in cluster):
+        remedy = "give (nodes, GPUs on each), a dict such as {'nodes': 2, 'gpus_per_node': 8}, or a Cluster"
+        raise input_error("cluster", f"{cluster!r:.60} is no cluster", remedy)
     return Cluster.uniform(*cluster)
 
 
 def _policy(policy: Policy | type[Policy] | str) -> Policy:
     made: Any = registry.load(policy) if isinstance(policy, str) else policy
     instance: Policy = made() if isinstance(made, type) else made
+    missing = [name for name in ("decide", *POLICIES.members) if not hasattr(instance, name)]
+    if missing:
+        remedy = "give a name of `simsched list policies`, a subclass of simsched.policy.Policy, or an instance"
+        raise input_error("policy", f"{policy!r:.60} is no policy: it lacks '{missing[0]}'", remedy)
     return instance
 
 
@@ -131,12 +160,29 @@ def _applications(applications: ApplicationsLike) -> ApplicationSource:
 def _jobs(jobs: JobsLike) -> list[JobSpec]:
     """Return the jobs in order of submission, equal times as given."""
     given: Iterable[Any] = jobs.to_dict("records") if isinstance(jobs, pd.DataFrame) else jobs
+    if isinstance(given, str | bytes | Path) or not isinstance(given, Iterable):
+        raise input_error("jobs", f"{jobs!r:.60} is no list of jobs", "read a file with simsched.read_trace")
     made = [one if isinstance(one, JobSpec) else _job(number, one) for number, one in enumerate(given)]
     return sorted(made, key=lambda job: job.submit_time_s)
 
 
+def _speedup(where: str, given: Any) -> Speedup:
+    """Return a speed-up, given as in an experiment: `linear`, an exponent or a table."""
+    if isinstance(given, Speedup):
+        return given
+    try:
+        if given == "linear":
+            return Speedup()
+        return Speedup(given) if isinstance(given, int | float) else Speedup(table=tuple(map(tuple, given)))
+    except (TypeError, ValueError) as error:
+        remedy = "give 'linear', an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8]]"
+        raise input_error(where, f"its speed-up {given!r:.40} is none", remedy) from error
+
+
 def _job(number: int, row: Mapping[str, Any]) -> JobSpec:
     where = f"jobs, row {number}"
+    if not isinstance(row, Mapping):
+        raise input_error(where, f"{row!r:.60} is no job", "give a dict of its fields, or a JobSpec")
     found: dict[str, Any] = {}
     for column, value in row.items():
         name = _ALIASES.get(str(column), str(column))
@@ -145,9 +191,11 @@ def _job(number: int, row: Mapping[str, Any]) -> JobSpec:
         if value is None or (isinstance(value, float) and isnan(value)):
             continue
         found[name] = value.item() if isinstance(value, np.generic) else value
+        if name in _NUMBERS and not isinstance(found[name], int | float):
+            raise input_error(where, f"'{column}' is {value!r:.40}, which is no number", "give it as a number")
     if "num_gpus" not in found:
         raise input_error(where, "it does not say how many GPUs the job asks for", "add the column 'num_gpus'")
-    if found.get("speedup") == "linear":
-        found["speedup"] = Speedup()
+    if "speedup" in found:
+        found["speedup"] = _speedup(where, found["speedup"])
     found["id"] = str(found.get("id", f"job-{number}"))
     return JobSpec(**{"submit_time_s": 0, **found})

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from simsched.testing.check_policy import Failure
 
 _NOT_CONFORMING = 1
 
@@ -44,10 +49,24 @@ def policy(name: str, seeds: int, as_json: bool) -> None:
             }
         )
     else:
-        for failure in failures:
-            click.echo(f"FAILED {failure}")
+        for same in _by_reason(failures):
+            click.echo(f"FAILED {_together(same)}")
             if debug:
-                click.echo(failure.traceback, err=True)
-        click.echo(f"{kind.name}: {f'{len(failures)} checks failed' if failures else 'conforms'}")
+                click.echo(same[0].traceback, err=True)
+        count = f"{len(failures)} {'check' if len(failures) == 1 else 'checks'} failed"
+        click.echo(f"{kind.name}: {count if failures else 'conforms'}")
     if failures:
         click.get_current_context().exit(_NOT_CONFORMING)
+
+
+def _by_reason(failures: list[Failure]) -> list[list[Failure]]:
+    """Put failures of the same place for the same reason together; times, jobs and counts make no other reason."""
+    groups: dict[tuple[str, str], list[Failure]] = {}
+    for failure in failures:
+        groups.setdefault((failure.place, re.sub(r"[0-9]+", "#", failure.reason)), []).append(failure)
+    return list(groups.values())
+
+
+def _together(same: list[Failure]) -> str:
+    others = [one.check for one in same[1:]]
+    return f"{same[0]}" + (f" (so also: {'; '.join(others)})" if others else "")

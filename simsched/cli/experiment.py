@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import CompletionItem
 
 from simsched.cli.output import json_option, print_json
 
@@ -12,8 +13,19 @@ overrides_option = click.option(
 )  # fmt: skip
 
 
+def complete_experiment(context: click.Context, argument: click.Argument, begun: str) -> list[CompletionItem]:
+    """Offer shipped experiments and, as a shell does, files."""
+    from simsched.experiment.shipped import shipped_experiments
+
+    names = [name for name in shipped_experiments() if name.startswith(begun)]
+    return [CompletionItem(begun, type="file"), *(CompletionItem(name) for name in names)]
+
+
+experiment_argument = click.argument("experiment", shell_complete=complete_experiment)
+
+
 @click.command()
-@click.argument("experiment")
+@experiment_argument
 @overrides_option
 @json_option
 def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None:

@@ -51,9 +51,9 @@ description: what the experiment is to show
 # 16 nodes of 4 GPUs. Several kinds of nodes: groups: [{{nodes: 4, gpus_per_node: 8, gpu_type: v100}}, ...]
 cluster: {{nodes: 16, gpus_per_node: 4, gpu_type: t4}}
 
-# 40 jobs drawn from a Philly-like week as in the Pollux paper. A trace of your own, job by job:
-# workload: {{path: my-trace.csv, recipe: replay}}
-workload: {{source: philly-synthetic, recipe: pollux, jobs: 40}}
+# 40 jobs drawn as in the Pollux paper from four generated, Philly-like weeks, other ones for each seed (without `days`
+# from a year, which varies less). A trace of your own, job by job: workload: {{path: my-trace.csv, recipe: replay}}
+workload: {{source: philly-generated, days: 28, recipe: pollux, jobs: 40}}
 
 engine: {{restart_delay_s: 30}}
 
@@ -62,6 +62,8 @@ policies:
   - {{name: tiresias}}
   - {{name: fifo}}
 
+# A seed varies the jobs that are drawn and whatever chance there is in policies, agents and failures; all policies
+# face the same jobs under it.
 seeds: 2
 
 # Every combination of these values is run, e.g. sweep: {{workload.load: [0.5, 1, 1.5]}}

@@ -22,6 +22,14 @@ _WORKLOAD_FILE = "workload"
 _DIFFERENT = 1
 _MOST_LISTED = 10
 
+
+def complete_figure(context: click.Context, option: click.Option, begun: str) -> list[str]:
+    """Offer the names of figures."""
+    from simsched.report.figures.draw import FIGURES
+
+    return [name for name in FIGURES if name.startswith(begun) and not name.endswith("-KEY")]
+
+
 metrics_option = click.option(
     "-m", "--metric", "metrics", multiple=True, metavar="NAME",
     help="Show this metric (see `simsched list metrics`; makespan_h asks for hours). Repeatable.",
@@ -64,7 +72,7 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
             if layout is None:
                 print_table(shown)
             else:
-                click.echo(_laid_out(shown, rows, metrics, layout), nl=False)
+                click.echo(_laid_out(shown, rows, metrics, layout, run), nl=False)
         return
     cell = read_cell(folder)
     if as_json:
@@ -73,11 +81,11 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
         _print_cell(cell, metrics)
 
 
-def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str) -> str:
-    from simsched.report.tables import to_csv, to_latex, to_markdown
+def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str, run: Run) -> str:
+    from simsched.report.tables import lost_policies, to_csv, to_latex, to_markdown
 
     if layout == "csv":
-        return to_csv(rows, metrics or None)
+        return to_csv(rows, metrics or None, lost_policies(run))
     return to_latex(shown) if layout == "latex" else to_markdown(shown)
 
 
@@ -128,7 +136,13 @@ def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder. [default: RUN/figures]")
 @click.option("--job", "job_id", metavar="ID", help="Draw the timeline of this job.")
 @click.option("--seed", type=int, metavar="N", help="Seed whose job is drawn. [default: the first]")
-@click.option("--figure", "figure", metavar="NAME", help="Draw only this figure (see `simsched list figures`).")
+@click.option(
+    "--figure",
+    "figure",
+    metavar="NAME",
+    help="Draw only this figure (see `simsched list figures`).",
+    shell_complete=complete_figure,
+)
 @metrics_option
 def plot(
     folder: Path, out: Path | None, job_id: str | None, seed: int | None, figure: str | None, metrics: tuple[str, ...]

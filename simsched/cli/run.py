@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.experiment import overrides_option
+from simsched.cli.experiment import experiment_argument, overrides_option
 from simsched.cli.output import json_option, print_json, table
+from simsched.words import counted
 
 if TYPE_CHECKING:
     from simsched.execution.runner import Failure, RunResult
@@ -25,7 +26,7 @@ def _processors() -> int:
 
 
 @click.command()
-@click.argument("experiment")
+@experiment_argument
 @overrides_option
 @click.option("--out", default="results", show_default=True, metavar="DIR", help="Folder for the results of all runs.")
 @click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
@@ -115,7 +116,9 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
     ]
     click.echo(table(("folder", "cell", "jobs", ""), rows, left=2))
     to_run = sum(not store.has(task.key) for task in grid.tasks)
-    click.echo(f"{len(grid.wanted)} cells, {len(grid.tasks)} of them distinct, {to_run} to run, into {store.folder}")
+    click.echo(
+        f"{counted(len(grid.wanted), 'cell')}, {len(grid.tasks)} of them distinct, {to_run} to run, into {store.folder}"
+    )
 
 
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> None:
@@ -137,7 +140,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> Non
         print_json({**content, "cells": counts, "figures": [str(path) for path in paths]})
         return
     print_comparison(found, reference)
-    click.echo(f"\nResults: {result.folder} ({result.ran} cells run, {result.reused} reused)")
+    click.echo(f"\nResults: {result.folder} ({counted(result.ran, 'cell')} run, {result.reused} reused)")
     pictures = [path for path in paths if path.suffix == ".png"]
     if pictures:
         click.echo("Figures (each also as PDF, with its data as CSV):")

@@ -160,7 +160,7 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
         ("jobs", f"{found['jobs']:,}"),
         ("first submission", found["origin"] or "unknown day"),
         ("span", f"{span_days:.1f} days" if span_days >= 2 else f"{found['span_s'] / 3600:.1f} h"),
-        ("GPU time", f"{found['gpu_hours']:,.0f} GPU hours"),
+        ("GPU time", f"{_hours(found['gpu_hours'])} GPU hours"),
         ("GPUs asked for", f"mean {found['mean_gpus']:.2f}, at most {found['max_gpus']}"),
         ("duration", _spread(found["duration_s"])),
         ("time between arrivals", _arrivals(found["interarrival_s"])),
@@ -179,7 +179,7 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
             str(row["num_gpus"]),
             f"{row['jobs']:,}",
             f"{100 * row['jobs'] / found['jobs']:.1f}",
-            f"{row['gpu_hours']:,.0f}",
+            _hours(row["gpu_hours"]),
         )
         for row in found["gpu_mix"]
     ]
@@ -188,6 +188,10 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
     classes = [(name, f"{row['jobs']:,}", f"{100 * row['share']:.1f}") for name, row in found["size_classes"].items()]
     click.echo()
     click.echo(table(("GPU-time class", "jobs", "% of jobs"), classes))
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.2f}" if hours < 9.995 else f"{hours:,.0f}"
 
 
 def _spread(values: Mapping[str, float]) -> str:

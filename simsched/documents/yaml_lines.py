@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from simsched.documents.yaml_syntax import what_breaks
 from simsched.errors import InputError, Problem, input_error
 from simsched.files import is_special
 
@@ -139,8 +140,8 @@ class _Reader:
             raise input_error(self.file, f"is nested deeper than {MOST_DEPTH} levels") from None
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 0
-            said = ", ".join(part for part in (error.context, error.problem) if part)
-            raise input_error(self.file, f"is not valid YAML: {said}", line=line) from error
+            message, remedy = what_breaks(error, line)
+            raise input_error(self.file, f"is not valid YAML: {message}", remedy, line=line) from error
         except yaml.reader.ReaderError as error:
             message = f"is not valid YAML: character {error.position} may not stand in a text file"
             raise input_error(self.file, message) from error

@@ -11,6 +11,9 @@ from simsched.model.job import FIXED_DURATION, JobSpec
 
 _MOST_PROBLEMS = 20
 
+#: What is wrong with a job, and how to mend it.
+_Fault = tuple[str, str]
+
 
 def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> None:
     """Refuse a workload with jobs that are malformed or can never fit.
@@ -25,12 +28,12 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
     for spec in jobs:
         found = _faults(spec, cluster, applications, rigid=rigid)
         if spec.id in seen:
-            found.append("its id is used twice")
+            found.append(("its id is used twice", "give each job an id of its own"))
         if spec.submit_time_s < before:
-            found.append("the jobs are not sorted by submit time")
+            found.append(("the jobs are not sorted by submit time", "sort them"))
         seen.add(spec.id)
         before = max(before, spec.submit_time_s)
-        problems += [Problem(f"workload, job '{spec.id}'", fault) for fault in found]
+        problems += [_problem(spec, fault) for fault in found]
         if len(problems) >= _MOST_PROBLEMS:
             break
     if problems:
@@ -65,19 +68,26 @@ def check_replies(
         raise InputError(*problems)
 
 
-def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> list[str]:
-    faults: list[str] = []
+def _problem(spec: JobSpec, fault: _Fault) -> Problem:
+    return Problem(f"workload, job '{spec.id}'", *fault)
+
+
+def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> list[_Fault]:
+    faults: list[_Fault] = []
     if spec.submit_time_s < 0:
-        faults.append(f"it is submitted at {spec.submit_time_s} s, before the workload starts")
+        message = f"it is submitted at {spec.submit_time_s} s, before the workload starts"
+        faults.append((message, "count seconds from the first submission"))
     if spec.num_gpus < 1:
-        faults.append(f"it asks for {spec.num_gpus} GPUs")
-    elif rigid and spec.num_gpus > max(cluster.gpus_by_type.values()):
-        faults.append(f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}")
+        faults.append((f"it asks for {spec.num_gpus} GPUs", "ask for one at least"))
+    elif rigid and spec.num_gpus > (most := max(cluster.gpus_by_type.values())):
+        message = f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}"
+        faults.append((message, f"enlarge the cluster, or leave out jobs of more than {most} GPUs (max_gpus: {most})"))
     if not 0 < spec.gpu_share <= 1:
-        faults.append(f"it asks for {spec.gpu_share:g} of each GPU, which must be above 0 and at most 1")
+        message = f"it asks for {spec.gpu_share:g} of each GPU"
+        faults.append((message, "ask for more than 0 and at most 1"))
     if spec.application == FIXED_DURATION:
         if spec.duration_s <= 0:
-            faults.append(f"its duration is {spec.duration_s} s")
+            faults.append((f"its duration is {spec.duration_s} s", "give one above 0"))
         return faults
     app = applications.for_job(spec.request, spec.truth)
     return faults + _batch_faults(spec, app, rigid=rigid)
@@ -91,14 +101,16 @@ def _room(cluster: Cluster) -> str:
     return f"GPUs of one type ({', '.join(f'{count} {kind}' for kind, count in counts.items())})"
 
 
-def _batch_faults(spec: JobSpec, app: Application, *, rigid: bool) -> list[str]:
+def _batch_faults(spec: JobSpec, app: Application, *, rigid: bool) -> list[_Fault]:
     limits = app.limits
     if limits is None or not spec.batch_size:
         return []
     low, high = limits.init_batch_size, limits.max_batch_size
     if not low <= spec.batch_size <= high:
-        return [f"its batch size {spec.batch_size} is out of range for {app.name} ({low} to {high})"]
+        message = f"its batch size {spec.batch_size} is out of range for {app.name} ({low} to {high})"
+        return [(message, "ask for one within it")]
     if rigid and spec.batch_size < spec.num_gpus * limits.min_local_bsz and not app.fixed_batch_size:
         least = f"{app.name}'s least of {limits.min_local_bsz} per GPU"
-        return [f"its batch size {spec.batch_size} on {spec.num_gpus} GPUs is below {least}"]
+        message = f"its batch size {spec.batch_size} on {spec.num_gpus} GPUs is below {least}"
+        return [(message, "ask for a larger batch or fewer GPUs")]
     return []

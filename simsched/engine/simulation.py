@@ -40,7 +40,7 @@ from simsched.model.colocation.contract import Colocation
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy.contract import Policy
-from simsched.policy.decision import Decision
+from simsched.policy.decision import Decision, no_decision
 from simsched.policy.view import JobView
 from simsched.threads import one_thread
 
@@ -300,9 +300,7 @@ class _Simulation:
         self._news.tell(self._view, self._active)
         decision = self._policy.decide(self._view, self._rng)
         if not isinstance(decision, Decision):
-            wanted = "a Decision was expected, as in Decision({job.id: ((node, gpus),)})"
-            said = f"decide returned {decision!r:.60}, and {wanted}"
-            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [said])
+            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [no_decision(decision)])
         return decision
 
     def _check(self, decision: Decision) -> dict[str, Allocation]:

@@ -9,6 +9,7 @@ from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model.placement import NOTHING, Allocation
 from simsched.policy.decision import Decision
+from simsched.words import counted
 
 
 def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, Allocation]:
@@ -163,7 +164,7 @@ def _short_of_shares(
 
 def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
     """Say where another number of GPUs breaks the policy's promise, or is one on which the duration is not known."""
-    said = f"job '{job.request.id}' asked for {job.request.num_gpus} GPUs and is given {given}"
+    said = f"job '{job.request.id}' asked for {counted(job.request.num_gpus, 'GPU')} and is given {given}"
     if rigid:
         return [f"{said}, but the policy is rigid; declare rigid = False if it may do so"]
     if getattr(job.app, "only_gpus", None) is not None:

@@ -22,7 +22,7 @@ from simsched.experiment.grid import Task
 from simsched.experiment.physics import colocation_of
 from simsched.experiment.policy_params import make_policy
 from simsched.model.application import ApplicationSource
-from simsched.plugins import quiet_stdout
+from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy, registry
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
@@ -122,8 +122,10 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
     except EngineError as error:
         raise CellError(type(error).__name__, str(error)) from error
     except (Exception, SystemExit, GeneratorExit, DecisionTimeoutError) as error:  # a stranger's policy may raise any
-        said = f"{type(error).__name__} in policy '{task.policy}': {error}"
-        raise CellError(type(error).__name__, said) from error
+        kind = registry.load(task.policy, folder=task.policy_folder)
+        place = place_of(error, kind)
+        where = f"policy '{kind.name}'" + (f" ({place})" if place else "")
+        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {error}") from error
 
 
 def _simulated(

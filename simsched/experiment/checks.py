@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from simsched.agent.agent import AgentFactory
@@ -16,6 +18,7 @@ from simsched.model.placement import Site
 from simsched.plugins import quiet_stdout
 from simsched.policy import Policy
 from simsched.policy.quantum import Quantum
+from simsched.workload.places import located
 
 _MOST_PROBLEMS = 20
 
@@ -43,8 +46,11 @@ class Checks:
         applications: ApplicationSource,
         policy_text: str,
         jobs_hash: str,
+        jobs_file: str = "",
     ) -> None:
         """Look at one cell: `policy_text` and `jobs_hash` stand for the policy with its parameters and for its jobs.
+
+        `jobs_file` is the file that the jobs come from, whose lines messages then name.
 
         The policy must be one that is used for nothing else: it is begun, and asked for agents.
         """
@@ -55,7 +61,7 @@ class Checks:
             try:
                 check_jobs(jobs, cluster, applications, rigid=policy.rigid)
             except InputError as error:
-                self._problems |= dict.fromkeys(error.problems)
+                self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
                 return
             self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
         if self._new("policy", policy_text, options, *room):
@@ -130,7 +136,7 @@ def _agent_problems(
             with quiet_stdout():
                 agents.agent(job.request, facts_of(application))
         except InputError as error:
-            yield from error.problems
+            yield from (replace(one, where=f"{one.where}, policy '{policy.name}'") for one in error.problems)
         except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 (as above)
             return
 

@@ -258,6 +258,7 @@ class _Maker:
             self._applications(spec.applications, speeds, cluster),
             policy.model_dump_json(),
             jobs_hash,
+            file or workload.path or workload.source,
         )
         about: dict[str, Any] = {
             "experiment": spec.name,
@@ -295,6 +296,7 @@ class _Maker:
         key = _key(about)
         if spec.tuning is None:
             about["workload"] |= workload.model_dump()
+            about["left_out"] = self._inputs.left_out(workload, file, seed, spec)
         about["applications"] = asdict(spec.applications)
         return Task(
             key,

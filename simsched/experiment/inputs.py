@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of
 from simsched.workload.readers.workload_csv import is_workload, workload_files
 from simsched.workload.recipes.recipe import Configurations
-from simsched.workload.source import GENERATED, WorkloadOptions, make_workload
+from simsched.workload.source import GENERATED, Drawn, WorkloadOptions, draw_workload
 
 # `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
 _VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
@@ -43,7 +43,7 @@ class CellInputs:
         kinds in a tenth of the time, for who only wants to know whether such jobs can run.
         """
         self._alike = alike
-        self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str]] = {}
+        self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str, Mapping[str, int] | None]] = {}
         self._configurations: dict[tuple[ApplicationsOptions, int, str], Configurations] = {}
         self._hashes: dict[ApplicationsOptions, str] = {}
         self._trials: dict[TuningOptions, tuple[JobSpec, ...]] = {}
@@ -97,29 +97,34 @@ class CellInputs:
         """Hash that job list."""
         return self._drawn(workload, file, seed, spec)[1]
 
+    def left_out(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Mapping[str, int] | None:
+        """Count, by reason, what was left out of a trace that is replayed or a list of jobs; None for other jobs."""
+        return self._drawn(workload, file, seed, spec)[2]
+
     def _drawn(
         self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec
-    ) -> tuple[tuple[JobSpec, ...], str]:
+    ) -> tuple[tuple[JobSpec, ...], str, Mapping[str, int] | None]:
         seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
         what = (workload, file, seed, spec.cluster, spec.applications)
         if what not in self._jobs:
-            jobs = tuple(self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec))
+            drawn = self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec)
+            jobs = tuple(drawn.jobs)
             text = "\n".join(map(repr, map(_VALUES_OF_JOB, jobs)))
-            self._jobs[what] = (jobs, hashlib.sha256(text.encode()).hexdigest())
+            self._jobs[what] = (jobs, hashlib.sha256(text.encode()).hexdigest(), drawn.left_out)
         return self._jobs[what]
 
-    def _draw_alike(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
+    def _draw_alike(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn | None:
         """Sample the jobs from the first weeks of a seed's year; none where that is not wanted, or they are too few."""
         keys = workload.model_dump(include={"recipe", "days"})
         samples = keys["recipe"] in (None, "pollux") and workload.path is None and workload.source == GENERATED
         if not (self._alike and samples and not file and (keys["days"] or STRETCH_DAYS) > _ENOUGH_DAYS):
-            return []
+            return None
         try:
-            return self._draw(workload.model_copy(update={"days": _ENOUGH_DAYS}), file, seed, spec)
+            return self._draw(workload.model_copy(update={"days": _ENOUGH_DAYS, "stratify": False}), file, seed, spec)
         except InputError:
-            return []  # the whole year tells whether there is something wrong, and what
+            return None  # the whole year tells whether there is something wrong, and what
 
-    def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> list[JobSpec]:
+    def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn:
         catalogued = self.applications(spec.applications)
         known = catalogued.applications
         source = file or workload.path or workload.source
@@ -131,14 +136,15 @@ class CellInputs:
         if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        jobs = make_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        drawn = draw_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
         if workload.guaranteed_share:
-            jobs = with_guarantees(jobs, workload.guaranteed_share, seed)
+            drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed))
         if workload.deadline_factor is None:
-            return jobs
+            return drawn
         cluster = spec.cluster.build()
         speeds = with_speeds(catalogued, dict(workload.gpu_speed), cluster)
-        return with_deadlines(jobs, speeds, cluster, workload.deadline_factor, workload.deadline_share, seed)
+        factor, share = workload.deadline_factor, workload.deadline_share
+        return replace(drawn, jobs=with_deadlines(drawn.jobs, speeds, cluster, factor, share, seed))
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
         """Return the configurations of tuned jobs on nodes like the first of the cluster."""

@@ -33,8 +33,9 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
     named = any(key.strip() == "name" for key, _, _ in changes)  # the user has told this run apart
     if not said or named or _as_in_file(experiment):
         return own
-    text = "--".join(f"{_short(key)}={_plain(value)}" for key, value in sorted(said))
-    if len(text) > _MOST_LETTERS:
+    parts = [(f"{_short(key)}={shown}", whole) for key, value in sorted(said) for shown, whole in [_shown(key, value)]]
+    text = "--".join(part for part, _ in parts)
+    if len(text) > _MOST_LETTERS or not all(whole for _, whole in parts):
         digest = hashlib.sha256("\n".join(f"{key}={value}" for key, value in sorted(said)).encode()).hexdigest()
         text = f"{text[:_MOST_LETTERS].rstrip('-=,.')}--{digest[:6]}"
     return f"{own}--{text}"
@@ -69,6 +70,33 @@ def _short(key: str) -> str:
     return parts[-1] if parts[0] != "policies" or len(parts) < 3 else f"{_plain(parts[1])}.{parts[-1]}"
 
 
+def _shown(key: str, value: str) -> tuple[str, bool]:
+    """Return how a folder's name has a value, and whether that says all of it.
+
+    Of policies it has the names, of a file the last part of its path.
+    """
+    names = _policy_names(value) if key == "policies" else None
+    if names is not None:
+        return ",".join(map(_plain, names)), all(isinstance(one, str) or set(one) == {"name"} for one in _list(value))
+    last = value.strip()
+    if "/" in last and "[" not in last:
+        last = Path(last).stem
+    return _plain(last), last == value.strip()
+
+
+def _policy_names(value: str) -> list[str] | None:
+    """Return labels or names of a list of policies, a class of a file without the file; None for what is no such."""
+    given = _list(value)
+    names = [one if isinstance(one, str) else one.get("label", one.get("name")) for one in given if one]
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    return [name.rpartition(":")[2] or name for name in names]
+
+
+def _list(value: str) -> list[Any]:
+    found = yaml_lines.parse_value(value, "policies")
+    return [one for one in found if isinstance(one, str | dict)] if isinstance(found, list) else []
+
+
 def _plain(value: str) -> str:
-    last = Path(value).stem if "/" in value and "[" not in value else value
-    return re.sub(r"[^A-Za-z0-9._]+", ",", last.strip()).strip(",") or "none"
+    return re.sub(r"[^A-Za-z0-9._]+", ",", value.strip()).strip(",") or "none"

@@ -28,6 +28,7 @@ def find_experiment(name: str) -> Path:
         raise input_error(name, "is a folder, not an experiment file")
     namesakes = [known for known in shipped if known.rpartition("/")[2] == path.stem]
     remedy = f"did you mean '{namesakes[0]}'?" if namesakes else nearest(key, shipped)
+    remedy = remedy if remedy.startswith("did") else "see `simsched list experiments`"
     raise input_error(name, "there is no such file, and no shipped experiment of that name", remedy)
 
 

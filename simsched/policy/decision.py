@@ -51,3 +51,8 @@ class Decision(NamedTuple):
         if not rest:
             return cls(start, False, stop)
         return cls(start, complete=False, stop=stop, **rest)  # type: ignore[arg-type]
+
+
+def no_decision(returned: object) -> str:
+    """Say what is wrong with what a policy returned instead of a decision."""
+    return f"decide returned {returned!r:.60}, and a Decision was expected, as in Decision({{job.id: ((node, gpus),)}})"

@@ -63,9 +63,13 @@ def comparison_table(
 
 def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], ...]:
     """Return a row for each policy of which no cell has a result."""
+    return tuple((label, *[""] * swept, "failed", *["-"] * (metrics - 1)) for label in lost_policies(run))
+
+
+def lost_policies(run: Run) -> list[str]:
+    """Return the labels of policies of which no cell has a result."""
     labels = dict.fromkeys(name.rpartition(", seed ")[0] for name in run.failed)
-    lost = [label for label in labels if label not in run.policies]
-    return tuple((label, *[""] * swept, "failed", *["-"] * (metrics - 1)) for label in lost)
+    return [label for label in labels if label not in run.policies]
 
 
 def _run_notes(run: Run) -> tuple[str, ...]:
@@ -166,11 +170,11 @@ def _difference(differences: Mapping[str, Difference], key: str) -> str:
     return f"{text} *" if difference.relative.excludes_zero else text
 
 
-def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None) -> str:
+def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Sequence[str] = ()) -> str:
     """Write metrics as CSV: a line for each row and metric, in full precision and the unit named.
 
     Columns: `policy`, the swept keys, `metric`, `unit`, `mean`, `low`, `high` (the 95 % interval), `seeds`,
-    `published`.
+    `published`. Policies that `failed` have a line each with the metric `failed` and 0 seeds.
     """
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
     held = StringIO()
@@ -188,6 +192,8 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None) -> str:
             published = row.published.get(reading.key)
             last = [found.n, "" if published is None else published * factor]
             write([row.policy, *(row.point.get(key, "") for key in swept), reading.key, unit, *values, *last])
+    for label in failed:
+        write([label, *[""] * len(swept), "failed", "", "", "", "", 0, ""])
     return held.getvalue()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from simsched.words import counted
+
 #: Sections of an experiment whose change makes published values those of something else.
 _COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
 
@@ -35,26 +37,38 @@ def published_values_hold(changed: Iterable[str]) -> bool:
 
 
 def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> str:
-    """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`."""
+    """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
+
+    Of replays and of lists of jobs it tells whether they are whole, and what of them was left out.
+    """
     jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
     seeds = sorted({cell.seed for cell in cells})
     policies = dict.fromkeys(cell.policy for cell in cells)
     gpus = sorted({_gpus(cell.manifest.get("cluster")) for cell in cells} - {0})
-    parts = [_range(jobs, "job"), _counted(len(seeds), "seed"), _counted(len(policies), "policy", "policies")]
+    parts = [_range(jobs, "job"), counted(len(seeds), "seed"), counted(len(policies), "policy", "policies")]
     said = ", ".join(part for part in parts if part) + (f" on {_range(gpus, 'GPU')}" if gpus else "")
+    said += _left_out([cell.manifest.get("left_out") for cell in cells])
     return f"{said}; changed: {', '.join(changed)}" if changed else said
+
+
+def _left_out(told: Sequence[object]) -> str:
+    """Say what the cells of a replay left out of their traces, by reason."""
+    counts = [one for one in told if isinstance(one, Mapping)]
+    if not counts or len(counts) < len(told):
+        return ""
+    reasons = dict.fromkeys(reason for one in counts for reason in one)
+    if not reasons:
+        return ", nothing left out"
+    spans = {reason: sorted({int(one.get(reason, 0)) for one in counts}) for reason in reasons}
+    return "; left out: " + ", ".join(f"{_range(span, 'job')} {reason}" for reason, span in spans.items())
 
 
 def _range(counts: Sequence[int], noun: str) -> str:
     if not counts:
         return ""
     if len(counts) == 1:
-        return _counted(counts[0], noun)
+        return counted(counts[0], noun)
     return f"{counts[0]:,} to {counts[-1]:,} {noun}s"
-
-
-def _counted(count: int, noun: str, plural: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def _gpus(groups: object) -> int:

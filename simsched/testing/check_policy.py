@@ -9,7 +9,7 @@ import inspect
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from traceback import extract_tb, format_exception
+from traceback import format_exception
 from typing import cast
 
 import numpy as np
@@ -20,8 +20,9 @@ from simsched.errors import InputError
 from simsched.model.application import facts_of
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.plugins import place_of
 from simsched.policy.contract import Policy, Triggers
-from simsched.policy.decision import Decision
+from simsched.policy.decision import Decision, no_decision
 from simsched.policy.signals import (
     PAIR_SPEEDS,
     SERVICE_HISTORY,
@@ -116,20 +117,26 @@ def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
 
 def _failure(make: Maker, check: str, reason: str, error: BaseException) -> Failure:
     """Say where in the policy's own file an error came from: the last line of it that was running, else the class."""
+    kind = make if isinstance(make, type) else type(make())
+    return Failure(check, reason, place_of(error, kind) or _place_of_class(kind), "".join(format_exception(error)))
+
+
+def _place_of_class(kind: type) -> str:
     try:
-        own = inspect.getsourcefile(type(make()) if not isinstance(make, type) else make)
+        return f"{inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]}"
     except (TypeError, OSError):
-        own = None
-    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if own and frame.filename == own]
-    if own and not lines and isinstance(make, type):
-        lines = [inspect.getsourcelines(make)[1]]
-    place = f"{own}:{lines[-1]}" if own and lines else ""
-    return Failure(check, reason, place, "".join(format_exception(error)))
+        return ""
 
 
 def _expect(condition: bool, reason: str) -> None:
     if not condition:
         raise _FailedError(reason)
+
+
+def _asked(policy: Policy, view: FakeView, rng: np.random.Generator | None = None) -> Decision:
+    decision = policy.decide(view, rng or np.random.default_rng(0))
+    _expect(isinstance(decision, Decision), no_decision(decision))
+    return decision
 
 
 def _declaration(trial: Trial) -> None:
@@ -146,8 +153,7 @@ def _declaration(trial: Trial) -> None:
 
 
 def _empty_queue(trial: Trial) -> None:
-    decision = trial.make().decide(FakeView(Cluster.uniform()), np.random.default_rng(0))
-    _expect(isinstance(decision, Decision), "it does not return a Decision")
+    decision = _asked(trial.make(), FakeView(Cluster.uniform()))
     _expect(not decision.allocations and not decision.stop, f"it allocates without jobs: {decision}")
 
 
@@ -155,7 +161,7 @@ def _all_nodes_down(trial: Trial) -> None:
     policy = trial.make()
     view = _view(policy, Cluster.uniform(2, 4), 3)
     view.up = [False, False]
-    decision = policy.decide(view, np.random.default_rng(0))
+    decision = _asked(policy, view)
     placed = sorted(job_id for job_id, held in decision.allocations.items() if held)
     _expect(not placed, f"with all nodes down it places {', '.join(placed)}")
 
@@ -164,7 +170,7 @@ def _job_larger_than_cluster(trial: Trial) -> None:
     policy = trial.make()
     cluster = Cluster.uniform(2, 2)
     view = _view(policy, cluster, 1, gpus=1000)
-    decision = policy.decide(view, np.random.default_rng(0))
+    decision = _asked(policy, view)
     for job_id, held in decision.allocations.items():
         gpus = sum(count for _, count in held)
         _expect(gpus <= cluster.total_gpus, f"job {job_id} gets {gpus} of {cluster.total_gpus} GPUs")
@@ -177,7 +183,7 @@ def _job_larger_than_a_type(trial: Trial) -> None:
     policy = trial.make()
     cluster = Cluster.of(NodeGroup(2, 4, "t4"), NodeGroup(1, 4, "v100"))
     view = _view(policy, cluster, 2, gpus=10)
-    _check_placed(policy.decide(view, np.random.default_rng(0)), view, rigid=policy.rigid)
+    _check_placed(_asked(policy, view), view, rigid=policy.rigid)
 
 
 def _node_lost(trial: Trial) -> None:
@@ -186,7 +192,7 @@ def _node_lost(trial: Trial) -> None:
     cluster = Cluster.uniform(2, 4)
     view, jobs = _view_and_jobs(policy, cluster, 3)
     rng = np.random.default_rng(0)
-    first = policy.decide(view, rng)
+    first = _asked(policy, view, rng)
     for job_id, allocation in first.allocations.items():
         jobs[job_id].allocation = allocation
         jobs[job_id].starts, jobs[job_id].first_start_s = 1, view.now_s
@@ -198,7 +204,7 @@ def _node_lost(trial: Trial) -> None:
         job.age_s = view.now_s
         if any(at == node for at, _ in job.allocation):
             job.allocation = ()
-    _check_placed(policy.decide(view, rng), view, rigid=policy.rigid)
+    _check_placed(_asked(policy, view, rng), view, rigid=policy.rigid)
 
 
 def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:

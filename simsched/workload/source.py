@@ -112,12 +112,31 @@ def make_workload(
     `tabulated`, the applications known by a table of rates. The same options and seed give the same list.
     Raises `InputError` for wrong options, files that cannot be read and too few jobs.
     """
+    return draw_workload(options, seed, configurations, initial_batch_sizes, tabulated).jobs
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A job list, and what its source has beyond it: counts by reason, None where jobs are sampled or made up."""
+
+    jobs: list[JobSpec]
+    left_out: Mapping[str, int] | None = None
+
+
+def draw_workload(
+    options: WorkloadOptions,
+    seed: int,
+    configurations: Configurations | None = None,
+    initial_batch_sizes: Mapping[str, int] = _NONE,
+    tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+) -> Drawn:
+    """Return what `make_workload` returns, with what was left out of a trace that is replayed or a list of jobs."""
     _check(options)
-    jobs = _made(options, seed, configurations or {}, initial_batch_sizes, tabulated)
+    drawn = _made(options, seed, configurations or {}, initial_batch_sizes, tabulated)
     if options.speedup is None:
-        return jobs
+        return drawn
     speedup = speedup_of(options)
-    return [replace(job, speedup=speedup) for job in jobs]
+    return replace(drawn, jobs=[replace(job, speedup=speedup) for job in drawn.jobs])
 
 
 def speedup_of(options: WorkloadOptions) -> Speedup | None:
@@ -138,7 +157,7 @@ def _made(
     configurations: Configurations,
     initial_batch_sizes: Mapping[str, int],
     tabulated: Mapping[str, TabulatedModel],
-) -> list[JobSpec]:
+) -> Drawn:
     chosen = seed if options.seed is None else options.seed
     recipe = recipe_of(options)
     trace: Trace | None = None
@@ -147,7 +166,8 @@ def _made(
         if kind is not None:
             return _listed(Path(options.source), options, kind)
         trace = load_trace(options, chosen)
-    return recipe.make(Ingredients(chosen, trace, configurations, initial_batch_sizes, tabulated))
+    jobs = recipe.make(Ingredients(chosen, trace, configurations, initial_batch_sizes, tabulated))
+    return Drawn(jobs, recipe.left_out(trace) if isinstance(recipe, ReplayRecipe) and trace is not None else None)
 
 
 def recipe_of(options: WorkloadOptions) -> Recipe:
@@ -211,7 +231,7 @@ def _list_format(path: Path) -> JobList | None:
     return next((one for one in JOB_LISTS if one.matches(head)), None)
 
 
-def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> list[JobSpec]:
+def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> Drawn:
     """Read a job list, which leaves nothing to choose but how many of its jobs to take."""
     if path.is_dir():
         message = f"'{path}' is a folder of {len(workload_files(path))} workloads, and a run takes one"
@@ -222,7 +242,8 @@ def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> list[JobSpec
     if options.load != 1:
         raise input_error("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
     jobs = kind.read(path)
-    return jobs if options.jobs is None else jobs[: options.jobs]
+    kept = jobs if options.jobs is None else jobs[: options.jobs]
+    return Drawn(kept, {f"after the first {len(kept)}": len(jobs) - len(kept)} if len(kept) < len(jobs) else {})
 
 
 def _list_named(options: WorkloadOptions) -> JobList | None:

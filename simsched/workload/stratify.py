@@ -14,9 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import gammaln
-
-from simsched.workload.sobol import MOST_DIMENSIONS, scrambled_sobol_point
 
 #: Points after which the sequence begins anew.
 _PERIOD = 2**24
@@ -30,40 +27,19 @@ def class_counts(sizes: Sequence[int], jobs: int, seed: int, scramble: int = 0) 
     """
     if len(sizes) == 1:
         return [jobs]
-    point = _point(len(sizes) - 1, (seed - 1) % _PERIOD, np.random.default_rng(scramble))
+    from scipy.stats import hypergeom  # large, and needed only here
+    from scipy.stats.qmc import Sobol
+
+    points = Sobol(len(sizes) - 1, scramble=True, rng=np.random.default_rng(scramble))
+    point = points.fast_forward((seed - 1) % _PERIOD).random(1)[0] if seed != 1 else points.random(1)[0]
     counts = [0] * len(sizes)
     left, remaining = sum(sizes), jobs
     *rare, commonest = sorted(range(len(sizes)), key=lambda i: (sizes[i], i))
-    for index, u in zip(rare, point, strict=True):
-        counts[index] = _hypergeometric_quantile(u, left, sizes[index], remaining)
+    for index, u in zip(rare, point.tolist(), strict=True):
+        counts[index] = int(hypergeom.ppf(u, left, sizes[index], remaining))
         left, remaining = left - sizes[index], remaining - counts[index]
     counts[commonest] = remaining
     return counts
-
-
-def _point(dimensions: int, index: int, rng: np.random.Generator) -> list[float]:
-    """Return a point of the scrambled sequence; of many dimensions, from the library that takes long to load."""
-    if dimensions <= MOST_DIMENSIONS:
-        return scrambled_sobol_point(dimensions, index, rng)
-    from scipy.stats.qmc import Sobol
-
-    points = Sobol(dimensions, scramble=True, rng=rng)
-    point: list[float] = (points.fast_forward(index) if index else points).random(1)[0].tolist()
-    return point
-
-
-def _hypergeometric_quantile(u: float, total: int, marked: int, drawn: int) -> int:
-    """Return the least number of marked among those drawn whose distribution function reaches `u`."""
-    counts = np.arange(max(0, drawn - (total - marked)), min(marked, drawn) + 1)
-    log = _log_choose(marked, counts) + _log_choose(total - marked, drawn - counts) - _log_choose(total, drawn)
-    reached = np.cumsum(np.exp(log)) >= u
-    return int(counts[np.argmax(reached)] if reached.any() else counts[-1])
-
-
-def _log_choose(n: npt.ArrayLike, k: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    n, k = np.asarray(n), np.asarray(k)
-    found: npt.NDArray[np.float64] = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return found
 
 
 def stratified_sample(

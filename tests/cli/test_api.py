@@ -61,6 +61,35 @@ def test_tables_share_one_index(results):
     assert results.table(["makespan_h"])["makespan_h"].iloc[0] == pytest.approx(table["makespan_s"].iloc[0] / 3600)
 
 
+JOB = {"num_gpus": 1, "duration_s": 60}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"cluster": "x"}, r"cluster: 'x' is no cluster; give \(nodes, GPUs on each\)"),
+        ({"cluster": (0, 4)}, r"cluster: \(0, 4\) has no GPU"),
+        ({"policy": 3}, "policy: 3 is no policy: it lacks 'decide'; give a name of"),
+        ({"jobs": "philly.csv"}, "jobs: 'philly.csv' is no list of jobs; read a file with simsched.read_trace"),
+        ({"jobs": [3]}, "jobs, row 0: 3 is no job"),
+        ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is no number"),
+        (
+            {"jobs": [{**JOB, "speedup": "fast"}]},
+            "jobs, row 0: its speed-up 'fast' is none; give 'linear', an exponent",
+        ),
+        ({"restart_delay_s": -1}, "simulate: a setting of the engine is wrong: restart_delay_s"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_words(arguments, said):
+    with pytest.raises(InputError, match=said):
+        sim.simulate(**{"jobs": [JOB], "policy": "fifo", "cluster": (1, 4), **arguments})
+
+
+def test_a_simulation_shows_itself_in_a_line():
+    found = sim.simulate(jobs=[JOB, {**JOB, "speedup": 0.5}], policy="fifo", cluster=(1, 4), restart_delay_s=0)
+    assert repr(found).startswith("<simulation: 2 finished jobs, 1 decision, makespan 0.0167 h;")
+
+
 def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results):
     cells = results.cells()["makespan_s"].unstack("seed")
     expected = (cells.loc["tiresias"] / cells.loc["fifo"] - 1).mean()
@@ -74,7 +103,8 @@ def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results
 
 
 def test_a_run_says_what_was_run_and_has_a_folder_of_its_own(results):
-    assert results.what_was_run == "6 jobs, 2 seeds, 2 policies on 8 GPUs; changed: workload.sample=6"
+    said = "6 jobs, 2 seeds, 2 policies on 8 GPUs; left out: 6 jobs not in the sample of 6; changed: workload.sample=6"
+    assert results.what_was_run == said
     assert results.folder.name == "tiny--sample=6"
     assert sim.read_run(results.folder).what_was_run == results.what_was_run
 

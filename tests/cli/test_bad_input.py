@@ -13,7 +13,11 @@ CASES = {
     "truncated trace": ("jobs.csv", HEADER + "0,1,100\n5,2", "jobs.csv:3"),
     "negative duration": ("jobs.csv", HEADER + "0,1,-5\n", "jobs.csv:2"),
     "zero GPUs": ("jobs.csv", HEADER + "0,0,5\n", "jobs.csv:2"),
-    "a job that can never fit": ("jobs.csv", HEADER + "0,1,5\n" * 9 + "9,9,5\n", "can never fit a cluster of 8"),
+    "a job that can never fit": (
+        "jobs.csv",
+        HEADER + "0,1,5\n" * 9 + "9,9,5\n",
+        "jobs.csv:11: workload, job 'job-9': it asks for 9 GPUs and can never fit a cluster of 8; enlarge the cluster",
+    ),
     "unknown application": (
         "jobs.csv",
         "name,time,application,num_replicas,batch_size\na,0,cifar11,1,128\n",

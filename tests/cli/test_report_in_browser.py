@@ -212,6 +212,10 @@ addEventListener("load", () => {
   seen.live = root.classList.contains("live");
   seen.bars = bars().length;
   seen.panels = root.querySelectorAll("svg").length;
+  const keys = [...root.querySelectorAll(".key span")].map(one => getComputedStyle(one).backgroundColor);
+  const painted = [...new Set(bars().map(one => getComputedStyle(one).fill))];
+  seen.unexplained = keys.length ? painted.filter(one => !keys.includes(one)).length : 0;
+  seen.explained = root.querySelector(".keys, .hint + .hint") !== null;
   bars()[0].dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
   seen.story = root.querySelector(".story").textContent;
   const labels = () => [...root.querySelectorAll("svg")].map(one => one.lastElementChild.textContent);
@@ -243,6 +247,8 @@ def test_the_occupancy_can_be_zoomed_and_asked(page, tmp_path):
     assert complaints == []
     assert (seen["live"], seen["panels"]) == (True, 2)
     assert seen["bars"] >= 20
+    assert seen["explained"]
+    assert seen["unexplained"] == 0  # every colour of a bar is in the legend, where there is one
     assert "asked for" in seen["story"]
     assert "waited" in seen["story"]
     assert len(set(seen["zoomed"])) == 1  # both panels share their time

@@ -101,7 +101,7 @@ def test_only_one_policy_can_be_run_and_the_rest_later(simsched):
     ("workers", "body", "said"),
     [
         ("1", "return Decision({job: ((9, 1),) for job in view.jobs})", "policy 'faulty' at t=0 s"),
-        ("2", "raise KeyError('oops')", "KeyError in policy 'faulty.py:Faulty': 'oops'"),
+        ("2", "raise KeyError('oops')", "faulty.py:8): 'oops'"),
     ],
 )
 def test_a_failing_cell_is_named_and_the_others_finish(simsched, folder, workers, body, said):
@@ -110,6 +110,7 @@ def test_a_failing_cell_is_named_and_the_others_finish(simsched, folder, workers
     done = simsched("run", "tiny.yaml", "--workers", workers, "-o", policies, "--name", "tiny")
     assert done.exit_code == 1
     assert "simsched: bad, seed 1: " in done.stderr
+    assert "policy 'faulty" in done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.output
     assert "fifo" in done.stdout

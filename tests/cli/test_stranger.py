@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+from click.testing import CliRunner
+
+from simsched.cli.main import cli
+
 
 def test_copies_of_a_run_are_counted_once(simsched, folder):
     done = simsched("run", "tiny.yaml", "-j", "1", "-o", "workload.sample=null")
@@ -18,7 +22,10 @@ def test_published_values_are_left_out_where_something_else_was_run(simsched, fo
     assert "(12.5)" in simsched("run", "tiny.yaml", "-j", "1", "-o", "seeds=1").stdout
     done = simsched("run", "tiny.yaml", "-j", "1", "-o", "workload.sample=5")
     assert "12.5" not in done.stdout
-    assert "What was run: 5 jobs, 2 seeds, 2 policies on 8 GPUs; changed: workload.sample=5." in done.stdout
+    assert (
+        "What was run: 5 jobs, 2 seeds, 2 policies on 8 GPUs; left out: 7 jobs not in the sample of 5; changed: "
+        in done.stdout
+    )
     assert "Published values are left out" in done.stdout
 
 
@@ -32,6 +39,8 @@ def test_policies_that_failed_are_rows_that_say_so(simsched, folder):
     shown = simsched("show", "results/tiny").stdout
     assert any(line.split()[:2] == ["tiresias", "failed"] for line in shown.splitlines())
     assert "Failed: tiresias, seed 1 and 1 more: it broke" in shown
+    assert "tiresias,failed,,,,,0,\n" in simsched("show", "results/tiny", "--csv").stdout
+    assert "| tiresias | failed | - |" in simsched("show", "results/tiny", "--markdown").stdout
     assert simsched("report", "results/tiny").exit_code == 0
     assert ">failed<" in (folder / "results" / "tiny" / "report.html").read_text()
 
@@ -82,12 +91,29 @@ def test_check_policy_says_where_and_what_was_expected(simsched, folder):
     done = simsched("--debug", "check", "policy", "bad.py:Bad", "--seeds", "1", "--json")
     found = json.loads(done.stdout)
     assert found["failures"][0]["place"].endswith(f"bad.py:{place + 1}")
+    assert done.stderr.count("ZeroDivisionError: division by zero") == 0  # with --json it is in the answer
+    listed = simsched("check", "policy", "bad.py:Bad", "--seeds", "1").stdout
+    assert listed.count("ZeroDivisionError") == 1  # every check fails for the same reason
+    assert "(so also: all nodes down; " in listed
+    assert listed.endswith(f"bad: {len(found['failures'])} checks failed\n")
     (folder / "bad.py").write_text("\n".join(lines).replace("print('hello'); return 1 / 0", "return {}"))
     # a file is loaded once in a process, so the second look is another file
     (folder / "bad.py").rename(folder / "bad2.py")
     done = simsched("check", "policy", "bad2.py:Bad", "--seeds", "1")
     assert "bad2.py" in done.stdout
     assert "a Decision was expected" in done.stdout
+
+
+def test_a_shell_completes_experiments_and_figures(monkeypatch):
+    for words, expected in (
+        ("simsched run quick", "quickstart"),
+        ("simsched plot results/x --figure occ", "occupancy"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        monkeypatch.setenv("_SIMSCHED_COMPLETE", "bash_complete")
+        done = CliRunner().invoke(cli, prog_name="simsched")
+        assert f"plain,{expected}" in done.stdout.splitlines()
 
 
 def test_tables_can_be_taken_elsewhere(simsched, folder):
@@ -97,4 +123,7 @@ def test_tables_can_be_taken_elsewhere(simsched, folder):
     assert r"\toprule" in simsched("show", "results/tiny", "--latex").stdout
     drawn = simsched("plot", "results/tiny", "--figure", "queue-over-time")
     assert drawn.stdout.splitlines()[0] == "results/tiny/figures/queue-over-time.png"
-    assert simsched("plot", "results/tiny", "--figure", "queue").exit_code == 2
+    assert "did you mean 'queue-over-time'?" in simsched("plot", "results/tiny", "--figure", "queue").stderr
+    refused = simsched("plot", "results/tiny", "--figure", "jct-cdf", "--metric", "makespan_h")
+    assert refused.exit_code == 2
+    assert "the figure 'jct-cdf' shows no metric of one's choice; draw 'bars' of it" in refused.stderr

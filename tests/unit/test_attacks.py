@@ -78,7 +78,9 @@ def test_every_room_on_which_rows_depend_is_hashed(tmp_path, monkeypatch):
 def test_a_cell_that_failed_is_tried_again_by_the_next_run(make, tmp_path):
     (tmp_path / "break").touch()
     first = run_grid(make(), tmp_path / "out")
-    assert [failure.message for failure in first.failures] == ["RuntimeError in policy 'fragile.py:Fragile': broken"]
+    (failure,) = first.failures
+    assert failure.message.startswith("RuntimeError in policy 'fragile' (")
+    assert failure.message.endswith("): broken")
     (tmp_path / "break").unlink()
     second = run_grid(make(), tmp_path / "out")
     assert (second.ran, second.reused, second.failures) == (1, 0, ())

@@ -14,7 +14,7 @@ from simsched.report.figures.distribution import cdf_data, jct_cdf, share_within
 from simsched.report.figures.draw import draw_run
 from simsched.report.figures.models import efficiency_figure, throughput_figure
 from simsched.report.figures.over_time import binned, over_time, over_time_data
-from simsched.report.figures.style import PALETTE, looks, new_figure, save
+from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.timeline import job_timeline, timeline_data
 from simsched.report.figures.trace_summary import trace_picture
@@ -116,6 +116,15 @@ def test_svg_can_be_saved_with_the_same_bytes_too(tmp_path):
     for folder in ("one", "two"):
         save(*jct_cdf({"x": [np.array([5, 50])]}), tmp_path / folder, "cdf", formats=("svg",))
     assert (tmp_path / "one" / "cdf.svg").read_bytes() == (tmp_path / "two" / "cdf.svg").read_bytes()
+
+
+def test_captions_break_evenly_and_never_between_a_number_and_what_it_counts():
+    caption = "Means over 10 min and over 2 seeds; bands span the lowest and the highest. A finished seed has 0 GPUs."
+    lines = caption_lines(caption, 60)
+    assert " ".join(lines) == caption
+    assert max(map(len, lines)) - min(map(len, lines)) < 15
+    assert not any(line[-1].isdigit() for line in caption_lines(caption, 17))
+    assert caption_lines("", 60) == []
 
 
 def test_a_long_caption_makes_the_figure_taller():
@@ -293,6 +302,17 @@ def test_a_sweep_has_a_line_per_policy_at_the_swept_values():
     assert (axes.get_xlabel(), axes.get_title(loc="left")) == ("load", "mean JCT (h)")
     assert axes.get_xscale() == "linear"
     assert len(axes.collections) == 2
+    p, q = (whiskers.get_segments()[1][0][0] for whiskers in axes.collections)
+    assert p < 1.0 < q  # beside each other, and beside the value
+
+
+def test_whiskers_stand_as_far_apart_on_a_logarithmic_axis():
+    data = sweep_data(swept_rows("p.interval_s", [30, 60, 480]), "p.interval_s", ["jct_mean_s"])
+    (axes,) = sweep_lines(data, "p.interval_s")[0].axes
+    p, q = (np.array([one[0][0] for one in whiskers.get_segments()]) for whiskers in axes.collections)
+    assert np.allclose(q / p, q[0] / p[0])
+    assert (p < [30, 60, 480]).all()
+    assert (q > [30, 60, 480]).all()
 
 
 def test_a_wide_sweep_is_logarithmic_and_words_stand_side_by_side():

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from simsched.report.figures.occupancy import queue_over_time
 from simsched.results.occupancy import HELD_COLUMNS, colour_groups, stays, waiting_by
 
 
@@ -90,3 +91,17 @@ def test_a_job_waits_while_it_is_there_and_holds_nothing():
     waiting = waiting_by(table, held_by, {"a": "x", "b": "y"}, np.array([0.0, 20.0, 40.0]))
     assert waiting["x"].tolist() == [0, 0]
     assert waiting["y"].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("late", "whole"), [(1, False), (40, True)])
+def test_few_waiting_jobs_are_marked_in_parts_and_many_in_whole_numbers(late, whole):
+    """`late` jobs wait 600 s of 6,000 for the first one."""
+    names = [f"j{number}" for number in range(late)]
+    columns = {"submit_time_s": 0, "status": "", "num_gpus": 1, "tenant": "", "application": "fixed-duration"}
+    table = pd.DataFrame({"job_id": ["a", *names], **columns, "end_time_s": [600, *[6000] * late]})
+    rows = [("a", 0, 600, "0:1", False), *((name, 600, 6000, "0:1", False) for name in names)]
+    figure, data = queue_over_time({"fifo": (table, held(*rows))})
+    ticks = figure.axes[0].get_yticks()
+    assert set(np.round(np.diff(ticks), 6)) <= {0.1, 0.2, 0.5, 5, 10, 20}
+    assert all(tick == int(tick) for tick in ticks) is whole
+    assert data.drop(columns=["policy", "time_s"]).to_numpy().max() == late

@@ -114,3 +114,27 @@ def test_the_table_of_the_trace_is_not_changed(trace):
 def test_a_bound_on_durations_cuts_the_tail_and_nothing_else(trace):
     jobs = replay_trace(trace, ReplayRecipe(max_duration_s=45), rng())
     assert [job.duration_s for job in jobs] == [1, 10, 20, 30, 40, 45, 45, 45, 45, 45]
+
+
+@pytest.mark.parametrize(
+    ("keys", "left_out"),
+    [
+        ({}, {}),
+        ({"jobs": 4}, {"after the first 4": 6}),
+        ({"from_s": 150, "until_s": 800}, {"submitted before second 150": 2, "submitted from second 800 on": 2}),
+        (
+            {"from_s": 100, "max_gpus": 8, "sample": 5, "jobs": 3},
+            {
+                "submitted before second 100": 1,
+                "asking for more than 8 GPUs": 2,
+                "not in the sample of 5": 2,
+                "after the first 3": 2,
+            },
+        ),
+        ({"jobs": 99}, {}),
+    ],
+)
+def test_what_is_left_out_is_counted_by_reason(trace, keys, left_out):
+    recipe = ReplayRecipe(**keys)
+    assert recipe.left_out(trace) == left_out
+    assert len(replay_trace(trace, recipe, rng())) == 10 - sum(left_out.values())

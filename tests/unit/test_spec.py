@@ -201,8 +201,8 @@ def test_an_override_of_all_policies(read):
          "known: Tiresias (k=1), fifo, tiresias"),
         ("name.x=1", "-o name.x=1: 'name' has no keys of its own"),
         ("a..b=1", "-o a..b=1: 'a..b' is no key; write the keys with single dots between them"),
-        ("seeds={", "-o seeds={: is not valid YAML: while parsing a flow node, expected the node content, but found "
-         "'<stream end>'"),
+        ("seeds={", "-o seeds={: is not valid YAML: a bracket or brace is not closed, or a comma follows nothing; "
+         "close it, or drop the comma"),
         ("policies.fifo.params.x=1", "-o policies.fifo.params.x=1: policies.fifo.params.x: the policy 'fifo' has no "),
     ],
 )  # fmt: skip

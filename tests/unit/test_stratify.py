@@ -4,9 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import hypergeom
-from scipy.stats.qmc import Sobol
 
-from simsched.workload.sobol import MOST_DIMENSIONS, scrambled_sobol_point
 from simsched.workload.stratify import class_counts, stratified_sample
 
 #: About Philly's jobs of class L, M, S and XL in the hours of the recipe.
@@ -67,26 +65,3 @@ def test_the_same_seed_draws_the_same_rows():
     first = stratified_sample(table, classes, 10, 4, 9)
     assert first.equals(stratified_sample(table, classes, 10, 4, 9))
     assert not first.equals(stratified_sample(table, classes, 10, 4, 8))
-
-
-@pytest.mark.parametrize("dimensions", range(1, MOST_DIMENSIONS + 1))
-@pytest.mark.parametrize("index", [0, 1, 2, 7, 1000, 2**24 - 1])
-def test_a_point_is_scipys_bit_for_bit(dimensions, index):
-    points = Sobol(dimensions, scramble=True, rng=np.random.default_rng(index))
-    theirs = (points.fast_forward(index) if index else points).random(1)[0]
-    assert scrambled_sobol_point(dimensions, index, np.random.default_rng(index)) == theirs.tolist()
-
-
-def test_counts_are_those_that_scipy_finds():
-    points = Sobol(3, scramble=True, rng=np.random.default_rng(0)).random(16)
-    for seed, (first, second, third) in enumerate(points, start=1):
-        xl = int(hypergeom.ppf(first, sum(SIZES), SIZES[3], 160))
-        large = int(hypergeom.ppf(second, sum(SIZES[:3]), SIZES[0], 160 - xl))
-        medium = int(hypergeom.ppf(third, sum(SIZES[1:3]), SIZES[1], 160 - xl - large))
-        assert class_counts(SIZES, 160, seed) == [large, medium, 160 - xl - large - medium, xl]
-
-
-def test_more_classes_than_there_are_dimensions_here():
-    counts = class_counts([5] * (MOST_DIMENSIONS + 3), 20, 2)
-    assert sum(counts) == 20
-    assert counts == class_counts([5] * (MOST_DIMENSIONS + 3), 20, 2)

@@ -26,6 +26,12 @@ def of(jobs, nodes=2):
         ([Listed(seed, manifest=of(1200)) for seed in (1, 2)], "1,200 jobs, 2 seeds, 1 policy on 9 GPUs"),
         ([Listed(manifest=of(3)), Listed(2, "las", of(7, 1))], "3 to 7 jobs, 2 seeds, 2 policies on 5 to 9 GPUs"),
         ([Listed()], "1 seed, 1 policy"),
+        ([Listed(manifest=of(3) | {"left_out": None})], "3 jobs, 1 seed, 1 policy on 9 GPUs"),
+        ([Listed(manifest=of(3) | {"left_out": {}})], "3 jobs, 1 seed, 1 policy on 9 GPUs, nothing left out"),
+        (
+            [Listed(manifest=of(3) | {"left_out": one}) for one in ({"too late": 1}, {"too late": 4, "too large": 1})],
+            "3 jobs, 1 seed, 1 policy on 9 GPUs; left out: 1 to 4 jobs too late, 0 to 1 jobs too large",
+        ),
     ],
 )
 def test_a_run_says_how_much_was_run(cells, said):

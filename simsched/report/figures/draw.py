@@ -98,11 +98,15 @@ def figure_names(run: Run, replicate_over: Collection[str] = ()) -> tuple[str, .
 def draw_figure(run: Run, name: str, replicate_over: Collection[str] = (), metrics: Sequence[str] = ()) -> Drawn:
     """Draw one figure of a run; raises `InputError` where none of that name fits it.
 
-    `metrics` are those that `bars` and the figures of sweeps show, by default the usual ones.
+    `metrics` are those that `bars` and the figures of sweeps show, by default the usual ones; other figures show what
+    they show, and are refused with metrics.
     """
     plans = dict(_plans(run, replicate_over, metrics))
     if name not in plans:
         raise input_error(run.folder, f"no figure '{name}' fits this run", nearest(name, plans))
+    if metrics and name != "bars" and not name.startswith("sweep-"):
+        choices = " or ".join(f"'{one}'" for one in plans if one == "bars" or one.startswith("sweep-"))
+        raise input_error("--metric", f"the figure '{name}' shows no metric of one's choice", f"draw {choices} of it")
     return plans[name]()
 
 

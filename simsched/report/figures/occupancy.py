@@ -19,6 +19,8 @@ from simsched.results.occupancy import Stay, colour_groups, stays, waiting_by
 #: More nodes than this are not told apart on a page.
 MOST_NODES = 32
 _MOST_BINS = 120
+#: From so many waiting jobs on an axis has whole numbers; below, means over time are parts of jobs.
+_LEAST_WHOLE = 4
 _STARTING = "#FFFFFF"
 _BAR = 0.92
 
@@ -147,9 +149,10 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
                            labels=list(colours))  # fmt: skip
             axes.set_title(label)
             axes.set_ylabel("jobs")
-            axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
             frames.append(waiting.assign(policy=label, time_s=edges[:-1]))
         panels[0].set_ylim(0, None)
+        whole = panels[0].get_ylim()[1] >= _LEAST_WHOLE
+        panels[0].yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=whole))
         panels[-1].set_xlim(0, last_s * unit.factor)
         panels[-1].set_xlabel(unit.title("time since the start of the workload"))
         if by == "tenant":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -62,6 +63,8 @@ _NO_DATES: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
 }
+#: Stands for a blank at which no line is broken.
+_BOUND = "\u00a0"
 _TITLE_SIZE = 11
 _CAPTION_SIZE = 7.5
 #: Inches: left of and outside title and caption, a line of title, caption and legend, a legend's handle and letter.
@@ -126,7 +129,7 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
 
     Sizes in inches; `height` is that of the panels, to which title, legend and caption add their own.
     """
-    lines = textwrap.wrap(caption, int(width * 15.5))
+    lines = caption_lines(caption, int(width * 15.5))
     below = _MARGIN + _CAPTION_LINE * len(lines)
     figure = ShownFigure(figsize=(width, height + _TITLE_HEIGHT + below), layout="constrained")
     FigureCanvasAgg(figure)
@@ -135,6 +138,15 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     figure.text(_LEFT, _MARGIN, text, transform=_corner(figure, 0), va="bottom", size=_CAPTION_SIZE, color="#444444")
     _leave_room(figure, _TITLE_HEIGHT, below)
     return figure
+
+
+def caption_lines(caption: str, letters: int) -> list[str]:
+    """Break a caption into lines about equally long, and never between a number and what it counts."""
+    bound = re.sub(r"(?<=\d) (?=[A-Za-z%])", _BOUND, caption)
+    fewest = len(textwrap.wrap(bound, letters))
+    even = next(size for size in range(len(bound) // max(fewest, 1), letters + 1)
+                if size > 0 and len(textwrap.wrap(bound, size, break_long_words=False)) <= fewest)  # fmt: skip
+    return [line.replace(_BOUND, " ") for line in textwrap.wrap(bound, even, break_long_words=False)]
 
 
 def legend_above(figure: Figure, axes: Axes) -> None:

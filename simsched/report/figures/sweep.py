@@ -18,6 +18,8 @@ _WIDEST = 9.0
 _COLUMNS = ["line", "others", "policy", "metric", "unit", "value", "mean", "low", "high", "seeds", "published"]
 #: From this ratio of largest to smallest value on, the axis is logarithmic.
 _LOG_RATIO = 8
+#: Share of an axis between the whiskers of two lines.
+_STEP = 0.014
 _UNITS = (("_gpu_s", "GPU s"), ("_s", "s"), ("_h", "h"))
 
 
@@ -112,7 +114,8 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
     reading = find_metric(part["metric"].iloc[0])
     shown = shown_unit(part["unit"].iloc[0], part["mean"])
     places = _places(values)
-    for name, line in part[part["others"] == others].groupby("policy", sort=False):
+    lines = part[part["others"] == others].groupby("policy", sort=False)
+    for number, (name, line) in enumerate(lines):
         look = styles[str(name)]
         x = line["value"].map(places)
         order = x.sort_values().index
@@ -122,7 +125,8 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
         known = high.notna()
         if known.any():
             whiskers = [(mean - low)[known], (high - mean)[known]]
-            axes.errorbar(x[known], mean[known], yerr=whiskers, fmt="none", ecolor=look.colour, capsize=3, linewidth=1)
+            beside = _beside(x[known], values, number - (lines.ngroups - 1) / 2)
+            axes.errorbar(beside, mean[known], yerr=whiskers, fmt="none", ecolor=look.colour, capsize=3, linewidth=1)
         axes.plot(
             x, published, "D", markersize=6, color="white", markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4
         )
@@ -135,10 +139,23 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
     axes.set_title(shown.title(reading.title))
 
 
+def _beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:
+    """Move places on the axis by so many steps, so that the whiskers of several lines stand beside each other."""
+    places = _places(values).values()
+    if is_logarithmic(values):
+        return x * float((max(values) / min(values)) ** (_STEP * steps))
+    return x + (max(places) - min(places)) * _STEP * steps
+
+
+def is_logarithmic(values: Sequence[Any]) -> bool:
+    """Return whether swept values are so far apart that their axis is logarithmic."""
+    return all(_is_number(one) and one > 0 for one in values) and max(values) >= _LOG_RATIO * min(values)
+
+
 def value_axis(axes: Axes, values: Sequence[Any]) -> None:
     """Put the swept values on the horizontal axis, which is logarithmic where they are far apart."""
     places = _places(values)
-    if all(_is_number(value) and value > 0 for value in values) and max(values) >= _LOG_RATIO * min(values):
+    if is_logarithmic(values):
         axes.set_xscale("log")
     axes.set_xticks(list(places.values()), [str(value) for value in values])
     axes.set_xticks([], minor=True)

@@ -15,6 +15,8 @@
   const time = s => s < 120 ? `${s.toFixed(0)} s` : s < 7200 ? `${(s / 60).toFixed(1)} min`
     : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(1)} days`;
 
+  const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
   function figure(root) {
     const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
     const story = root.querySelector(".story"), names = Object.keys(data.panels);
@@ -27,9 +29,9 @@
       const facts = data.panels[name].jobs[job];
       if (!facts) { story.textContent = ""; return; }
       const [application, tenant, gpus, submit, start, end, restarts, status] = facts;
-      const parts = [`${job} under ${name}`, application, tenant && `tenant ${tenant}`, `asked for ${gpus} GPUs`,
+      const parts = [`${job} under ${name}`, application, tenant && `tenant ${tenant}`, `asked for ${count(gpus, "GPU")}`,
         `submitted ${time(submit)}`, `waited ${time(start - submit)} to start`, `ended ${time(end)}`,
-        `in all ${time(end - submit)}`, `${restarts} restarts`, status];
+        `in all ${time(end - submit)}`, count(restarts, "restart"), status];
       story.textContent = parts.filter(Boolean).join(" · ");
     }
 

@@ -38,7 +38,7 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
         return ""
     first = next(iter(cells.values()))
     nodes = node_sizes(first, [cell.table("allocations", HELD_COLUMNS) for cell in cells.values()])[:_MOST_NODES]
-    _, groups = colour_groups(first.table("jobs", JOB_COLUMNS), len(PALETTE) - 1)
+    by, groups = colour_groups(first.table("jobs", JOB_COLUMNS), len(PALETTE) - 1)
     names = sorted(set(groups.values()))
     places = {job: names.index(group) for job, group in groups.items()}
     panels = {name: _panel(cell, len(nodes), places) for name, cell in cells.items()}
@@ -49,13 +49,27 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     return f"""<div class="block occupancy" id="{anchor}-occupancy">
 <h3>Who held which GPUs (seed {first.seed})</h3>
-<p class="hint">Wheel or buttons zoom, dragging moves, hovering or tapping a bar tells its job's story.</p>
+<p class="hint">Nodes down, time across: a bar is a job on its GPUs. Wheel or buttons zoom, dragging moves, hovering or
+tapping a bar tells its job's story; a tap also pales the other jobs.</p>
+{_legend(by, names)}
 <div class="tools"><button type="button" class="in">Zoom in</button> <button type="button" class="out">Zoom out</button>
 <button type="button" class="all">All</button> {_choices(list(panels))}</div>
 <p class="story" role="status" aria-live="polite"></p>
 <div class="panels">{"".join(f'<div data-panel="{i}"></div>' for i in range(min(2, len(panels))))}</div>
 <script type="application/json">{text}</script>
 </div>"""
+
+
+def _legend(by: str, names: Sequence[str]) -> str:
+    """Say what colours and marks mean."""
+    marks = "Black edge: started again or moved; pale: it restores its state; &times;: it failed or was killed."
+    if by == "job":
+        return f'<p class="hint">Colours only tell jobs apart. {marks}</p>'
+    colours = " ".join(
+        f'<span class="key"><span style="background: {colour}"></span>{escape(name)}</span>'
+        for name, colour in zip(names, PALETTE, strict=False)
+    )
+    return f'<p class="hint keys">{colours} {marks}</p>'
 
 
 def _choices(names: Sequence[str]) -> str:

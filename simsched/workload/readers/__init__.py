@@ -90,14 +90,44 @@ def _named(name: str) -> Format:
 
 def _unknown(path: Path, head: Head) -> InputError:
     """Say which format's header comes nearest to what the file has, and which of its columns are not there."""
+    if not head.line.isprintable() and not head.line.replace("\t", "").isprintable():
+        return input_error(path, "the file is no UTF-8 text", "save it as CSV or JSON in UTF-8", line=1)
+    separator = _separator(head.line)
+    if separator:
+        return input_error(path, f"its columns are separated by {separator}", "write commas instead", line=1)
     shapes = {candidate.name: candidate.shape for candidate in FORMATS if candidate.shape.startswith("CSV")}
     # The reversal lets the plain format, which stands last, win a tie: it is the one that users write themselves.
     best = max(reversed(shapes), key=lambda name: _likeness(head.columns, _names(shapes[name])))
+    missing = [column for column in plain.REQUIRED if column not in head.columns]
+    if best == plain.FORMAT.name and _likeness(head.columns, frozenset(plain.REQUIRED)) > 0:
+        return _incomplete(path, head, missing)
     if _likeness(head.columns, _names(shapes[best])) > 0:
         remedy = f"nearest is '{best}', {shapes[best]}"
     else:
         remedy = f"name it with `format`, or write it as {plain.FORMAT.shape}"
     return input_error(path, f"no trace format begins like this: {head.line[:60]!r}", remedy, line=1)
+
+
+def _separator(line: str) -> str:
+    """Name what separates the columns of a header instead of commas; empty where nothing else does."""
+    for separator, name in (";", "semicolons"), ("\t", "tabs"), ("|", "bars"):
+        if line.count(separator) > line.count(","):
+            return name
+    return ""
+
+
+def _incomplete(path: Path, head: Head, missing: Sequence[str]) -> InputError:
+    """Say which columns a trace of one's own lacks, and which of its own they may be."""
+    named = ", ".join(f"'{column}'" for column in missing)
+    likely = get_close_matches(missing[0], sorted(head.columns), n=1, cutoff=0.6)
+    rename = f"rename '{likely[0]}'" if likely else f"add {'it' if len(missing) == 1 else 'them'}"
+    remedy = f"{rename} (needed: {', '.join(plain.REQUIRED)}; docs/formats.md)"
+    return input_error(
+        path,
+        f"{'column' if len(missing) == 1 else 'columns'} {named} {'is' if len(missing) == 1 else 'are'} missing",
+        remedy,
+        line=1,
+    )
 
 
 def _likeness(columns: frozenset[str], known: frozenset[str]) -> int:

@@ -61,6 +61,24 @@ class ReplayRecipe:
             return jobs
         return with_estimates(jobs, self.estimates, self.estimate_factor, ingredients.rng("estimates"))
 
+    def left_out(self, trace: Trace) -> dict[str, int]:
+        """Count, by reason, the jobs of a trace that are not replayed, those that its reader left out among them."""
+        submit, gpus = trace.table["submit_time_s"], trace.table["num_gpus"]
+        early, late = submit < self.from_s, submit >= (np.inf if self.until_s is None else self.until_s)
+        large = ~early & ~late & (gpus > (np.inf if self.max_gpus is None else self.max_gpus))
+        kept = len(trace) - int((early | late | large).sum())
+        sampled = min(kept, kept if self.sample is None else self.sample)
+        taken = min(sampled, sampled if self.jobs is None else self.jobs)
+        counts = {
+            **trace.dropped,
+            f"submitted before second {self.from_s}": int(early.sum()),
+            f"submitted from second {self.until_s} on": int(late.sum()),
+            f"asking for more than {self.max_gpus} GPUs": int(large.sum()),
+            f"not in the sample of {self.sample}": kept - sampled,
+            f"after the first {self.jobs}": sampled - taken,
+        }
+        return {reason: count for reason, count in counts.items() if count}
+
 
 def replay_trace(
     trace: Trace,

@@ -1,0 +1,49 @@
+"""Where the jobs of a message stand in the file that they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from simsched.errors import Problem
+from simsched.workload.readers import head_of, philly_csv, plain, read_trace
+from simsched.workload.readers.sheet import open_sheet
+from simsched.workload.readers.workload_csv import is_workload
+
+_NAMED = re.compile(r"^workload, job '(.*)'$")
+#: Formats in which a line is a job.
+_LINE_BY_LINE = (plain.FORMAT.name, philly_csv.FORMAT.name)
+
+
+def located(problems: Iterable[Problem], file: Path) -> list[Problem]:
+    """Name file and line in problems of single jobs, where a line of the file is a job; others stay as they are."""
+    found = list(problems)
+    named = {problem: match.group(1) for problem in found if (match := _NAMED.match(problem.where))}
+    if not named or not file.is_file():
+        return found
+    lines = _lines_of_jobs(file)
+    return [_at(problem, file, lines.get(named.get(problem, ""), 0)) for problem in found]
+
+
+def _at(problem: Problem, file: Path, line: int) -> Problem:
+    if not line:
+        return problem
+    return replace(problem, where=str(file), line=line, message=f"{problem.where}: {problem.message}")
+
+
+def _lines_of_jobs(file: Path) -> Mapping[str, int]:
+    """Return the line of each job by its id; empty for formats in which a job is not a line."""
+    head = head_of(file)
+    if is_workload(head):
+        sheet = open_sheet(file, ())
+        ids = sheet.text("name")
+        return {str(name): sheet.line(int(row)) for name, row in zip(ids, sheet.rows, strict=True)}
+    trace = read_trace(file)
+    if trace.source not in _LINE_BY_LINE:
+        return {}
+    sheet = open_sheet(file, ())
+    return {
+        str(name): sheet.line(int(row)) for name, row in zip(trace.table["job_id"], trace.table["row"], strict=True)
+    }
