@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +19,7 @@ from simsched.errors import input_error, nearest
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.checks import Checks
 from simsched.experiment.failures import failure_options, identity
+from simsched.experiment.identity import conditions_of_cluster, groups_of, key_of
 from simsched.experiment.inputs import CellInputs
 from simsched.experiment.physics import colocation_of, engine_options
 from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
@@ -240,114 +238,98 @@ class _Maker:
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
         kind = self._experiment.policies[policy.name]
         diagnostics = spec.diagnostics if takes_diagnostics(kind) else ()
-        options = engine_options(spec.engine_of(policy))
-        cluster = spec.cluster.build()
-        workload = spec.workload_of(policy)
-        jobs, jobs_hash = self._jobs(spec, policy, seed, file)
         params = spec.params_of(policy, {one.name for one in parameters(kind)})
         made = make_policy(kind, params, diagnostics)
         agents = self._agents(policy)
-        folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
-        speeds = dict(workload.gpu_speed)
+        workload = spec.workload_of(policy)
+        jobs, jobs_hash = self._jobs(spec, policy, seed, file)
+        task = Task(
+            key="",
+            policy=policy.name,
+            policy_folder=self._experiment.folders.get(policy.name, self._experiment.file.parent),
+            params=params,
+            diagnostics=diagnostics,
+            cluster=spec.cluster.build(),
+            jobs=jobs,
+            applications=spec.applications,
+            engine=engine_options(spec.engine_of(policy)),
+            seed=seed,
+            about={},
+            tuning=spec.tuning,
+            agent=agents,
+            sharing=spec.engine_of(policy).sharing,
+            gpu_speed=dict(workload.gpu_speed),
+            losses=spec.losses,
+        )
+        task = replace(task, failures=failure_options(spec.failures, task.cluster))
         self.checks.check(
             made,
             None if agents is None else agents.make(),
-            cluster,
-            options,
+            task.cluster,
+            task.engine,
             jobs,
-            self._applications(spec.applications, speeds, cluster),
+            self._applications(task),
             policy.model_dump_json(),
             jobs_hash,
             file or workload.path or workload.source,
         )
-        about: dict[str, Any] = {
+        name = Path(file).stem if file else self._inputs.workload_name(workload)
+        about = self._about(task, spec, kind, made) | {"workload": {"name": name}, "jobs_hash": jobs_hash}
+        about |= self._conditions(task, spec)
+        key = key_of(about)
+        if spec.tuning is None:
+            about["workload"] |= workload.model_dump()
+            about["left_out"] = self._inputs.left_out(workload, file, task.seed, spec)
+        about["applications"] = asdict(spec.applications)
+        return replace(task, key=key, about=about)
+
+    def _about(self, task: Task, spec: ExperimentSpec, kind: type[Policy], made: Policy) -> dict[str, Any]:
+        """Return what determines every cell: policy, cluster, engine, jobs, and the sources of it all."""
+        full = full_params(kind, task.params, task.diagnostics)
+        return {
             "experiment": spec.name,
-            "seed": seed,
-            "policy": {
-                "name": policy.name,
-                "class": _class_name(kind),
-                "params": full_params(kind, params, diagnostics),
-            },
-            "policy_source": self._sources[policy.name],
+            "seed": task.seed,
+            "policy": {"name": task.policy, "class": kind.__qualname__, "params": full},
+            "policy_source": self._sources[task.policy],
             "libraries": library_versions(),
             "policy_needs": sorted(signal.name for signal in made.signals),
-            "diagnostics": list(diagnostics),
-            "cluster": _groups(cluster),
-            "engine": asdict(options),
+            "diagnostics": list(task.diagnostics),
+            "cluster": groups_of(task.cluster),
+            "engine": asdict(task.engine),
             "engine_semantics": SEMANTICS,
-            "workload": {"name": Path(file).stem if file else self._inputs.workload_name(workload)},
-            "jobs": len(jobs),
-            "jobs_hash": jobs_hash,
-            "applications_hash": self._inputs.applications_hash(spec.applications),
+            "jobs": len(task.jobs),
+            "applications_hash": self._inputs.applications_hash(task.applications),
             "code_hash": code_hash(),
             "code_rooms": list(ROOMS),
             "results_schema": SCHEMA_VERSION,
         }
-        sharing = spec.engine_of(policy).sharing
-        failures = failure_options(spec.failures, cluster)
-        about |= self._conditions(spec, policy, sharing, failures)
-        if agents is not None:
-            kind_of_agents = agents.load()
-            given = full_params(kind_of_agents, agents.params)
-            about["agent"] = {"name": agents.name, "params": given, "source": plugin_sources(kind_of_agents)}
-        files = input_files(kind, params)
-        if files:
-            about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
-        key = _key(about)
-        if spec.tuning is None:
-            about["workload"] |= workload.model_dump()
-            about["left_out"] = self._inputs.left_out(workload, file, seed, spec)
-        about["applications"] = asdict(spec.applications)
-        return Task(
-            key,
-            policy.name,
-            folder,
-            params,
-            diagnostics,
-            cluster,
-            jobs,
-            spec.applications,
-            options,
-            seed,
-            about,
-            spec.tuning,
-            agents,
-            sharing,
-            failures,
-            speeds,
-            spec.losses,
-        )
 
-    def _conditions(
-        self, spec: ExperimentSpec, policy: PolicySpec, sharing: SharingSpec, failures: FailureOptions | None
-    ) -> dict[str, Any]:
+    def _conditions(self, task: Task, spec: ExperimentSpec) -> dict[str, Any]:
         """Return what determines a cell of the parts of an experiment that most leave out."""
-        about: dict[str, Any] = {}
-        speeds = dict(spec.workload_of(policy).gpu_speed)
-        if speeds:
-            about["gpu_speed"] = speeds
+        about: dict[str, Any] = conditions_of_cluster(spec.cluster, task.cluster)
+        if task.gpu_speed:
+            about["gpu_speed"] = dict(task.gpu_speed)
         if spec.losses:
             about["losses"] = True
         if spec.tuning is not None:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
-        if spec.cluster.topology:
-            about["topology"] = [asdict(level) for level in spec.cluster.build().levels]
-        if spec.cluster.node_price_per_h is not None:
-            about["node_price_per_h"] = spec.cluster.node_price_per_h
-        if spec.cluster.gpu_price_per_h:
-            about["gpu_price_per_h"] = dict(spec.cluster.gpu_price_per_h)
-        power = spec.cluster.drawn_w()
-        if power is not None:
-            about["power"] = power
-        if sharing.max_jobs > 1:
+        sharing = task.sharing
+        if sharing is not None and sharing.max_jobs > 1:
             colocation_of(sharing)  # refuses a bad table before anything runs
             about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
             if sharing.pairs_path is not None:
                 about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
-        if failures is not None:
-            about["failures"] = identity(failures)
+        if task.failures is not None:
+            about["failures"] = identity(task.failures)
             if spec.failures.outages_path is not None:
                 about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
+        if task.agent is not None:
+            kind = task.agent.load()
+            given = full_params(kind, task.agent.params)
+            about["agent"] = {"name": task.agent.name, "params": given, "source": plugin_sources(kind)}
+        files = input_files(self._experiment.policies[task.policy], task.params)
+        if files:
+            about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
         return about
 
     def _agents(self, policy: PolicySpec) -> AgentChoice | None:
@@ -364,35 +346,10 @@ class _Maker:
         workload = spec.workload_of(policy)
         return self._inputs.jobs(workload, file, seed, spec), self._inputs.jobs_hash(workload, file, seed, spec)
 
-    def _applications(
-        self, options: ApplicationsOptions, speeds: Mapping[str, float], cluster: Cluster
-    ) -> ApplicationSource:
+    def _applications(self, task: Task) -> ApplicationSource:
         """Return the applications of a cell, the same object for equal ones."""
-        key = (options, tuple(sorted(speeds.items())), cluster)
+        key = (task.applications, tuple(sorted(task.gpu_speed.items())), task.cluster)
         if key not in self._sources_of_applications:
-            self._sources_of_applications[key] = with_speeds(self._inputs.applications(options), speeds, cluster)
+            read = self._inputs.applications(task.applications)
+            self._sources_of_applications[key] = with_speeds(read, task.gpu_speed, task.cluster)
         return self._sources_of_applications[key]
-
-
-def _groups(cluster: Cluster) -> list[dict[str, Any]]:
-    """Describe a cluster as runs of equal nodes, however it was written."""
-    runs = itertools.groupby(cluster.nodes, key=lambda node: (node.gpus, node.gpu_type))
-    return [{"nodes": len(list(run)), "gpus_per_node": gpus, "gpu_type": kind} for (gpus, kind), run in runs]
-
-
-def _class_name(policy: type[Policy]) -> str:
-    return policy.__qualname__
-
-
-def _key(about: Mapping[str, Any]) -> str:
-    """Name a cell by all that determines its tables.
-
-    The experiment's name is not part of that, and of an input file neither is its place, only its content.
-    """
-    determining = {name: value for name, value in about.items() if name != "experiment"}
-    determining["policy"] = {name: value for name, value in about["policy"].items() if name != "name"}
-    files = about.get("policy_files", {})
-    params = about["policy"]["params"].items()
-    determining["policy"]["params"] = {name: value for name, value in params if name not in files}
-    text = json.dumps(determining, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
+from simsched.execution.runner import Silence, run_grid
 from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
@@ -42,6 +42,51 @@ def test_a_dask_cluster_gives_the_same_tables(experiment: Path, tmp_path: Path) 
         for table in ("jobs", "allocations", "rounds"):
             files = [cell.folder / f"{table}.parquet" for cell in (here, there)]
             assert files[0].read_bytes() == files[1].read_bytes()
+
+
+DEADLY = """
+import os, pathlib, signal
+from simsched_policies.fifo import Fifo
+
+class Deadly(Fifo):
+    \"\"\"Kills the process in which it is used first.\"\"\"
+
+    name = "deadly"
+
+    def decide(self, view, rng):
+        try:
+            (pathlib.Path(__file__).parent / "killed").touch(exist_ok=False)
+        except FileExistsError:
+            return super().decide(view, rng)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+class Counter(Silence):
+    """Keeps the numbers of workers that it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def workers(self, number: int) -> None:
+        self.told.append(number)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_the_cells_of_a_worker_that_is_lost_go_to_another(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY, encoding="utf-8")
+    path = tmp_path / "tiny.yaml"
+    path.write_text(EXPERIMENT.replace("{name: fifo}, {name: srtf}", "{name: 'deadly.py:Deadly'}, {name: fifo}"))
+    heard = Counter()
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        result = run_grid(
+            make_grid(read_experiment(path, ())), tmp_path, listener=heard, dask=cluster.scheduler_address
+        )
+    assert (tmp_path / "killed").is_file()
+    assert (result.ran, result.failures) == (2, ())
+    assert heard.told[0] == 2
 
 
 def test_nobody_at_the_address_is_said_clearly(experiment: Path, tmp_path: Path) -> None:

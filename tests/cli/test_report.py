@@ -140,6 +140,15 @@ def test_the_manifest_says_what_each_policy_was_told(page):
     assert page.count('<details class="manifest">') == 2
 
 
+def test_equal_runs_have_equal_pages(runs, tmp_path):
+    assert simsched("run", runs.parent / "a.yaml", "--out", tmp_path, "--workers", 1).exit_code == 0
+    for folder in (runs / "a", tmp_path / "a"):
+        assert simsched("report", folder).exit_code == 0
+    timings = [cell.manifest["timing"] for run in (runs / "a", tmp_path / "a") for cell in read_run(run).cells]
+    assert all(timing["cpu_s"] > 0 for timing in timings)  # they are kept, and not on the page
+    assert (runs / "a" / "report.html").read_bytes() == (tmp_path / "a" / "report.html").read_bytes()
+
+
 def test_one_run_has_a_page_of_its_own_with_the_same_bytes_each_time(runs, page):
     assert simsched("report", runs / "a").exit_code == 0
     text = (runs / "a" / "report.html").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ import pytest
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
 from simsched.workload.readers.workload_csv import OPTIONAL, REQUIRED, read_workload, workload_files
+from simsched.workload.recipes.as_is import specs_of
 from simsched.workload.source import (
     WorkloadOptions,
     load_trace,
@@ -252,3 +253,12 @@ def test_an_even_draw_is_an_option_and_changes_nothing_but_which_jobs_are_drawn(
     assert len(plain) == len(even) == 160
     assert plain != even
     assert even == make(days=28, stratify=True)
+
+
+def test_jobs_share_the_texts_that_repeat():
+    columns = {"submit_time_s": [0, 1, 2], "num_gpus": [1, 1, 1], "duration_s": [5, 5, 5]}
+    tenants = ["".join(["te", "am"]), "".join(["te", "am"]), "other"]
+    first, second, third = specs_of(make_trace("t", "t", columns | {"tenant": tenants}).table)
+    assert (first.tenant, third.tenant) == ("team", "other")
+    assert first.tenant is second.tenant
+    assert first.status is third.status

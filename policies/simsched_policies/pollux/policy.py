@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from simsched.agent.agent import Agent
 from simsched.agent.measurement_error import check_noise
+from simsched.agent.report import TypeReport
 from simsched.model.application import ApplicationFacts
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
@@ -136,8 +137,8 @@ class Pollux(Policy):
             jobs = by_service(pool.jobs.values())
             problem = self._problem(jobs, pool)
             found = self._search(problem, pool.gpu_type, [job.id for job in jobs], rng)
-            rows = zip(jobs, found.allocation.tolist(), strict=True)
-            allocations |= {job.id: _on_nodes(row, pool.nodes) for job, row in rows if any(row)}
+            rows = on_nodes(found.allocation, pool.nodes)
+            allocations |= {jobs[row].id: allocation for row, allocation in rows.items()}
             kind = "" if len(pools) == 1 else f"[{pool.gpu_type}]"
             diagnostics |= {f"{name}{kind}": value for name, value in self._diagnose(problem, found).items()}
         return Decision(allocations, diagnostics=diagnostics)
@@ -148,17 +149,17 @@ class Pollux(Policy):
         node_gpus = [view.nodes[node].gpus if view.up[node] else 0 for node in pool.nodes]
         total = max(sum(node_gpus), 1)
         fair_gpus = -(-total // len(jobs))
-        caps = [min(self._cap(job, pool.gpu_type), total) for job in jobs]
+        reports = [job[GOODPUT] for job in jobs]
+        caps = [min(self._cap(job, report.on(pool.gpu_type)), total) for job, report in zip(jobs, reports, strict=True)]
         current = np.zeros((len(jobs), len(node_gpus)), dtype=np.int64)
         for row, job in zip(current, jobs, strict=True):
             for node, gpus in job.allocation:
                 row[columns[node]] = gpus
-        width = max(caps) + 1
-        tables = [
-            self._tables.speedup(job, pool.gpu_type, cap, fair_gpus, width) for job, cap in zip(jobs, caps, strict=True)
-        ]
+        speedup = np.zeros((len(jobs), 2, max(caps) + 1))
+        for table, job, report, cap in zip(speedup, jobs, reports, caps, strict=True):
+            self._tables.write_speedup(table, job, report, pool.gpu_type, cap, fair_gpus)
         return AllocationProblem(
-            speedup=np.array(tables),
+            speedup=speedup,
             max_gpus=np.array(caps),
             node_gpus=np.array(node_gpus),
             current=current,
@@ -168,13 +169,13 @@ class Pollux(Policy):
             avoid_interference=self.avoid_interference,
         )
 
-    def _cap(self, job: JobView, gpu_type: str) -> int:
+    def _cap(self, job: JobView, known: TypeReport) -> int:
         """Twice the GPUs on which the job is known, within what its batch, its application and the policy allow."""
-        limits = job.limits
+        facts = job.facts
+        limits = facts.limits
         assert limits is not None  # the agent refuses jobs without
-        known = job[GOODPUT].on(gpu_type).max_profiled_gpus
-        cap = min(max(2 * known, 1), self.max_gpus_per_job, most_gpus_for_batch(limits))
-        return cap if job.max_gpus is None else min(cap, job.max_gpus)
+        cap = min(max(2 * known.max_profiled_gpus, 1), self.max_gpus_per_job, most_gpus_for_batch(limits))
+        return cap if facts.max_gpus is None else min(cap, facts.max_gpus)
 
     def _search(
         self, problem: AllocationProblem, gpu_type: str, order: list[str], rng: np.random.Generator
@@ -207,11 +208,16 @@ def by_service(jobs: Iterable[JobView]) -> list[JobView]:
     return sorted(jobs, key=lambda job: (job.attained_gpu_s, job.request.submit_time_s))
 
 
-def _on_nodes(row: Sequence[int], nodes: Sequence[int]) -> Allocation:
-    """Make an allocation of GPUs per node of a pool."""
-    return tuple((node, gpus) for node, gpus in zip(nodes, row, strict=True) if gpus)
+def on_nodes(allocation: Ints, nodes: Sequence[int]) -> dict[int, Allocation]:
+    """Make allocations of GPUs per node of a pool [jobs, nodes], by row, of the rows that are not empty."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    places = np.nonzero(allocation)
+    for row, column, gpus in zip(*(part.tolist() for part in (*places, allocation[places])), strict=True):
+        found.setdefault(row, []).append((nodes[column], gpus))
+    return {row: tuple(pairs) for row, pairs in found.items()}
 
 
 def restart_factor(job: JobView, delay_s: float) -> float:
     """Return REALLOC_FACTOR, by which a change of placement discounts a job's speedup (Pollux, section 4.2)."""
-    return max(job.age_s - delay_s * job.restarts, 0) / (job.age_s + delay_s) if job.age_s or delay_s else 1.0
+    age_s = job.age_s
+    return max(age_s - delay_s * job.restarts, 0) / (age_s + delay_s) if age_s or delay_s else 1.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from simsched.agent.report import GoodputReport
 from simsched.model.application import BatchLimits
 from simsched.model.goodput import GoodputModel
 from simsched.policy import JobView
-from simsched.policy.signals import GOODPUT
 
 Floats = NDArray[np.float64]
 
@@ -38,20 +38,24 @@ class GoodputTables:
         """Drop the table of a job that is gone."""
         self._known.pop(job_id, None)
 
-    def speedup(self, job: JobView, gpu_type: str, gpus: int, fair_gpus: int, width: int) -> Floats:
-        """Return the speedup over `fair_gpus` GPUs on one node of a type, for up to `gpus` on one and on several nodes.
+    def write_speedup(
+        self, table: Floats, job: JobView, report: GoodputReport, gpu_type: str, gpus: int, fair_gpus: int
+    ) -> None:
+        """Write the speedup over `fair_gpus` GPUs on one node of a type, for up to `gpus` on one and on several nodes.
 
-        The result has shape [2, `width`], first index one or several nodes, second the number of GPUs; it is padded
-        with 0. Without a model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its
+        `table`, of shape [2, more than `gpus`] and full of 0, has first index one or several nodes, second the number
+        of GPUs. Without a model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its
         artifact).
         """
-        table = np.zeros((2, width))
-        report, limits = job[GOODPUT], job.limits
-        assert limits is not None  # the agent refuses jobs without
         model = report.on(gpu_type).model
         if model is None:
+            if gpus == 1:  # as of most jobs that wait
+                table[ONE_NODE, 1] = 1 / fair_gpus
+                return
             table[:, 1 : gpus + 1] = np.arange(1, gpus + 1) / fair_gpus
         else:
+            limits = job.limits
+            assert limits is not None  # the agent refuses jobs without
             known = self._of(job.id, gpu_type, report.version, model, gpus)
             fair_gpus = min(fair_gpus, most_gpus_for_batch(limits))
             if fair_gpus not in known.fair:
@@ -60,7 +64,6 @@ class GoodputTables:
             if fair > 0:
                 table[:, : gpus + 1] = known.goodput[:, : gpus + 1] / fair
         table[SEVERAL_NODES, 1] = 0.0  # one GPU is on one node
-        return table
 
     def _of(self, job_id: str, gpu_type: str, version: int, model: GoodputModel, gpus: int) -> _Known:
         known = self._known.get(job_id)

@@ -17,6 +17,8 @@ _FIELDS = (
     "job_id", "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status",
     "attempts",
 )  # fmt: skip
+#: Columns of few different texts, each of which jobs share: a trace may have hundreds of thousands of rows.
+_REPEATED = frozenset({"application", "tenant", "user", "status"})
 #: Columns that few traces have, and how a cell that holds anything becomes the field of that name.
 _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
@@ -49,7 +51,7 @@ class AsIsRecipe:
 
 def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""
-    columns = [table[column].tolist() for column in _FIELDS]
+    columns = [_shared(table[column].tolist()) if column in _REPEATED else table[column].tolist() for column in _FIELDS]
     jobs = [JobSpec(*values) for values in zip(*columns, strict=True)]
     rare = [column for column in _RARE if column in table and (table[column] != _IDLE.get(column, 0)).any()]
     if not rare:
@@ -59,3 +61,9 @@ def specs_of(table: pd.DataFrame) -> list[JobSpec]:
         replace(job, **{column: _RARE[column](value) for column, value in zip(rare, values, strict=True) if value})
         for job, values in zip(jobs, rows, strict=True)
     ]
+
+
+def _shared(texts: list[str]) -> list[str]:
+    """Return the same texts with one object for equal ones."""
+    known: dict[str, str] = {}
+    return [known.setdefault(text, text) for text in texts]

@@ -165,7 +165,7 @@ def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had:
     for i in range(2 * size):
         again = i >= size
         job = ruined[i - size] if again else ruined[i]
-        if levels[ALL, 0] == state.node.shape[0] and again:
+        if levels[ALL, 0, 0] == state.node.shape[0] and again:
             break
         if again and row[job, KEPT] == 1 and row[job, COUNT] > 0:
             continue

@@ -15,7 +15,9 @@ def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.G
     Starting such a job is worth nothing in the fitness of this round, so no search would do it, but costs nothing
     either: GPUs are taken from nobody. The job keeps them without a restart in the next round.
     """
-    waiting = (problem.restart_factor == 0) & ~allocation.any(axis=1) & ~problem.held & ~problem.current.any(axis=1)
+    waiting = (problem.restart_factor == 0) & ~problem.held & (problem.current_nodes == 0)
+    if waiting.any():
+        waiting &= ~allocation.any(axis=1)
     idle = int(problem.node_gpus.sum() - allocation.sum())
     if idle == 0 or not waiting.any():
         return allocation

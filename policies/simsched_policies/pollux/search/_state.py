@@ -20,6 +20,8 @@ FREE, SPREAD, OCCUPIED, JOBS = 0, 1, 2, 3  # a node: free GPUs, distributed jobs
 ALL, OPEN = 0, 1  # counts of nodes by free GPUs: of all, of those that a distributed job may still use
 LOW, CAP = 0, 1
 MODULUS_A, MODULUS_B = 2147483563, 2147483399
+#: Nodes of a block; those without a node of the level that is looked for are passed over.
+BLOCK = 64
 
 
 class Problem(NamedTuple):
@@ -39,7 +41,7 @@ class State(NamedTuple):
     row: IntArray  # [J, 3 + 2 M]
     term: FloatArray  # [J] worth of the row
     node: IntArray  # [N, 3 + S]
-    levels: IntArray  # [2, S + 1]
+    levels: IntArray  # [2, S + 1, 1 + blocks]: of all nodes, then of each block of them
     random: IntArray  # [2] state of the generator
 
 
@@ -54,6 +56,13 @@ def draw(random: IntArray, bound: int) -> int:
 
 
 @jit
+def _count(levels: IntArray, which: int, level: int, block: int, more: int) -> None:
+    """Count a node of a block more or less, or none, among those with ``level`` GPUs free."""
+    levels[which, level, 0] += more
+    levels[which, level, block] += more
+
+
+@jit
 def remove(problem: Problem, state: State, job: int) -> None:
     """Take a job off all its nodes."""
     row, node, levels = state.row, state.node, state.levels
@@ -61,15 +70,16 @@ def remove(problem: Problem, state: State, job: int) -> None:
     spread = 1 if count > 1 else 0
     for i in range(count):
         n = row[job, FIRST + 2 * i]
+        block = 1 + n // BLOCK
         level = node[n, FREE]
         after = level + row[job, FIRST + 2 * i + 1]
-        levels[ALL, level] -= 1
-        levels[ALL, after] += 1
+        _count(levels, ALL, level, block, -1)
+        _count(levels, ALL, after, block, 1)
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            levels[OPEN, level] -= 1
+            _count(levels, OPEN, level, block, -1)
         node[n, SPREAD] -= spread
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            levels[OPEN, after] += 1
+            _count(levels, OPEN, after, block, 1)
         node[n, FREE] = after
         last = node[n, OCCUPIED] - 1
         for k in range(last):
@@ -91,15 +101,16 @@ def install(problem: Problem, state: State, job: int) -> None:
     spread = 1 if count > 1 else 0
     for i in range(count):
         n = row[job, FIRST + 2 * i]
+        block = 1 + n // BLOCK
         level = node[n, FREE]
         after = level - row[job, FIRST + 2 * i + 1]
-        levels[ALL, level] -= 1
-        levels[ALL, after] += 1
+        _count(levels, ALL, level, block, -1)
+        _count(levels, ALL, after, block, 1)
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            levels[OPEN, level] -= 1
+            _count(levels, OPEN, level, block, -1)
         node[n, SPREAD] += spread
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            levels[OPEN, after] += 1
+            _count(levels, OPEN, after, block, 1)
         node[n, FREE] = after
         node[n, JOBS + node[n, OCCUPIED]] = job
         node[n, OCCUPIED] += 1
@@ -137,7 +148,7 @@ def _room(levels: IntArray, want: int) -> int:
     room = 0
     used = 0
     for level in range(levels.shape[1] - 1, 0, -1):
-        take = levels[OPEN, level] if want == 0 else min(levels[OPEN, level], want - used)
+        take = levels[OPEN, level, 0] if want == 0 else min(levels[OPEN, level, 0], want - used)
         room += take * level
         used += take
     return room if used >= want else 0
@@ -160,7 +171,7 @@ def place(problem: Problem, state: State, job: int, price: float, limit: int, cl
             best = score
             group = -2
     top = levels.shape[1] - 1
-    while top > 0 and levels[ALL, top] == 0:
+    while top > 0 and levels[ALL, top, 0] == 0:
         top -= 1
     low = problem.limits[job, LOW]
     high = min(problem.limits[job, CAP], limit)
@@ -213,17 +224,22 @@ def _choose_one(state: State, job: int, gpus: int, exclusive: int) -> None:
     """Write a row on one node: the tightest fit, on a node closed to distributed jobs if any; at times any fit."""
     row, node, levels = state.row, state.node, state.levels
     level = gpus
-    while levels[ALL, level] == 0:
+    while levels[ALL, level, 0] == 0:
         level += 1
     if draw(state.random, 8) == 0:
         other = gpus + draw(state.random, levels.shape[1] - gpus)
-        if levels[ALL, other] > 0:
+        if levels[ALL, other, 0] > 0:
             level = other
-    closed = exclusive == 1 and levels[ALL, level] > levels[OPEN, level]
+    closed = exclusive == 1 and levels[ALL, level, 0] > levels[OPEN, level, 0]
     nodes = node.shape[0]
     n = draw(state.random, nodes)
     while node[n, FREE] != level or (closed and node[n, SPREAD] == 0):
         n = n + 1 if n + 1 < nodes else 0
+        while n % BLOCK == 0:
+            block = 1 + n // BLOCK
+            if levels[ALL, level, block] > (levels[OPEN, level, block] if closed else 0):
+                break
+            n = n + BLOCK if n + BLOCK < nodes else 0
     row[job, COUNT] = 1
     row[job, TOTAL] = gpus
     row[job, FIRST] = n
@@ -247,16 +263,19 @@ def _choose_many(state: State, job: int, want: int, gpus: int, exclusive: int, o
     for i in range(want):
         if i == want - 1:
             tight = rest
-            while tight < level and levels[OPEN, tight] == 0:
+            while tight < level and levels[OPEN, tight, 0] == 0:
                 tight += 1
             if tight < level:
                 level = tight
                 scanned = 0
         while True:
-            while scanned == nodes or levels[OPEN, level] == 0:
+            while scanned == nodes or levels[OPEN, level, 0] == 0:
                 level -= 1
                 scanned = 0
             n = start + scanned if start + scanned < nodes else start + scanned - nodes
+            if n % BLOCK == 0 and levels[OPEN, level, 1 + n // BLOCK] == 0:
+                scanned = min(scanned + min(BLOCK, nodes - n), nodes)
+                continue
             scanned += 1
             if node[n, FREE] == level and (exclusive == 0 or node[n, SPREAD] == 0):
                 break

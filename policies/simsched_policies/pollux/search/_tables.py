@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ._state import COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
-from .allocation_problem import AllocationProblem, BoolArray, power_mean
+from ._state import BLOCK, COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
+from .allocation_problem import AllocationProblem, AnyIntArray, BoolArray, power_mean
 
 STEEPEST = 600.0  # largest exponent of e in a table; beyond it all that is bad is equally bad
 GENTLE = 12.0  # exponents up to here are searched directly
@@ -21,19 +21,23 @@ def worth(values: FloatArray, exponent: float, scale: float) -> FloatArray:
     return powers if exponent > 0 else -powers
 
 
-def pack_rows(problem: AllocationProblem, allocation: IntArray, longest: int) -> IntArray:
+def pack_rows(problem: AllocationProblem, allocation: AnyIntArray, longest: int) -> IntArray:
     """Write an allocation [J, N] as rows [J, 3 + 2 * longest]; rows on more than ``longest`` nodes are emptied."""
     jobs = allocation.shape[0]
-    allocation = np.where(((allocation > 0).sum(axis=1) <= longest)[:, None], allocation, 0)
-    rows = np.zeros((jobs, FIRST + 2 * longest), np.int64)
     row, node = np.nonzero(allocation)
     count = np.bincount(row, minlength=jobs)
+    if count.max(initial=0) > longest:
+        short = count[row] <= longest
+        row, node, count = row[short], node[short], np.where(count <= longest, count, 0)
+    gpus = allocation[row, node]
+    kept = np.bincount(row[gpus == problem.current[row, node]], minlength=jobs)
+    rows = np.zeros((jobs, FIRST + 2 * longest), np.int64)
     column = FIRST + 2 * (np.arange(row.size) - np.repeat(np.cumsum(count) - count, count))
     rows[:, COUNT] = count
-    rows[:, TOTAL] = allocation.sum(axis=1)
-    rows[:, KEPT] = (allocation == problem.current).all(axis=1)
+    np.add.at(rows[:, TOTAL], row, gpus)
+    rows[:, KEPT] = (kept == count) & (count == problem.current_nodes)
     rows[row, column] = node
-    rows[row, column + 1] = allocation[row, node]
+    rows[row, column + 1] = gpus
     return rows
 
 
@@ -48,7 +52,7 @@ def unpack_rows(rows: IntArray, nodes: int) -> IntArray:
 
 def keepable(problem: AllocationProblem) -> BoolArray:
     """[J] jobs whose current row, looked at alone, is allowed; always true of pinned jobs."""
-    total = problem.current.sum(axis=1)
+    total = problem.current_gpus
     fits = (problem.current <= problem.node_gpus).all(axis=1)
     allowed: BoolArray = fits & (total <= problem.max_gpus) & (total >= problem.lowest)
     return allowed | problem.held
@@ -56,15 +60,15 @@ def keepable(problem: AllocationProblem) -> BoolArray:
 
 def current_values(problem: AllocationProblem) -> FloatArray:
     """[J] scaled speedup plus floor of the current rows; the floor where a row may not be kept."""
-    total = np.where(keepable(problem), problem.current.sum(axis=1), 0)
-    group = np.clip((problem.current > 0).sum(axis=1), 1, problem.speedup.shape[1]) - 1
+    total = np.where(keepable(problem), problem.current_gpus, 0)
+    group = np.clip(problem.current_nodes, 1, problem.speedup.shape[1]) - 1
     values: FloatArray = problem.scaled[np.arange(problem.jobs), group, total]
     return values
 
 
 def longest_row(problem: AllocationProblem) -> int:
     """Return the most nodes that a row may touch."""
-    now = int((problem.current > 0).sum(axis=1).max(initial=1))
+    now = int(problem.current_nodes.max(initial=1))
     return max(1, now, min(problem.nodes, int(problem.max_gpus.max(initial=1))))
 
 
@@ -108,7 +112,9 @@ def empty_state(problem: Problem, node_gpus: IntArray, random: IntArray) -> Stat
     largest = int(node_gpus.max(initial=0))
     node = np.zeros((node_gpus.shape[0], JOBS + max(1, largest)), np.int64)
     node[:, FREE] = node_gpus
-    levels = np.bincount(node_gpus, minlength=largest + 1).astype(np.int64)
+    levels = np.zeros((largest + 1, 1 + -(-node_gpus.shape[0] // BLOCK)), np.int64)
+    np.add.at(levels, (node_gpus, 1 + np.arange(node_gpus.shape[0]) // BLOCK), 1)
+    levels[:, 0] = levels[:, 1:].sum(axis=1)
     row = np.zeros_like(problem.keep)
     row[:, KEPT] = problem.keep[:, COUNT] == 0
     return State(row, problem.value[:, 0, 0].copy(), node, np.stack([levels, levels]), random)

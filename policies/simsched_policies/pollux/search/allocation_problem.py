@@ -95,6 +95,16 @@ class AllocationProblem:
         return self.pinned
 
     @cached_property
+    def current_gpus(self) -> IntArray:
+        """[J] the GPUs that each job holds now."""
+        return np.asarray(self.current.sum(axis=1))
+
+    @cached_property
+    def current_nodes(self) -> IntArray:
+        """[J] the nodes on which each job holds GPUs now."""
+        return np.asarray(np.count_nonzero(self.current, axis=1))
+
+    @cached_property
     def scaled(self) -> FloatArray:
         """[J, K, W] ``speedup * weight + floor`` without the restart factor."""
         return self.speedup * self._weights() + self.floor

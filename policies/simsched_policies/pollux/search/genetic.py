@@ -21,14 +21,14 @@ import numpy as np
 from ._genetic import UNIT, Breeding, Genes, breed, settle, survive
 from ._state import KEPT, IntArray, Problem
 from ._tables import build, current_values, middle, stages
-from .allocation_problem import AllocationProblem, FloatArray, fitness, job_values
+from .allocation_problem import AllocationProblem, AnyIntArray, FloatArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
 CROSSOVER, RESET, SHRINK = 0.9, 0.1, 0.1
 
 
 def search_genetic(
-    problem: AllocationProblem, population: IntArray, rng: np.random.Generator, options: SearchOptions
+    problem: AllocationProblem, population: AnyIntArray, rng: np.random.Generator, options: SearchOptions
 ) -> SearchResult:
     """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)

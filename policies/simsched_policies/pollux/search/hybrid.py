@@ -15,49 +15,53 @@ Exponents far from 0 are reached in two stages, because their terms differ by mo
 import numpy as np
 
 from ._anneal import Plan, anneal, load, price_gpus
-from ._state import IntArray, State
+from ._state import COUNT, KEPT, TOTAL, IntArray, State
 from ._tables import build, current_values, empty_state, longest_row, middle, pack_rows, stages, unpack_rows, worth
-from .allocation_problem import AllocationProblem, fitness, job_values
+from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
 MOVES, MOST_EXTRA, EXTRA = 150, 2500, 400  # moves a job, and in all min(2500, 400 a job) more
 WARM, COLD = 0.1, 0.001  # first and last temperature, in typical terms
 PRICES = np.array([0.9, 1.0, 1.1] * 5 + [0.0, 0.5, 2.0])  # mostly near the one found, now and then far off
+MANY_GPUS = 2**15  # of a node; with fewer, populations are kept as 16-bit integers
 LOGS = np.log((np.arange(1024) + 0.5) / 1024)
 
 
 def search_hybrid(
-    problem: AllocationProblem, population: IntArray, rng: np.random.Generator, options: SearchOptions
+    problem: AllocationProblem, population: AnyIntArray, rng: np.random.Generator, options: SearchOptions
 ) -> SearchResult:
     """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)
-    starts = [problem.current, *population[: options.starts]]
+    starts: list[AnyIntArray] = [problem.current, *population[: options.starts]]
     unit = middle(problem, current_values(problem), 0.0)
     found: list[IntArray] = []
     counts = np.zeros(2, np.int64)
     exponents = stages(problem.fairness)
     for exponent in exponents:
+        if found:
+            starts = [problem.current, found[-1]]
+            unit = middle(problem, job_values(problem, found[-1]), problem.fairness)
         found.append(_search_exponent(problem, exponent, unit, starts, random, options, counts))
-        starts = [problem.current, found[-1]]
-        unit = middle(problem, job_values(problem, found[-1]), problem.fairness)
     return _result(problem, found, counts, len(exponents))
 
 
 def _result(problem: AllocationProblem, found: list[IntArray], counts: IntArray, runs: int) -> SearchResult:
     scores = [fitness(problem, allocation) for allocation in found]
     ranked = sorted(range(len(found)), key=lambda i: (-scores[i], -i))
-    population: list[IntArray] = []
+    distinct: list[IntArray] = []
     for i in ranked:
-        if not any(np.array_equal(found[i], other) for other in population):
-            population.append(found[i])
-    return SearchResult(population[0], scores[ranked[0]], np.stack(population), runs, int(counts[0]))
+        if not any(np.array_equal(found[i], other) for other in distinct):
+            distinct.append(found[i])
+    few = np.int16 if problem.node_gpus.max(initial=0) < MANY_GPUS else np.int64
+    population = np.stack([allocation.astype(few) for allocation in distinct])
+    return SearchResult(distinct[0], scores[ranked[0]], population, runs, int(counts[0]))
 
 
 def _search_exponent(
     problem: AllocationProblem,
     exponent: float,
     unit: float,
-    starts: list[IntArray],
+    starts: list[AnyIntArray],
     random: IntArray,
     options: SearchOptions,
     counts: IntArray,
@@ -86,5 +90,8 @@ def _typical(problem: AllocationProblem, exponent: float, unit: float, state: St
     """Return the size of a typical term, the unit of temperature."""
     if exponent == 0:
         return 1.0
-    values = job_values(problem, unpack_rows(state.row, problem.nodes))
+    group = np.clip(state.row[:, COUNT], 1, problem.speedup.shape[1]) - 1
+    speedup = problem.speedup[np.arange(problem.jobs), group, state.row[:, TOTAL]]
+    factor = np.where(state.row[:, KEPT] == 1, 1.0, problem.restart_factor)
+    values = speedup * problem.weight * factor + problem.floor  # as `job_values`, without the whole allocation
     return float(np.median(np.abs(worth(values, exponent, unit))))

@@ -5,7 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from .allocation_problem import AllocationProblem, AnyIntArray, fitness
+from ._contenders import contenders, part_of
+from .allocation_problem import AllocationProblem, AnyIntArray, IntArray, fitness
 from .result import SearchOptions, SearchResult
 
 Method = Literal["hybrid", "genetic"]
@@ -37,7 +38,7 @@ def search(
     if method not in ("hybrid", "genetic"):
         raise ValueError(f'method must be "hybrid" or "genetic", not {method!r}')
     shape = problem.current.shape
-    starts = np.zeros((0, *shape), np.int64) if population is None else np.asarray(population, dtype=np.int64)
+    starts = np.zeros((0, *shape), np.int64) if population is None else np.asarray(population)
     if starts.ndim != 3 or starts.shape[1:] != shape or np.any(starts < 0):
         raise ValueError(f"population must have shape [P, {shape[0]}, {shape[1]}], none below 0")
     if problem.jobs == 0 or problem.nodes == 0 or problem.held.all():
@@ -45,11 +46,11 @@ def search(
         return SearchResult(allocation, fitness(problem, allocation), allocation[None], 0, 1)
     options = options or SearchOptions()
     rng = np.random.default_rng(seed_or_rng)
-    if method == "hybrid":
-        from .hybrid import search_hybrid as find
+    jobs = contenders(problem)
+    if jobs is None:
+        found = _find(problem, method, starts, rng, options)
     else:
-        from .genetic import search_genetic as find
-    found = find(problem, starts, rng, options)
+        found = _for_all(problem, jobs, _find(part_of(problem, jobs), method, starts[:, jobs], rng, options))
     if not options.fill_idle:
         return found
     from ._fill import fill_idle
@@ -59,3 +60,22 @@ def search(
         return found
     rest = found.population[1:]
     return replace(found, allocation=filled, population=np.concatenate([filled[None].astype(rest.dtype), rest]))
+
+
+def _find(
+    problem: AllocationProblem, method: Method, starts: AnyIntArray, rng: np.random.Generator, options: SearchOptions
+) -> SearchResult:
+    if method == "hybrid":
+        from .hybrid import search_hybrid as find
+    else:
+        from .genetic import search_genetic as find
+    return find(problem, starts, rng, options)
+
+
+def _for_all(problem: AllocationProblem, jobs: IntArray, found: SearchResult) -> SearchResult:
+    """Return what was found for some jobs as a result for all of them, of which the others hold nothing."""
+    allocation = np.zeros_like(problem.current)
+    allocation[jobs] = found.allocation
+    population = np.zeros((found.population.shape[0], *problem.current.shape), found.population.dtype)
+    population[:, jobs] = found.population
+    return replace(found, allocation=allocation, population=population, fitness=fitness(problem, allocation))
