@@ -10,7 +10,7 @@ Published defaults: fairness 0.8, leases of 20 minutes (the latter from memory).
 end together, so auctions are held every `lease_s`, with what has become free meanwhile handed out at arrivals and
 completions without an auction; jobs are rigid, so an application (the jobs of one `group`, a job without one by itself)
 bids by the jobs that its GPUs would let run, those that run first, then the shortest; what it keeps is rounded down to
-whole jobs, but a payment that would cost it all the jobs that it has won is waived; what is left goes to whole jobs too,
+whole jobs, but a payment that would cost it all the jobs that it has won is waived; what is left goes to whole jobs,
 the least fairly treated of the other applications first; remaining work is an oracle; placement is not part of the bid.
 `Themis` and `themis-rho` differ: the latter serves the largest rho first without an auction, as other
 simulators do.
