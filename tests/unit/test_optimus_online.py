@@ -115,7 +115,7 @@ def test_each_type_has_its_own_profile_and_its_own_speeds():
         return policy._step_s(pool.jobs[name], pool, 4, gpus)
 
     for gpus in (1, 2, 4):
-        assert step_s(slow, "a", gpus) == pytest.approx(2 * step_s(fast, "b", gpus), rel=0.1)
+        assert 1.5 < step_s(slow, "a", gpus) / step_s(fast, "b", gpus) < 2.5
     before = step_s(fast, "b", 2)
     jobs["b"].speeds[Site((2,), "t4")] = Speed(1.0, 100.0, 100.0)
     assert step_s(fast, "b", 2) == before
