@@ -9,8 +9,10 @@ application keeps of it what makes lying useless (a hidden payment). What is lef
 Published defaults: fairness 0.8, leases of 20 minutes (the latter from memory). Deviations: leases of all applications
 end together, so auctions are held every `lease_s`, with what has become free meanwhile handed out at arrivals and
 completions without an auction; jobs are rigid, so an application (the jobs of one `group`, a job without one by itself)
-bids by the jobs that its GPUs would let run, most urgent first; remaining work is an oracle; placement is not part of
-the bid. `Themis` and `themis-rho` differ: the latter serves the largest rho first without an auction, as other
+bids by the jobs that its GPUs would let run, those that run first, then the shortest; what it keeps is rounded down to
+whole jobs, but a payment that would cost it all the jobs that it has won is waived; what is left goes to whole jobs,
+the least fairly treated of the other applications first; remaining work is an oracle; placement is not part of the bid.
+`Themis` and `themis-rho` differ: the latter serves the largest rho first without an auction, as other
 simulators do.
 """
 
@@ -28,7 +30,6 @@ from simsched.policy.auction import (
     best_by_gain,
     bid_of,
     finish_time_ratio,
-    hand_out_left,
     least_fair,
     partial_allocation,
 )
@@ -156,16 +157,16 @@ class Themis(Policy):
         return Decision(allocations, wake_at_s=self._quantum.end_s(view.now_s) if waits else None)
 
     def _won(self, urgent: Sequence[_Application], ratios: Mapping[str, float], gpus: int) -> list[JobView]:
-        """Return the jobs that run on what their applications have won, and on what is left after the auction."""
+        """Return the jobs that run on what their applications have won, then those outside, most urgent first."""
         # Ranks instead of names, so that equal ratios fall in the order of submission.
         ranked = {f"{rank:09d}": ratios[one.name] for rank, one in enumerate(urgent)}
         bidders = [urgent[int(rank)] for rank in sorted(least_fair(ranked, self.fairness))]
         share = gpus / len(urgent)
         bids = [bid_of(one.age_s, one.left_s, one.alone_s(share), min(one.gpus, gpus)) for one in bidders]
         outcome = partial_allocation(bids, gpus, best_by_gain)
-        won = dict(zip((one.name for one in bidders), outcome.kept, strict=True))
-        outside = [one for one in urgent if one.name not in won]
-        wants = [(one.name, one.gpus - won.get(one.name, 0)) for one in [*outside, *bidders]]
-        for name, more in hand_out_left(outcome.left, wants).items():
-            won[name] = won.get(name, 0) + more
-        return [job for one in urgent for job in one.fitting(won.get(one.name, 0))]
+        # First the jobs that payments leave to those that won, then those of winners that would be left with none.
+        won = dict(zip((one.name for one in bidders), zip(outcome.kept, outcome.won, strict=True), strict=True))
+        kept = [job for one in bidders for job in one.fitting(won[one.name][0])]
+        waived = [job for one in bidders if not one.fitting(won[one.name][0]) for job in one.fitting(won[one.name][1])]
+        outside = [job for one in urgent if one.name not in won for job in one.fitting(one.gpus)]
+        return [*kept, *waived, *outside]

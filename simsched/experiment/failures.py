@@ -110,7 +110,8 @@ class FailuresSpec(Section):
             raise ValueError(message)
         interval_s = self.checkpoint_interval_s
         if interval_s is not None and self.checkpoint_cost_s >= interval_s:
-            message = f"a checkpoint of {self.checkpoint_cost_s:g} s is dearer than its interval of {interval_s:g} s"
+            cost_s = self.checkpoint_cost_s
+            message = f"a checkpoint of {cost_s:g} s is dearer than its interval of {interval_s:g} s; save less often"
             raise ValueError(message)
         return self
 

@@ -55,18 +55,49 @@ def best_by_enumeration(bids: Sequence[Bid], gpus: int) -> Counts:
 
 
 def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
-    """Return the counts that one GPU after the other leads to, each to the largest gain in log value.
+    """Return the counts that one step after the other leads to, each to the largest gain in log value per GPU.
 
-    This is the optimum of `best_by_enumeration` if the log of every bid is concave, in O(gpus x applications).
+    A step goes to the number of GPUs that gains most for each, so that jobs that need several at once are not passed
+    over; of values that become positive the smallest step comes first. This is the optimum of `best_by_enumeration` if
+    the log of every bid is concave, in O(gpus x applications), else it may fall short of it.
     """
     counts = [0] * len(bids)
-    for _ in range(gpus):
-        gains = [_gain(bid, count) for bid, count in zip(bids, counts, strict=True)]
-        best = max(range(len(bids)), key=gains.__getitem__, default=-1)
-        if best < 0 or gains[best] <= 0:
-            break
-        counts[best] += 1
-    return tuple(counts)
+    steps = [_steps(bid) for bid in bids]
+    left = gpus
+    while True:
+        found = [_step(bid, count, ends, left) for bid, count, ends in zip(bids, counts, steps, strict=True)]
+        best = max(range(len(bids)), key=lambda i: (found[i][0], -found[i][1]), default=-1)
+        if best < 0 or found[best][0] <= 0:
+            return tuple(counts)
+        counts[best] += found[best][1]
+        left -= found[best][1]
+
+
+def _steps(bid: Bid) -> list[int]:
+    """Return where the steps of a bid end: its first positive value, then the corners of the hull above its log."""
+    ends: list[int] = []
+    for count in range(1, len(bid)):
+        if bid[count] <= bid[ends[-1] if ends else 0]:
+            continue
+        while ends and _rate(bid, ends[-2] if len(ends) > 1 else 0, ends[-1]) < _rate(bid, ends[-1], count):
+            ends.pop()
+        ends.append(count)
+    return ends
+
+
+def _step(bid: Bid, count: int, ends: Sequence[int], left: int) -> tuple[float, int]:
+    """Return the gain per GPU of the next step of a bid, and its GPUs; a shorter one where it does not fit."""
+    end = next((end for end in ends if end > count), count)
+    if end - count > left:
+        end = max(range(count, count + left + 1), key=lambda near: _rate(bid, count, near))
+    return _rate(bid, count, end), end - count
+
+
+def _rate(bid: Bid, count: int, end: int) -> float:
+    """Return the gain in log value per GPU between two numbers of GPUs; infinite where there was none."""
+    if end <= count or bid[end] <= bid[count]:
+        return 0.0
+    return math.inf if bid[count] <= 0 else math.log(bid[end] / bid[count]) / (end - count)
 
 
 @dataclass(frozen=True)
@@ -99,28 +130,6 @@ def partial_allocation(
         payments.append(_payment(others, present, best(others, gpus)))
     kept = tuple(math.floor(share * count + 1e-9) for share, count in zip(payments, won, strict=True))
     return Outcome(won, tuple(payments), kept, gpus - sum(kept))
-
-
-def hand_out_left(left: int, wants: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return how `left` GPUs go one at a time, in turns, to those who want them; nobody gets more than it wants.
-
-    `wants` lists applications with how many more GPUs they can use, those outside the auction first.
-    """
-    given = dict.fromkeys((name for name, _ in wants), 0)
-    open_wants = dict(wants)
-    while left > 0 and any(open_wants.values()):
-        for name, _ in wants:
-            if left > 0 and open_wants[name] > 0:
-                given[name] += 1
-                open_wants[name] -= 1
-                left -= 1
-    return {name: count for name, count in given.items() if count}
-
-
-def _gain(bid: Bid, count: int) -> float:
-    if count + 1 >= len(bid) or bid[count + 1] <= bid[count]:
-        return 0.0
-    return math.inf if bid[count] <= 0 else math.log(bid[count + 1] / bid[count])
 
 
 def _rank(bids: Sequence[Bid], counts: Sequence[int]) -> tuple[int, float]:

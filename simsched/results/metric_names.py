@@ -48,7 +48,8 @@ def find_metric(name: str) -> Reading:
         if metric is not None and (application is None or metric.name == "jct_mean_s"):
             unit = ending.removeprefix("_")
             return _reading(metric, application, unit, 1 / seconds)
-    metric = METRICS.get(stem.removesuffix(_RATIO) + "_s") if stem.endswith(_RATIO) else None
+    divided = stem.removesuffix(_RATIO)
+    metric = METRICS.get(divided + "_s", METRICS.get(divided)) if stem.endswith(_RATIO) else None
     if metric is not None and (application is None or metric.name == "jct_mean_s"):
         whole = _reading(metric, application, "", 1.0)
         return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
@@ -59,7 +60,7 @@ def find_metric(name: str) -> Reading:
 
 
 def ratio_key(key: str) -> str:
-    """Return the key of the ratio of a time to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
+    """Return the key of the ratio of a metric to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
     name, bracket, rest = key.partition("[")
     return name.removesuffix("_s") + _RATIO + bracket + rest
 

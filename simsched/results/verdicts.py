@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from simsched.errors import input_error, nearest
 from simsched.results.compare import Row, comparison
-from simsched.results.metric_names import find_metric
+from simsched.results.metric_names import find_metric, ratio_key
 from simsched.results.reader import Run
 from simsched.results.statistics import CONFIDENCE, Estimate
 
@@ -92,14 +92,21 @@ def judge(run: Run, metric: str, over: str | None = None) -> list[Judged]:
     found = []
     for row in rows:
         other = _reference(rows, row, over, run.reference)
-        if other is None or other is row or key not in row.published or not other.published.get(key):
+        if other is None or other is row:
             continue
+        published = _published_ratio(row, other, key, run.reference)
         ratio = ratio_of_means(row.values.get(key, {}), other.values.get(key, {}))
-        if ratio is not None:
-            published = row.published[key] / other.published[key]
+        if ratio is not None and published is not None:
             simulated = run.experiment.get("published_by") == SIMULATOR
             found.append(Judged(row.name, other.name, ratio, published, verdict(ratio, published, simulated=simulated)))
     return found
+
+
+def _published_ratio(row: Row, other: Row, key: str, reference: str | None) -> float | None:
+    """Return the published ratio of two rows: of two published values, or one published as ratio to the reference."""
+    if key in row.published and other.published.get(key):
+        return row.published[key] / other.published[key]
+    return row.published.get(ratio_key(key)) if other.policy == reference else None
 
 
 def _reference(rows: list[Row], row: Row, over: str | None, reference: str | None) -> Row | None:

@@ -1,5 +1,6 @@
 """The partial allocation auction: three applications by enumeration, payments, and bids that lie."""
 
+import math
 from itertools import product
 from math import inf, prod
 
@@ -12,7 +13,6 @@ from simsched.policy.auction import (
     best_by_gain,
     bid_of,
     finish_time_ratio,
-    hand_out_left,
     least_fair,
     partial_allocation,
 )
@@ -90,9 +90,27 @@ def test_gpus_are_offered_to_the_least_fair():
         least_fair(ratios, 1.2)
 
 
-def test_left_over_gpus_go_round():
-    assert hand_out_left(4, [("outside", 1), ("inside", 9)]) == {"outside": 1, "inside": 3}
-    assert hand_out_left(5, [("a", 1), ("b", 1)]) == {"a": 1, "b": 1}
+def test_a_job_that_needs_several_gpus_at_once_is_not_passed_over():
+    # The first is worth nothing on one GPU, and the most of all on two; the others gain less for each.
+    gang, one, flat = [0, 0, 8], [1, 2, 3], [1, 1.5, 2]
+    assert best_by_gain([gang, one, flat], 3) == best_by_enumeration([gang, one, flat], 3) == (2, 1, 0)
+    assert best_by_gain([[1, 1, 9], one], 2) == best_by_enumeration([[1, 1, 9], one], 2) == (2, 0)
+    assert best_by_gain([[1, 1, 9], one], 1) == (0, 1), "the step of two does not fit"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steps_come_near_the_optimum_where_values_jump(seed: int):
+    rng = np.random.default_rng(seed)
+    bids = []
+    for _ in range(3):
+        least = int(rng.integers(1, 4))
+        bids.append([0.0] * least + np.cumsum(rng.random(7 - least)).tolist())
+    chosen, best = best_by_gain(bids, 6), best_by_enumeration(bids, 6)
+    values = [[bid[count] for bid, count in zip(bids, counts, strict=True)] for counts in (chosen, best)]
+    assert sum(chosen) <= 6
+    positive = [sum(value > 0 for value in each) for each in values]
+    assert positive[0] == positive[1]
+    assert math.prod(v for v in values[0] if v) >= 0.4 * math.prod(v for v in values[1] if v)
 
 
 def test_a_bid_that_falls_is_refused():

@@ -10,12 +10,13 @@ from simsched_policies.optimus_online import OptimusOnline
 
 from simsched.applications.catalogue import catalogue
 from simsched.errors import InputError
-from simsched.model.cluster import Cluster
+from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site, gpus_of
 from simsched.policy.loss_curves import fit_convergence
 from simsched.policy.signals import LOSSES, OFFLINE_PROFILES, REMAINING_WORK, STEP_TIMES, Speed
-from simsched.testing.builders import Applications, fresh_view, random_jobs, run, toy_application
+from simsched.policy.type_pools import type_pools
+from simsched.testing.builders import Applications, fresh_view, random_jobs, run, toy_application, two_type_application
 
 ORACLE = {"convergence": "oracle", "speed": "oracle"}
 KINDS = (("cifar10", 1024), ("deepspeech2", 160), ("ncf", 32768), ("yolov3", 16))
@@ -98,3 +99,23 @@ def test_only_oracles_do_without_losses():
     assert run(OptimusOnline(**ORACLE), jobs, applications=Applications(bare)).jobs
     with pytest.raises(InputError, match="no loss curve"):
         run(OptimusOnline(), jobs, applications=Applications(bare))
+
+
+def test_each_type_has_its_own_profile_and_its_own_speeds():
+    # Steps on a v100 take half as long; what was measured on a t4 says nothing about it.
+    policy = OptimusOnline()
+    cluster = Cluster.of(NodeGroup(1, 4, "t4"), NodeGroup(1, 4, "v100"))
+    specs = [JobSpec(name, 0, 1, "toy", 64) for name in "ab"]
+    view, jobs = fresh_view(policy, specs, cluster, Applications(two_type_application()))
+    jobs["a"].allocation, jobs["b"].allocation = ((0, 1),), ((1, 1),)
+    slow, fast = type_pools(view)
+    assert (list(slow.jobs), list(fast.jobs)) == (["a"], ["b"])
+
+    def step_s(pool, name: str, gpus: int) -> float:
+        return policy._step_s(pool.jobs[name], pool, 4, gpus)
+
+    for gpus in (1, 2, 4):
+        assert 1.5 < step_s(slow, "a", gpus) / step_s(fast, "b", gpus) < 2.5
+    before = step_s(fast, "b", 2)
+    jobs["b"].speeds[Site((2,), "t4")] = Speed(1.0, 100.0, 100.0)
+    assert step_s(fast, "b", 2) == before

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from simsched.cli.main import cli
 from simsched.report.filled_page import METRIC
+from simsched.results.reader import read_run
 from simsched.results.statistics import Estimate
-from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, SAME_DIRECTION, ratio_of_means, verdict
+from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, SAME_DIRECTION, judge, ratio_of_means, verdict
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,17 @@ def write_run(folder: Path, values: dict[str, list[float]], published: dict[str,
         "experiment": {"report": {"reference": "a"}, "published_by": "simulator"},
     }
     (folder / "run.json").write_text(json.dumps(content))
+
+
+def test_a_ratio_that_was_published_as_such_is_judged(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    write_run(folder, {"a": [10.0, 20.0, 30.0], "b": [20.1, 39.8, 60.1]}, {})
+    content = json.loads((folder / "run.json").read_text())
+    content["published"] = {"b": {"jct_mean_ratio": 1.46}}
+    (folder / "run.json").write_text(json.dumps(content))
+    (found,) = judge(read_run(folder), "jct_mean_h")
+    assert (found.row, found.over, found.published, found.verdict) == ("b", "a", 1.46, SAME_DIRECTION)
+    assert judge(read_run(folder), "makespan_h") == judge(read_run(folder), "jct_mean_h", over="b") == []
 
 
 PAGE = """Before.
