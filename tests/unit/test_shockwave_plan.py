@@ -114,7 +114,7 @@ def test_rounds_are_put_in_order_and_filled():
     some = jobs([2, 1, 1, 1], [240.0, 480.0, 240.0, 900.0], age_s=[0.0, 0.0, 500.0, 0.0], fair_s=500.0)
     planned = replace(plan(some, 2, FOUR), rounds=np.array([2, 4, 1, 0]))
     # Six GPU-rounds of eight are asked for, and the pair of GPUs is never free beside the job that must always run.
-    assert arrange(planned, some, 2, 4).astype(int).tolist() == [[0, 1, 1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
+    assert arrange(planned, some, 2, PlanOptions(rounds=4)).astype(int).tolist() == [[0, 1, 1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
     assert backfilled(np.array([False, True, False, False]), some, 2).tolist() == [False, True, False, True]
 
 
@@ -124,7 +124,7 @@ def test_no_round_is_left_with_room_for_a_job_that_has_rounds_to_come():
         n = 30
         some = jobs(rng.choice([1, 2, 4], n), rng.random(n) * 5000 + 10, gain=rng.random(n) / 20, fair_s=1000.0)
         planned = plan(some, 16)
-        order = arrange(planned, some, 16, 20)
+        order = arrange(planned, some, 16)
         left = planned.rounds - np.cumsum(order, axis=0)
         assert (left >= 0).all()
         free = 16 - order @ some.gpus
