@@ -4,7 +4,7 @@ Usage: python benchmarks/gavel_continuous.py RATES.json [--rate JOBS_PER_HOUR] [
            [--seed N] [--at-once N] [--profile]
 
 RATES.json is Gavel's simulation_throughputs.json. One thread, CPU seconds of the simulation alone. The window is that
-of the published means, jobs 4,000 to 4,999; jobs must go on arriving until these have ended (150 more at 2 jobs an hour).
+of the published means, jobs 4,000 to 4,999; jobs must go on arriving until these have ended (150 more at 2 an hour).
 """
 
 import argparse
