@@ -5,7 +5,8 @@ Usage: python benchmarks/programs.py [--largest JOBS] [--repeat N] [--plot FILE.
 
 Two mixes: `drawn` has 26 kinds of jobs on 1, 2, 4 or 8 GPUs with weights 1 or 5, so that many jobs are alike, as in
 Gavel's workloads; in `distinct` no two jobs are alike. One thread, CPU seconds, the least of the repetitions.
-With `--parts` max-min fairness is solved in 1, 2, 4 and 8 parts (POP), beside the objective relative to the whole.
+With `--parts` max-min fairness is solved in 1, 2, 4 and 8 parts (POP), for the mix `drawn` and for jobs of one GPU and
+weight 1, beside the objective relative to the whole.
 """
 
 import argparse
@@ -90,14 +91,14 @@ def draw(rows: list[tuple[str, int, str, float]], path: Path) -> None:
 def print_parts(jobs: int) -> None:
     """Print what solving in parts costs and saves."""
     print(f"{'mix':10}{'parts':>6}{'CPU s':>9}{'objective / whole':>19}")
-    for distinct in (False, True):
-        problem = replace(instance(jobs, distinct=distinct), num_gpus=np.full(3, jobs // PER_PARTED_TYPE))
+    drawn = replace(instance(jobs, distinct=False), num_gpus=np.full(3, jobs // PER_PARTED_TYPE))
+    single = replace(drawn, weights=np.ones(jobs), scale_factor=np.ones(jobs, dtype=np.int64))
+    for mix, problem in (("drawn", drawn), ("one GPU", single)):
         whole = fair_value(problem, max_min(problem))
         for parts in (1, 2, 4, 8):
             start_s = time.process_time()
             shares = partitioned(problem, parts, lambda part, _: max_min(part), np.random.default_rng(3))
             seconds = time.process_time() - start_s
-            mix = "distinct" if distinct else "drawn"
             print(f"{mix:10}{parts:6d}{seconds:9.3f}{fair_value(problem, shares) / whole:19.4f}", flush=True)
 
 
