@@ -98,8 +98,8 @@ def test_max_min_in_closed_form_has_the_published_makespan(shared):
     assert mean == pytest.approx(published, rel=0.005)
 
 
-# The answers of programs hang on the solver where several are best, and which job runs hangs on their last digit, so the
-# published runs are bands: makespan and mean completion time.
+# Where several solutions are best, programs answer as their solver does, and a last digit decides which job runs: the
+# published runs are bands of makespan and mean completion time.
 @pytest.mark.parametrize(
     ("name", "makespan_band", "jct_band"),
     [("max_min_fairness", 0.005, 0.005), ("max_sum_throughput_perf", 0.03, 0.015), ("min_total_duration", 0.005, 0.08)],
