@@ -1,21 +1,26 @@
 """Time the programs of shares over the number of jobs, on three GPU types.
 
 Usage: python benchmarks/programs.py [--largest JOBS] [--repeat N] [--plot FILE.png]
+       python benchmarks/programs.py --parts JOBS
 
 Two mixes: `drawn` has 26 kinds of jobs on 1, 2, 4 or 8 GPUs with weights 1 or 5, so that many jobs are alike, as in
 Gavel's workloads; in `distinct` no two jobs are alike. One thread, CPU seconds, the least of the repetitions.
+With `--parts` max-min fairness is solved in 1, 2, 4 and 8 parts (POP), for the mix `drawn` and for jobs of one GPU and
+weight 1, beside the objective relative to the whole.
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from simsched.programs.allox import allox
 from simsched.programs.finish_time import Elapsed, finish_time
-from simsched.programs.max_min import makespan, max_min
+from simsched.programs.max_min import fair_value, makespan, max_min
+from simsched.programs.pop import partitioned
 from simsched.programs.problem import ShareProblem
 from simsched.programs.throughput import total_throughput
 from simsched.programs.water_filling import water_filling
@@ -23,6 +28,8 @@ from simsched.threads import one_thread_each
 
 SIZES = (32, 128, 512, 1024, 2048)
 KINDS = 26
+#: Jobs for each GPU of a type where programs are solved in parts: so few that no job has all the time it can use.
+PER_PARTED_TYPE = 16
 
 
 def instance(jobs: int, *, distinct: bool, seed: int = 1) -> ShareProblem:
@@ -81,14 +88,32 @@ def draw(rows: list[tuple[str, int, str, float]], path: Path) -> None:
     figure.savefig(path)
 
 
+def print_parts(jobs: int) -> None:
+    """Print what solving in parts costs and saves."""
+    print(f"{'mix':10}{'parts':>6}{'CPU s':>9}{'objective / whole':>19}")
+    drawn = replace(instance(jobs, distinct=False), num_gpus=np.full(3, jobs // PER_PARTED_TYPE))
+    single = replace(drawn, weights=np.ones(jobs), scale_factor=np.ones(jobs, dtype=np.int64))
+    for mix, problem in (("drawn", drawn), ("one GPU", single)):
+        whole = fair_value(problem, max_min(problem))
+        for parts in (1, 2, 4, 8):
+            start_s = time.process_time()
+            shares = partitioned(problem, parts, lambda part, _: max_min(part), np.random.default_rng(3))
+            seconds = time.process_time() - start_s
+            print(f"{mix:10}{parts:6d}{seconds:9.3f}{fair_value(problem, shares) / whole:19.4f}", flush=True)
+
+
 def main() -> None:
     """Print one line for each mix, size and program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--parts", type=int, metavar="JOBS")
     args = parser.parse_args()
     one_thread_each()
+    if args.parts:
+        print_parts(args.parts)
+        return
     rows = []
     print(f"{'mix':10}{'jobs':>6}  {'program':22}{'CPU s':>9}")
     for distinct in (False, True):

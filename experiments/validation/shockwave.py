@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from simsched_policies.recorded import Recorded
@@ -29,6 +29,7 @@ from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
 from simsched.policy import Decision, JobView, Signal, Triggers, View
 from simsched.policy.rounds import Grant
 from simsched.policy.signals import STEPS, StepCounts
+from simsched.programs.regime_forecast import expected_profile
 from simsched.programs.shockwave import PlanOptions
 
 #: A micro-task that took so much less than a round is not charged for a restart.
@@ -303,22 +304,54 @@ class Artifact(Recorded):
 
 @dataclass
 class Planned(Artifact):
-    """Runs what Shockwave plans, with everything else as in the artifact."""
+    """Runs what Shockwave plans, with everything else as in the artifact.
+
+    `forecast` says what is known of how long a job's regimes last: all ("profile"), or only of those that are over
+    ("expected"). The others are settings of the plan (`PlanOptions`).
+    """
 
     name: ClassVar[str] = "shockwave-planned"
 
-    _planner: Planner = field(default_factory=lambda: Planner(PlanOptions()), init=False, repr=False)
+    forecast: Literal["profile", "expected"] = "profile"
+    relative_gap: float = 1e-3
+    node_limit: int = 2000
+    replan_rounds: int = 8
+    most_unfair: float = 1.0
+    fairness_power: float = 12.0
+    makespan_weight: float = 1e-3
+    early: Literal["unfair", "short"] = "unfair"
+    spare: Literal["long", "short", "nobody"] = "long"
+    _planner: Planner = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Set up the plan."""
+        super().__post_init__()
+        self._planner = Planner(
+            PlanOptions(
+                relative_gap=self.relative_gap,
+                node_limit=self.node_limit,
+                replan_rounds=self.replan_rounds,
+                most_unfair=self.most_unfair,
+                fairness_power=self.fairness_power,
+                makespan_weight=self.makespan_weight,
+                early=self.early,
+                spare=self.spare,
+            )
+        )
 
     def _grants(self, now: float) -> list[Grant]:
-        chosen = self._planner.choose([_outlook(one, now) for one in self._active.values()], self._gpus)
+        outlooks = [_outlook(one, now, self.forecast) for one in self._active.values()]
+        chosen = self._planner.choose(outlooks, self._gpus)
         return [Grant((job,), self._types[0], self._active[job].request.num_gpus, True) for job in chosen]
 
 
-def _outlook(account: Account, now: float) -> Outlook:
+def _outlook(account: Account, now: float, forecast: str) -> Outlook:
     steps, request = account.steps, account.request
     done = steps.done / account.regimes.steps_per_epoch(steps.batch)
     left_s = (steps.total - steps.done) / account.rate
-    epoch_s = account.counts.profile_s(account.gpu_type)
+    epoch_s: Sequence[float] = account.counts.profile_s(account.gpu_type)
+    if forecast == "expected":
+        epoch_s = expected_profile(epoch_s, done)
     return Outlook(request.id, request.num_gpus, epoch_s, done, now - request.submit_time_s, left_s, steps.batch)
 
 

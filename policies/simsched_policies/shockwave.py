@@ -75,11 +75,11 @@ class Planner:
         if known != self._known or self._used >= self._options.replan_rounds or not self._rounds:
             self._jobs = self._described(jobs, num_gpus)
             made = plan(self._jobs, num_gpus, self._options)
-            self._rounds = list(arrange(made, self._jobs, num_gpus, self._options.rounds))
+            self._rounds = list(arrange(made, self._jobs, num_gpus, self._options))
             self._known, self._used = known, 0
         self._used += 1
         assert self._jobs is not None
-        chosen = backfilled(self._rounds.pop(0), self._jobs, num_gpus)
+        chosen = backfilled(self._rounds.pop(0), self._jobs, num_gpus, self._options)
         return [job.id for job, runs in zip(jobs, chosen, strict=True) if runs]
 
     def _described(self, jobs: Sequence[Outlook], num_gpus: int) -> PlanJobs:

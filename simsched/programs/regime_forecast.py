@@ -7,6 +7,7 @@ takes their shares of the epochs for a Dirichlet variable that what happened upd
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,3 +59,24 @@ def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> floa
             return place + left / epoch_s[whole] - done
         place, left = whole + 1.0, left - needed
     return place - done
+
+
+def expected_profile(epoch_s: Sequence[float], done: float) -> list[float]:
+    """Return the seconds of every epoch as expected after `done` epochs, from the seconds that they will really take.
+
+    Which regimes come and how fast each is are known from `epoch_s`, how long they last only where they are over
+    (`expected_epochs`); lengths are rounded to whole epochs.
+    """
+    runs = [(second, len(list(same))) for second, same in groupby(epoch_s)]
+    past: list[int] = []
+    whole, before = min(int(done), len(epoch_s) - 1), 0
+    while before + runs[len(past)][1] <= whole:
+        before += runs[len(past)][1]
+        past.append(runs[len(past)][1])
+    lengths = expected_epochs(len(epoch_s), past, whole - before, len(runs))
+    ends = np.rint(np.cumsum(lengths)).astype(int).tolist()
+    begins = [0, *ends[:-1]]
+    found: list[float] = []
+    for (second, _), begin, end in zip(runs, begins, ends, strict=True):
+        found += [second] * (end - begin)
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,8 @@ class PlanOptions:
     `makespan_weight` is k, per second of the longest remaining time; `fairness_power` is lambda; `hurry_power` stands
     in for it where less than a round remains; `momentum` averages the estimates of the fair completion time; `bases`
     are the shares of progress at which the log utility bends, `floor` what stands for no progress. The solver stops at
-    `relative_gap` or `node_limit`, never by the clock, so that a plan does not hang on the machine.
+    `relative_gap` or `node_limit`, never by the clock, so that a plan does not hang on the machine. `early` says which
+    jobs get their rounds first in the window, `spare` which of those without a round get the GPUs that are left.
     """
 
     rounds: int = 20
@@ -47,6 +49,8 @@ class PlanOptions:
     floor: float = 1e-6
     relative_gap: float = 1e-3
     node_limit: int = 2000
+    early: Literal["unfair", "short"] = "unfair"
+    spare: Literal["long", "short", "nobody"] = "long"
 
 
 DEFAULTS = PlanOptions()
@@ -211,18 +215,20 @@ def log_utility(progress: Floats, options: PlanOptions = DEFAULTS) -> Floats:
     return utility
 
 
-def arrange(planned: Plan, jobs: PlanJobs, num_gpus: int, rounds: int) -> Flags:
+def arrange(planned: Plan, jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Flags:
     """Put planned rounds in order: shape (rounds, n).
 
-    Jobs that would otherwise not get their rounds come first, then those treated worst (by estimated ratio), then those
-    that come first. The program counts rounds, so wide jobs may not fit round for round: what does not stays undone.
+    Jobs that would otherwise not get their rounds come first, then those treated worst (by estimated ratio) or, where
+    `options.early` says so, those with the least remaining time, then those that come first. The program counts rounds,
+    so wide jobs may not fit round for round: what does not stays undone.
     """
-    left = planned.rounds.copy()
+    left, rounds = planned.rounds.copy(), options.rounds
     chosen = np.zeros((rounds, len(jobs)), dtype=bool)
-    by_ratio = np.argsort(-planned.ratios, kind="stable")
+    first = -planned.ratios if options.early == "unfair" else jobs.remaining_s
+    ranked = np.argsort(first, kind="stable")
     for turn in range(rounds):
-        must = left[by_ratio] >= rounds - turn
-        order = np.concatenate([by_ratio[must], by_ratio[~must]])
+        must = left[ranked] >= rounds - turn
+        order = np.concatenate([ranked[must], ranked[~must]])
         chosen[turn] = fill(order[left[order] > 0], jobs.gpus, num_gpus, len(jobs))
         left -= chosen[turn]
     return chosen
@@ -238,8 +244,10 @@ def fill(order: Sequence[int] | Integers, gpus: Integers, free: int, jobs: int) 
     return chosen
 
 
-def backfilled(chosen: Flags, jobs: PlanJobs, num_gpus: int) -> Flags:
-    """Add to a round's jobs those of the longest remaining time that still fit."""
-    order = np.argsort(-jobs.remaining_s, kind="stable")
+def backfilled(chosen: Flags, jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Flags:
+    """Add to a round's jobs those of the longest remaining time that still fit, or whom `options.spare` names."""
+    if options.spare == "nobody":
+        return chosen
+    order = np.argsort(-jobs.remaining_s if options.spare == "long" else jobs.remaining_s, kind="stable")
     free = num_gpus - int(jobs.gpus[chosen].sum())
     return chosen | fill(order[~chosen[order]], jobs.gpus, free, len(jobs))

@@ -6,9 +6,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simsched.programs.regime_forecast import epochs_within, expected_epochs, remaining_of, remaining_s
+from simsched.programs.regime_forecast import (
+    epochs_within,
+    expected_epochs,
+    expected_profile,
+    remaining_of,
+    remaining_s,
+)
 from simsched.programs.shockwave import (
     MOST_WEIGHT,
+    Plan,
     PlanJobs,
     PlanOptions,
     arrange,
@@ -114,7 +121,12 @@ def test_rounds_are_put_in_order_and_filled():
     some = jobs([2, 1, 1, 1], [240.0, 480.0, 240.0, 900.0], age_s=[0.0, 0.0, 500.0, 0.0], fair_s=500.0)
     planned = replace(plan(some, 2, FOUR), rounds=np.array([2, 4, 1, 0]))
     # Six GPU-rounds of eight are asked for, and the pair of GPUs is never free beside the job that must always run.
-    assert arrange(planned, some, 2, 4).astype(int).tolist() == [[0, 1, 1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
+    assert arrange(planned, some, 2, PlanOptions(rounds=4)).astype(int).tolist() == [
+        [0, 1, 1, 0],
+        [0, 1, 0, 0],
+        [0, 1, 0, 0],
+        [0, 1, 0, 0],
+    ]
     assert backfilled(np.array([False, True, False, False]), some, 2).tolist() == [False, True, False, True]
 
 
@@ -124,7 +136,7 @@ def test_no_round_is_left_with_room_for_a_job_that_has_rounds_to_come():
         n = 30
         some = jobs(rng.choice([1, 2, 4], n), rng.random(n) * 5000 + 10, gain=rng.random(n) / 20, fair_s=1000.0)
         planned = plan(some, 16)
-        order = arrange(planned, some, 16, 20)
+        order = arrange(planned, some, 16)
         left = planned.rounds - np.cumsum(order, axis=0)
         assert (left >= 0).all()
         free = 16 - order @ some.gpus
@@ -149,3 +161,22 @@ def test_time_that_is_left():
     assert remaining_of([10.0], 1.0) == 0.0
     assert epochs_within([10.0, 10.0, 4.0], 0.5, 16.0) == 1.75
     assert epochs_within([10.0, 10.0, 4.0], 0.5, 99.0) == 2.5
+
+
+def test_the_expected_profile_knows_what_is_over_and_shares_the_rest_evenly():
+    truth = [3.0] * 2 + [2.0] * 8 + [1.0] * 2
+    assert expected_profile(truth, 0) == [3.0] * 4 + [2.0] * 4 + [1.0] * 4
+    assert expected_profile(truth, 2.5) == [3.0] * 2 + [2.0] * 5 + [1.0] * 5
+    assert expected_profile(truth, 11.9) == truth
+    assert len(expected_profile(truth, 20)) == len(truth)
+
+
+def test_settings_of_the_plan_change_who_is_early_and_who_fills_up():
+    two = np.ones(2)
+    some = PlanJobs(np.array([1, 1]), two / 2, two / 10, np.array([300.0, 100.0]), 0 * two, 1000 * two)
+    planned = Plan(np.array([1, 1]), True, np.array([1.0, 0.5]), True)
+    early = [arrange(planned, some, 1, PlanOptions(rounds=3, early=early))[0].tolist() for early in ("unfair", "short")]
+    assert early == [[True, False], [False, True]]
+    nobody = np.array([False, False])
+    spare = [backfilled(nobody, some, 1, PlanOptions(spare=who)).tolist() for who in ("long", "short", "nobody")]
+    assert spare == [[True, False], [False, True], [False, False]]

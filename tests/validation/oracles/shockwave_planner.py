@@ -44,7 +44,7 @@ class Planner:
             made = plan(self._jobs, self.gpus, self.options)
             self.plans, self.unproven = self.plans + 1, self.unproven + (not made.optimal)
             self.fair_plans += made.fair
-            self._rounds = list(arrange(made, self._jobs, self.gpus, self.options.rounds))
+            self._rounds = list(arrange(made, self._jobs, self.gpus, self.options))
             self._known, self._used = known, 0
         self._used += 1
         chosen = backfilled(self._rounds.pop(0), self._jobs, self.gpus)
