@@ -72,7 +72,9 @@ def run_replay(
     found = read_experiment(file, [as_override(change) for change in plan.changes])
     result = run_grid(make_grid(found), plan.folder, plan.workers, listener)
     if result.failures:
-        raise input_error(result.failures[0].name, result.failures[0].message, _beyond_limits(found.spec, plan.log.trace))
+        raise input_error(
+            result.failures[0].name, result.failures[0].message, _beyond_limits(found.spec, plan.log.trace)
+        )
     return read_run(result.folder)
 
 
