@@ -328,7 +328,7 @@ class _Maker:
         if spec.tuning is not None:
             about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
         if spec.cluster.topology:
-            about["topology"] = [asdict(level) for level in spec.cluster.build().levels]
+            about["topology"] = [level.described() for level in spec.cluster.build().levels]
         if spec.cluster.node_price_per_h is not None:
             about["node_price_per_h"] = spec.cluster.node_price_per_h
         if spec.cluster.gpu_price_per_h:
