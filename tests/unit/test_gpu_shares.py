@@ -14,10 +14,14 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.engine.state import ClusterState
 from simsched.errors import InputError
+from simsched.execution.runner import run_grid
+from simsched.experiment.grid import make_grid
+from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Decision, Policy
+from simsched.results.reader import read_run
 from simsched.testing.builders import Applications
 
 
@@ -136,3 +140,20 @@ def test_no_rule_ever_gives_more_than_a_gpu(rows, rule, backfill) -> None:
     if not backfill:
         first = starts(recorder)
         assert [first[one.id] for one in jobs] == sorted(first[one.id] for one in jobs)
+
+
+def test_metrics_of_a_run_count_the_parts(tmp_path) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "submit_time,num_gpus,duration,gpu_share\n0,1,100,0.5\n0,1,100,0.25\n0,1,100,1\n"
+    )
+    (tmp_path / "e.yaml").write_text(
+        "name: parts\ncluster: {nodes: 1, gpus_per_node: 2}\n"
+        "workload: {path: jobs.csv, recipe: replay}\n"
+        "engine: {restart_delay_s: 0, sharing: {max_jobs: 4, model: shares}}\n"
+        "policies: [{name: fractional}]\n"
+    )
+    result = run_grid(make_grid(read_experiment(tmp_path / "e.yaml", [])), tmp_path / "results", 1)
+    (cell,) = read_run(result.folder).cells
+    assert cell.summary["gpu_utilisation"] == pytest.approx(1.75 / 2)
+    assert "speed_per_gpu" not in cell.summary
+    assert sorted(cell.table("allocations", ["gpu_share"])["gpu_share"]) == [0.25, 0.5, 1]
