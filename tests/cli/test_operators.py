@@ -108,6 +108,8 @@ def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> 
         "-o",
         "workload.max_gpus=2",
     )
+    tables = json.loads(simsched("show", "results/log/after", "--by", "queue", "--json").stdout)
+    assert {row["group"] for table in tables.values() for row in table["rows"]} == {"batch", "all"}
     verdicts = {(one["by"], one["before"]["group"]): one["verdict"] for one in json.loads(done.stdout)}
     assert verdicts["tenant", "vision"] == "loses"
     assert verdicts["tenant", "speech"] != "loses"

@@ -62,5 +62,6 @@ def test_waits_by_tenant_and_size_under_each_policy_are_drawn() -> None:
     assert waits["size", "1 GPU"] == pytest.approx(50 / 3600)
     assert (data[data["policy"] == "two"]["mean_wait_h"] == 0).all()
     figure, _ = draw_tenant_waits(data, title="t", styles=looks(["one", "two"]))
-    assert [len(axes.get_lines()) for axes in figure.axes] == [2, 2]
+    assert [len(axes.get_lines()) for axes in figure.axes] == [2, 2, 2]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["by tenant", "by user", "by size"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["(none)", "a", "b"]

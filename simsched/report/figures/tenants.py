@@ -1,4 +1,4 @@
-"""Who waits under which policy, in runs whose experiment has tenants: mean waits by tenant and by size of job."""
+"""Who waits under which policy, in runs whose experiment has tenants: mean waits by tenant, queue, user and size."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from simsched.results.reader import Run
 
 #: More policies than these are not told apart, and more tenants make the figure a wall.
 _MOST_ROWS, _MOST_GROUPS = 8, 16
-_COLUMNS = ["job_id", "tenant", "user", "num_gpus", "queueing_s", "jct_s", "held_s", "attained_gpu_s"]
-_KINDS: Sequence[By] = ("tenant", "size")
+_COLUMNS = ["job_id", "tenant", "user", "num_gpus", "queueing_s", "jct_s", "held_s", "attained_gpu_s", "queue"]
+_KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
 
 
 def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
@@ -28,11 +28,13 @@ def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]
 def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the mean wait in hours of each group of jobs under each policy: `by, group, policy, jobs, mean_wait_h`.
 
-    Where there are many tenants, those with most GPU time are kept.
+    Queues and users are left out where there is but one. Of many groups, those with most GPU time are kept.
     """
     lines = []
     for policy, table in jobs.items():
         for by in _KINDS:
+            if by in ("queue", "user") and (by not in table or table[by].nunique() < 2):
+                continue
             groups = [row for row in by_group(table, by).rows if row.group != "all"]
             kept = {row.group for row in sorted(groups, key=lambda row: -row.gpu_hours)[:_MOST_GROUPS]}
             lines += [(by, row.group, policy, row.jobs, row.mean_wait_s / 3600) for row in groups if row.group in kept]
@@ -40,11 +42,13 @@ def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def draw_tenant_waits(data: pd.DataFrame, *, title: str, styles: Mapping[str, Look]) -> Drawn:
-    """Draw a panel for tenants and one for sizes, a line for each group with a point for each policy."""
-    most = max(data[data["by"] == by]["group"].nunique() for by in _KINDS)
+    """Draw a panel for each way to group jobs, with a line for each group and a point on it for each policy."""
+    kinds = list(dict.fromkeys(data["by"]))
+    most = max(data[data["by"] == by]["group"].nunique() for by in kinds)
     with styled():
-        figure = new_figure(9.0, 1.6 + 0.3 * most, title, "Points: mean wait of the group's jobs under a policy.")
-        for axes, by in zip(figure.subplots(1, 2), _KINDS, strict=True):
+        caption = "Points: mean wait of the group's jobs under a policy."
+        figure = new_figure(1.0 + 4.0 * len(kinds), 1.6 + 0.3 * most, title, caption)
+        for axes, by in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
             _panel(axes, data[data["by"] == by], styles)
             axes.set_title(f"by {by}")
         legend_above(figure, axes)
