@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import astuple
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ _START = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
 _LOWEST = (TINY, TINY, TINY, TINY, TINY, TINY, 1.0)
 _HIGHEST = (np.inf, np.inf, np.inf, np.inf, np.inf, np.inf, 10.0)
 _ALPHA_C, _, _ALPHA_N, _BETA_N, _ALPHA_R, _BETA_R, _ = range(7)
+_NONE_HELD: Mapping[int, float] = MappingProxyType({})
 _CROSSING_COST = 1.1  # crossing nodes is assumed to cost at least this multiple of staying within one
 
 
@@ -78,19 +80,31 @@ class Fits:
             found = self._known[key] = fit(profile, start=start)
         return found
 
+    def fit_across(self, profile: Profile, within: ThroughputParams) -> ThroughputParams:
+        """Fit the synchronisation across nodes alone, to a profile of jobs across levels above the nodes.
 
-def fit(profile: Profile, *, start: ThroughputParams | None = None) -> Fit:
+        What is left is that of `within`: the third pair of parameters that Pollux (OSDI'21, section 3.2) foresees.
+        """
+        key = (within, None, *profile.items())
+        found = self._known.get(key)
+        if found is None:
+            known = {place: value for place, value in enumerate(astuple(within)) if place not in (_ALPHA_N, _BETA_N)}
+            found = self._known[key] = fit(profile, start=within, held=known)
+        return found.params
+
+
+def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mapping[int, float] = _NONE_HELD) -> Fit:
     """Fit the seven parameters to a profile.
 
-    `start` replaces the published starting point (for models known from earlier runs). Raises `ValueError` where the
-    profile is empty.
+    `start` replaces the published starting point (for models known from earlier runs), and `held` has the parameters
+    that are known, by their place. Raises `ValueError` where the profile is empty.
     """
     from scipy.optimize import minimize  # large, and few runs fit anything
 
     seen = Observations(profile)
     at = np.array(astuple(start) if start else _START, dtype=np.float64)
     lowest, highest = np.array(_LOWEST), np.array(_HIGHEST)
-    for index, value in _held(seen).items():
+    for index, value in {**_held(seen), **held}.items():
         at[index] = lowest[index] = highest[index] = value
     bounds = list(zip(lowest, highest, strict=True))
     found = minimize(loss_and_slope, at, args=(seen,), jac=True, method="L-BFGS-B", bounds=bounds)

@@ -48,6 +48,9 @@ class _OnType:
         self.profile: dict[Configuration, StepTime] = {}
         self.params: ThroughputParams | None = prior.params if prior else None
         self.max_gpus = prior.max_profiled_gpus if prior else 0
+        #: What was measured across levels above the nodes, and the model with the pair of parameters of these.
+        self.beyond: dict[Configuration, StepTime] = {}
+        self.beyond_params: ThroughputParams | None = None
 
 
 class GoodputAgent:
@@ -88,7 +91,7 @@ class GoodputAgent:
         self._noise: dict[int, GradientStats] = {}
         self._gradient: GradientStats | None = None
         self._report = GoodputReport()
-        self._chosen: dict[tuple[str, bool, int], BatchChoice] = {}
+        self._chosen: dict[tuple[str, bool, bool, int], BatchChoice] = {}
         self._stale = False
         if priors:
             self.start_from(priors)
@@ -109,6 +112,11 @@ class GoodputAgent:
         return {gpu_type: on.profile for gpu_type, on in self._types.items() if on.profile}
 
     @property
+    def beyond(self) -> Mapping[str, ThroughputParams]:
+        """Return the models for placements across levels above the nodes, by GPU type, where any was measured."""
+        return {name: on.beyond_params for name, on in self._types.items() if on.beyond_params is not None}
+
+    @property
     def noise(self) -> Mapping[int, GradientStats]:
         """Return the gradient statistics that it last observed in each epoch."""
         return self._noise
@@ -124,7 +132,7 @@ class GoodputAgent:
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Return the batch with the largest goodput; before the first fit, the smallest one that the GPUs can hold."""
         self._stale = False
-        where = site.gpu_type, site.nodes > 1, site.gpus
+        where = site.gpu_type, site.nodes > 1, site.levels_crossed > 0, site.gpus
         if where not in self._chosen:
             self._chosen[where] = self._choose(site)
         return self._chosen[where]
@@ -136,7 +144,8 @@ class GoodputAgent:
         site = measurement.site
         on = self._types.get(site.gpu_type)
         key = site.nodes, site.gpus, measurement.local_bsz
-        unseen = on is None or key not in on.profile
+        beyond = site.levels_crossed > 0
+        unseen = on is None or key not in (on.beyond if beyond else on.profile)
         self._noise[measurement.epoch] = measurement.gradient
         if not unseen and measurement.gradient == self._gradient:
             return
@@ -144,12 +153,26 @@ class GoodputAgent:
             prior = self._lookup(measurement) if self._lookup else None
             on = self._types[site.gpu_type] = _OnType(prior)
         if unseen:
-            on.profile[key] = measurement.step
-            on.params = self._fit(on, key)
+            self._learn(on, key, measurement.step, beyond=beyond)
         self._gradient = measurement.gradient
         on.max_gpus = max(on.max_gpus, site.gpus)
         self._publish()
         self._stale = self.fixed_batch_size is None
+
+    def _learn(self, on: _OnType, key: Configuration, step: StepTime, *, beyond: bool) -> None:
+        """Fit what is new: the seven parameters, or the pair for levels above the nodes beside them.
+
+        A job that has run across such levels alone takes that for synchronisation across nodes until it knows better.
+        """
+        if not beyond:
+            on.profile[key] = step
+            on.params = self._fit(on, key)
+        else:
+            on.beyond[key] = step
+            if on.prior is None and not on.profile:
+                on.params = self._fits.fit(on.beyond).params
+        if on.beyond and on.params is not None:
+            on.beyond_params = self._fits.fit_across(on.beyond, on.params)
 
     def _fit(self, on: _OnType, added: Configuration) -> ThroughputParams:
         """Fit to what the prior knows and the job has measured; what it confirms to the digit changes nothing."""
@@ -185,6 +208,8 @@ class GoodputAgent:
         if self.fixed_batch_size is not None:
             return batch_for_target(self.limits, self.fixed_batch_size, gpus)
         model = self._report.on(site.gpu_type).model
+        if site.levels_crossed:
+            model = self._model(self.beyond.get(site.gpu_type)) or model
         if model is None:
             smallest = max(self.limits.init_batch_size, self.limits.min_local_bsz * gpus)
             return batch_for_target(self.limits, smallest, gpus)

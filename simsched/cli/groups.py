@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     """Print one table for each policy of a run (its first seed), or for a cell."""
     from simsched.cli.tables import print_table
+    from simsched.errors import input_error
     from simsched.results.by_group import by_group
     from simsched.results.compare import row_name
     from simsched.results.reader import RUN_FILE, read_cell, read_run
@@ -26,6 +27,8 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     found: dict[str, Groups] = {}
     for cell in cells:
         name = row_name(cell.policy, cell.point)
+        if by == "queue" and "queue" not in cell.jobs:
+            raise input_error(folder, "its jobs name no queue", "group by tenant, user or size")
         if name not in found:
             found[name] = by_group(cell.jobs, cast("By", by))
     if as_json:

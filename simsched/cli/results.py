@@ -44,7 +44,9 @@ def replicated_over(run: Run) -> tuple[str, ...]:
 @click.command()
 @click.argument("folder", metavar="RUN_OR_CELL", type=click.Path(path_type=Path))
 @metrics_option
-@click.option("--by", type=click.Choice(["tenant", "user", "size"]), help="Show who waited and who used what instead.")
+@click.option(
+    "--by", type=click.Choice(["tenant", "queue", "user", "size"]), help="Show who waited and who used what instead."
+)
 @click.option("--csv", "layout", flag_value="csv", help="Print the table as CSV, one row a policy and metric.")
 @click.option("--markdown", "layout", flag_value="markdown", help="Print the table as Markdown.")
 @click.option("--latex", "layout", flag_value="latex", help="Print the table as LaTeX (booktabs).")

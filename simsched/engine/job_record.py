@@ -37,6 +37,7 @@ def job_record(job: JobState, status: str) -> JobRecord:
         max(job.starts - 1, 0),
         deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
         declined=job.declined,
+        queue=request.queue,
     )
     recovery = job.recovery
     if recovery is None:

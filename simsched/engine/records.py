@@ -38,6 +38,7 @@ class JobRecord(NamedTuple):
     checkpoint_s: float = 0
     deadline_s: float = math.inf
     declined: bool = False
+    queue: str = ""
 
 
 class AllocationRecord(NamedTuple):

@@ -29,7 +29,17 @@ from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.power import Power
 from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.reader import read_json
-from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, FRAGMENTATION, MAKES, SHARING, TABLES, TOPOLOGY
+from simsched.results.schema import (
+    DEADLINES,
+    FAILURES,
+    FINE_TIME,
+    FRAGMENTATION,
+    MAKES,
+    QUEUES,
+    SHARING,
+    TABLES,
+    TOPOLOGY,
+)
 from simsched.results.summary import summarise_folder, summarise_types_in
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
@@ -187,6 +197,7 @@ def _features(task: Task) -> set[str]:
     found |= {TOPOLOGY} if task.cluster.levels else set()
     found |= {FRAGMENTATION} if options.fragmentation else set()
     found |= {DEADLINES} if any(job.deadline_s is not None for job in task.jobs) else set()
+    found |= {QUEUES} if any(job.queue for job in task.jobs) else set()
     found |= {MAKES} if len({(node.gpus, node.gpu_type) for node in task.cluster.nodes}) > 1 else set()
     return found | ({FINE_TIME} if options.tick_s != 1 else set())
 

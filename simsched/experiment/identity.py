@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from simsched.experiment.cluster import ClusterSpec
@@ -23,7 +22,7 @@ def conditions_of_cluster(spec: ClusterSpec, cluster: Cluster) -> dict[str, Any]
     """Return the levels, the prices and the power of a cluster, each where it has any."""
     about: dict[str, Any] = {}
     if spec.topology:
-        about["topology"] = [asdict(level) for level in cluster.levels]
+        about["topology"] = [level.described() for level in cluster.levels]
     if spec.node_price_per_h is not None:
         about["node_price_per_h"] = spec.node_price_per_h
     if spec.gpu_price_per_h:

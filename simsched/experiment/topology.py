@@ -25,6 +25,14 @@ class LevelSpec(Section):
         "that do not say it themselves",
     )
 
+    inside_factor: float = Field(
+        default=1.0,
+        gt=0,
+        le=1000,
+        description="lowest level only: how much longer, or shorter, synchronising across nodes of one domain takes "
+        "than applications have it across nodes; for nodes that stand for islands of GPUs in a server",
+    )
+
     @model_validator(mode="after")
     def _one_way(self) -> LevelSpec:
         if (self.nodes is None) == (self.domains is None):
@@ -35,7 +43,7 @@ class LevelSpec(Section):
     def build(self, count: int) -> Level:
         """Make the level of a cluster of `count` nodes."""
         domains = consecutive(self.nodes, count) if self.nodes is not None else self.domains or ()
-        return Level(self.level, domains, self.sync_factor)
+        return Level(self.level, domains, self.sync_factor, self.inside_factor)
 
 
 def levelled(cluster: Cluster, levels: tuple[LevelSpec, ...]) -> Cluster:
@@ -46,5 +54,9 @@ def levelled(cluster: Cluster, levels: tuple[LevelSpec, ...]) -> Cluster:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         message = f"there are two levels '{twice}'"
+        raise ValueError(message)
+    above = next((spec.level for spec in levels[1:] if spec.inside_factor != 1), None)
+    if above is not None:
+        message = f"'inside_factor' is for the lowest level, '{names[0]}', not for '{above}'"
         raise ValueError(message)
     return with_levels(cluster, [spec.build(len(cluster.nodes)) for spec in levels])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 
@@ -32,12 +32,18 @@ class Level:
     """A level above the nodes, such as racks: its domains, each a tuple of node indices.
 
     A job whose nodes are in several domains needs `sync_factor` times the seconds that synchronising across nodes takes
-    within one, unless its application knows better.
+    within one, unless its application knows better. Where the nodes are themselves islands of a server, a job on
+    several of one domain of the lowest level needs `inside_factor` times the seconds that its application says.
     """
 
     name: str
     domains: tuple[tuple[int, ...], ...]
     sync_factor: float = 1.0
+    inside_factor: float = 1.0
+
+    def described(self) -> dict[str, object]:
+        """Return the level as plain data, without what it leaves as it is."""
+        return {key: value for key, value in asdict(self).items() if key != "inside_factor" or value != 1}
 
 
 @dataclass(frozen=True)

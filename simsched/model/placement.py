@@ -23,6 +23,7 @@ class Site(NamedTuple):
 
     Of the levels above the nodes (racks, islands), `levels_crossed` are those, from the lowest up, of which the nodes
     are in several domains; synchronising across these takes `sync_factor` times as long as across nodes within one.
+    Where none is crossed, the factor is of what the application takes across nodes.
     """
 
     shape: Shape

@@ -44,7 +44,7 @@ class Placements:
     def at(cls, site: Site) -> Placements:
         """Describe the placement of a site."""
         found = cls.of(site.shape)
-        if not site.levels_crossed:
+        if not site.levels_crossed and site.sync_factor == 1:
             return found
         return replace(found, crossed=np.array([site.levels_crossed]), sync_factor=site.sync_factor)
 

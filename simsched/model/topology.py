@@ -87,5 +87,6 @@ def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
 
 def _site(cluster: Cluster, shape: tuple[int, ...], gpu_type: str, crossed: int) -> Site:
     if not crossed:
-        return Site(shape, gpu_type)
+        inside = cluster.levels[0].inside_factor if cluster.levels and len(shape) > 1 else 1.0
+        return Site(shape, gpu_type) if inside == 1 else Site(shape, gpu_type, 0, inside)
     return Site(shape, gpu_type, crossed, cluster.levels[crossed - 1].sync_factor)

@@ -51,6 +51,9 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
     log = plan.log.log
     if log is None:
         raise input_error(plan.log.trace.name, "records no waits", "give the scheduler's log: `sacct -P` or a table")
+    if not log.waits_s.any():
+        remedy = "give a log with the times of submission; Alibaba PAI has none"
+        raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)
     run = run_replay(plan, "calibrate", listener=listener)
     simulated = run.cells[0].jobs[["job_id", "queueing_s", "submit_time_s"]]
     table = log.table

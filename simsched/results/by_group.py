@@ -67,7 +67,7 @@ def jain_index(values: Sequence[float]) -> float:
 def by_group(jobs: pd.DataFrame, by: By) -> Groups:
     """Group the rows of a table of jobs; tenants, users and queues by name, sizes from small to large.
 
-    Tables of results have no column `queue`; whoever groups by it joins it on.
+    Tables of results have a column `queue` where any job names one; elsewhere whoever groups by it joins it on.
     """
     keys = pd.Series(size_of(jobs["num_gpus"].to_numpy()) if by == "size" else jobs[by].to_numpy(), index=jobs.index)
     names: list[str] = [name for name, _ in SIZES] if by == "size" else sorted(set(keys))

@@ -16,6 +16,7 @@ SCHEMA_VERSION = "1"
 
 #: Features that show in the tables: GPUs that are shared, time finer than a second, failures, jobs with deadlines, ...
 SHARING, FINE_TIME, FAILURES, DEADLINES = "sharing", "fine-time", "failures", "deadlines"
+QUEUES = "queues"
 #: ... levels above the nodes, free GPUs that are of no use, and nodes of several makes.
 TOPOLOGY, FRAGMENTATION, MAKES = "topology", "fragmentation", "makes"
 
@@ -106,6 +107,7 @@ JOBS = Table(
             DEADLINES,
         ),
         Column("declined", pa.bool_(), "", "whether the policy ever declined to promise that deadline", DEADLINES),
+        Column("queue", _TEXT, "", "queue or partition asked for; empty where the job names none", QUEUES),
     ),
 )
 

@@ -42,6 +42,7 @@ _COLUMNS = {
         "restarting",
         "efficiency",
         "gpus",
+        "neighbours",
         "gpu_share",
         "relative_speed",
         "levels_crossed",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio, total
 from simsched.results.over_time import integral
 
@@ -36,11 +38,18 @@ def _speed_per_gpu(tables: Tables) -> float | None:
     intervals = tables.allocations
     if intervals is None or "relative_speed" not in intervals:
         return None
-    if ((intervals["neighbours"] == "") & (intervals["gpu_share"] < 1)).any():
-        return None  # jobs take parts, and how long a GPU is held by any is not told
+    if _takes_parts(intervals):
+        return None  # how long a GPU is held by anybody is not told
     gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
     achieved = float((gpu_s * intervals["relative_speed"])[~intervals["restarting"]].sum())
     return ratio(achieved, _held_gpu_s(tables))
+
+
+def _takes_parts(intervals: pd.DataFrame) -> bool:
+    """Return whether jobs take parts of GPUs: then those on one GPU need not have even shares of it."""
+    single = intervals[intervals["gpus"] == 1]
+    holders = single["neighbours"].str.count(" ") + 1 + (single["neighbours"] != "")
+    return bool((single["gpu_share"] * holders - 1).abs().gt(1e-9).any())
 
 
 def _gpu_hours(tables: Tables) -> float | None:

@@ -108,6 +108,8 @@ def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> 
         "-o",
         "workload.max_gpus=2",
     )
+    tables = json.loads(simsched("show", "results/log/after", "--by", "queue", "--json").stdout)
+    assert {row["group"] for table in tables.values() for row in table["rows"]} == {"batch", "all"}
     verdicts = {(one["by"], one["before"]["group"]): one["verdict"] for one in json.loads(done.stdout)}
     assert verdicts["tenant", "vision"] == "loses"
     assert verdicts["tenant", "speech"] != "loses"
@@ -119,6 +121,22 @@ def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> 
     assert {one["verdict"] for one in effects} == {"as before"}
     assert {(one["sooner"], one["later"]) for one in effects} == {(0.0, 0.0)}
     assert {one["by"] for one in effects} == {"tenant", "queue", "user", "size"}
+
+
+def test_a_limit_below_the_size_of_jobs_is_named(simsched: Callable, log: Path) -> None:
+    done = simsched("what-if", "log.txt", *OPTIONS, "--no-plots", "--change", "tenants.vision.max_gpus=2")
+    assert done.exit_code == 2
+    large = sum(job.tenant == "vision" and job.num_gpus > 2 for job in jobs_of(3))
+    assert f"{large} jobs of tenant 'vision' ask for more than its max_gpus of 2" in done.stderr
+    assert "-o workload.max_gpus=" in done.stderr
+
+
+def test_trace_info_names_lines_and_refuses_on_request(simsched: Callable, log: Path) -> None:
+    said = simsched("trace", "info", "log.txt", "--no-plots").stdout
+    assert "1 job: end before their start (line 62: 900)" in said
+    done = simsched("trace", "info", "log.txt", "--no-plots", "--strict")
+    assert done.exit_code == 2
+    assert "log.txt:63: 1 job: line is cut short (line 63: 901)" in done.stderr
 
 
 def test_an_effect_counts_jobs_and_names_who_gains() -> None:

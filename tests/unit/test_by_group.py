@@ -5,6 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from simsched.report.figures.style import looks
+from simsched.report.figures.tenants import draw_tenant_waits, tenant_waits
 from simsched.results.by_group import by_group, changes, jain_index, size_of
 
 JOBS = pd.DataFrame(
@@ -51,3 +53,15 @@ def test_the_index_is_one_if_even_and_the_reciprocal_if_one_bears_all() -> None:
 def test_groups_of_two_runs_are_paired_by_name() -> None:
     pairs = changes(by_group(JOBS, "tenant"), by_group(JOBS[JOBS["tenant"] != "b"], "tenant"))
     assert [name for name, _, _ in pairs] == ["(none)", "a", "all"]
+
+
+def test_waits_by_tenant_and_size_under_each_policy_are_drawn() -> None:
+    data = tenant_waits({"one": JOBS, "two": JOBS.assign(queueing_s=0)})
+    waits = {(row.by, row.group): row.mean_wait_h for row in data[data["policy"] == "one"].itertuples()}
+    assert waits["tenant", "a"] == pytest.approx(400 / 3 / 3600)
+    assert waits["size", "1 GPU"] == pytest.approx(50 / 3600)
+    assert (data[data["policy"] == "two"]["mean_wait_h"] == 0).all()
+    figure, _ = draw_tenant_waits(data, title="t", styles=looks(["one", "two"]))
+    assert [len(axes.get_lines()) for axes in figure.axes] == [2, 2, 2]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["by tenant", "by user", "by size"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["(none)", "a", "b"]

@@ -1,5 +1,7 @@
 """The agent that adapts the batch size."""
 
+from dataclasses import replace
+
 import pytest
 
 from simsched.agent.agent import Measurement
@@ -124,3 +126,36 @@ def test_a_prior_serves_until_the_first_measurement():
 def test_jobs_without_batches_are_refused():
     with pytest.raises(InputError, match="trace jobs carry only durations"):
         goodput_agent(JobSpec("a", 0, 1).request, facts_of(FixedDuration(60)))
+
+
+def test_what_crosses_racks_has_a_pair_of_parameters_of_its_own():
+    true = ThroughputParams(0.02, 0.001, 0.05, 0.002, 0.01, 0.001, 1.5)
+    across = replace(true, alpha_n=0.4, beta_n=0.02)
+
+    def measured(params, nodes, gpus, bsz, crossed):
+        step, grad = float(params.step_time_s(nodes, gpus, bsz)), float(params.grad_time_s(bsz))
+        return Measurement(on(nodes, gpus)._replace(levels_crossed=crossed), bsz, StepTime(step, step - grad), EARLY)
+
+    agent, plain = GoodputAgent(LIMITS), GoodputAgent(LIMITS)
+    for nodes, gpus in ((1, 1), (1, 2), (1, 4), (2, 4), (2, 8)):
+        for bsz in (64, 128, 256):
+            agent.observe(measured(true, nodes, gpus, bsz, 0))
+            plain.observe(measured(true, nodes, gpus, bsz, 0))
+    assert agent.beyond == {}
+    before = agent.choose(on(2, 8), 0)
+    for gpus in (4, 8, 16):
+        agent.observe(measured(across, 2, gpus, 128, 1))
+    found = agent.beyond["t4"]
+    times = [float(found.step_time_s(2, gpus, 128)) for gpus in (4, 8, 16)]
+    assert times == pytest.approx([float(across.step_time_s(2, gpus, 128)) for gpus in (4, 8, 16)], rel=0.03)
+    # What is known of nodes of one rack is as before, and slow links ask for larger batches.
+    assert agent.goodput.on("t4").model.params == plain.goodput.on("t4").model.params
+    assert agent.choose(on(2, 8), 0) == before
+    assert agent.choose(on(2, 8)._replace(levels_crossed=1), 0).total(8) > before.total(8)
+
+
+def test_a_job_that_has_only_crossed_racks_takes_that_for_crossing_nodes():
+    agent = GoodputAgent(LIMITS)
+    agent.observe(seen(2, 8)._replace(site=on(2, 8)._replace(levels_crossed=1)))
+    assert agent.goodput.on("t4").model is not None
+    assert agent.beyond.keys() == {"t4"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simsched_policies.fractional import Fractional
+from simsched_policies.fractional.fragmentation import UsualJobs
+from simsched_policies.fractional.policy import Fractional
 
 from simsched.engine.errors import InfeasibleDecisionError, InvariantError
 from simsched.engine.invariants import check_state
@@ -14,10 +15,14 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.engine.state import ClusterState
 from simsched.errors import InputError
+from simsched.execution.runner import run_grid
+from simsched.experiment.grid import make_grid
+from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Decision, Policy
+from simsched.results.reader import read_run
 from simsched.testing.builders import Applications
 
 
@@ -62,6 +67,26 @@ def test_best_fit_leaves_room_for_the_large_and_worst_fit_does_not() -> None:
     jobs = [job("first", 0, 0.6), job("second", 0, 0.5), job("third", 1, 0.4), job("fourth", 2, 0.5)]
     assert starts(run(Fractional(rule="best-fit"), jobs)) == {"first": 0, "second": 0, "third": 1, "fourth": 2}
     assert starts(run(Fractional(rule="worst-fit"), jobs))["fourth"] == 100
+
+
+def test_fragmentation_is_what_usual_jobs_cannot_use() -> None:
+    usual = UsualJobs()
+    for gpus, part in ((1, 0.5), (1, 0.5), (1, 0.5), (2, 1.0)):
+        usual.note(gpus, part)
+    assert list(usual.classes()) == [(1, 0.5, 0.75), (2, 1.0, 0.25)]
+    # Three in four want half a GPU and cannot use the 0.3; the fourth needs two whole ones and can use nothing.
+    assert usual.unusable([1.0, 0.3], 2) == pytest.approx(0.75 * 0.3 + 0.25 * 1.3)
+    assert usual.growth([1.0, 0.7], [0.7], 0.4, 2) == pytest.approx(0.75 * 0.3 + 0.25 * 1.3 - 0.25 * 1.7)
+
+
+def test_fgd_keeps_room_for_the_usual_where_best_fit_does_not() -> None:
+    # At 100 the GPUs have 0.7 and 0.8 left, and most jobs so far wanted 0.7. Best fit puts 0.1 onto the first, where
+    # 0.6 is left then, and FGD onto the second.
+    jobs = [job("p", 0, 0.3, 500), job("q", 0, 0.8, 5), job("r", 1, 0.2, 500)]
+    jobs += [job(f"u{i}", 7, 0.7, 10) for i in range(4)]
+    jobs += [job("s", 100, 0.1, 300), job("t", 101, 0.7, 10), job("v", 101, 0.7, 10)]
+    assert starts(run(Fractional(rule="best-fit"), jobs))["v"] == 111
+    assert starts(run(Fractional(rule="fgd"), jobs))["v"] == 101
 
 
 def test_whole_gpus_are_shared_with_nobody() -> None:
@@ -125,7 +150,7 @@ PARTS = st.sampled_from([0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 1.0])
 @settings(max_examples=25)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 50), PARTS, st.integers(1, 40)), min_size=1, max_size=25),
-    rule=st.sampled_from(["best-fit", "worst-fit", "first-fit"]),
+    rule=st.sampled_from(["best-fit", "worst-fit", "first-fit", "fgd"]),
     backfill=st.booleans(),
 )
 def test_no_rule_ever_gives_more_than_a_gpu(rows, rule, backfill) -> None:
@@ -136,3 +161,20 @@ def test_no_rule_ever_gives_more_than_a_gpu(rows, rule, backfill) -> None:
     if not backfill:
         first = starts(recorder)
         assert [first[one.id] for one in jobs] == sorted(first[one.id] for one in jobs)
+
+
+def test_metrics_of_a_run_count_the_parts(tmp_path) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "submit_time,num_gpus,duration,gpu_share\n0,1,100,0.5\n0,1,100,0.25\n0,1,100,1\n"
+    )
+    (tmp_path / "e.yaml").write_text(
+        "name: parts\ncluster: {nodes: 1, gpus_per_node: 2}\n"
+        "workload: {path: jobs.csv, recipe: replay}\n"
+        "engine: {restart_delay_s: 0, sharing: {max_jobs: 4, model: shares}}\n"
+        "policies: [{name: fractional}]\n"
+    )
+    result = run_grid(make_grid(read_experiment(tmp_path / "e.yaml", [])), tmp_path / "results", 1)
+    (cell,) = read_run(result.folder).cells
+    assert cell.summary["gpu_utilisation"] == pytest.approx(1.75 / 2)
+    assert "speed_per_gpu" not in cell.summary
+    assert sorted(cell.table("allocations", ["gpu_share"])["gpu_share"]) == [0.25, 0.5, 1]

@@ -23,7 +23,7 @@ def test_columns_are_the_fields_of_the_engines_records_in_order(table, record):
 def test_arrow_types_fit_the_annotations_of_the_records(table, record):
     kinds = {str: {"string"}, int: {"int32", "int64"}, bool: {"bool"}, float: {"double", "int64"}}
     hints = get_type_hints(record)
-    features = ("sharing", "fine-time", "failures", "deadlines", "topology", "fragmentation", "makes")
+    features = ("sharing", "fine-time", "failures", "deadlines", "queues", "topology", "fragmentation", "makes")
     schema = TABLES[table].arrow(features)
     for column in TABLES[table].columns:
         allowed = kinds.get(hints[column.name], {"map<string, double>"})

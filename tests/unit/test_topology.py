@@ -47,6 +47,17 @@ def test_a_site_tells_how_far_its_nodes_are_apart(allocation, crossed, factor):
     assert site_of(Cluster.uniform(8, 4), allocation) == Site(site.shape, "t4")
 
 
+def test_islands_of_a_server_synchronise_by_the_factor_of_its_level():
+    servers = Level("server", ((0, 1), (2, 3)), 1.5, 0.25)
+    cluster = with_levels(Cluster.uniform(4, 4), [servers])
+    sites = [site_of(cluster, allocation) for allocation in (((0, 4),), ((0, 4), (1, 4)), ((1, 4), (2, 4)))]
+    assert [(site.levels_crossed, site.sync_factor) for site in sites] == [(0, 1.0), (0, 0.25), (1, 1.5)]
+    assert tightest_site(cluster, 8, "t4") == sites[1]
+    model = SevenParameters(ThroughputParams(0.1, 0.0, 0.4, 0.0, 0.01, 0.0, 1.0))
+    steps = [float(model.times_s(Placements.at(site), 64)[1].item()) for site in sites]
+    assert steps == pytest.approx([0.1 + 0.01, 0.1 + 0.4 * 0.25, 0.1 + 0.4 * 1.5], rel=1e-3)
+
+
 def test_the_tightest_site_of_an_empty_cluster():
     found = [tightest_site(CLUSTER, gpus, "t4").levels_crossed for gpus in (4, 8, 9, 16, 17, 32)]
     assert found == [0, 0, 1, 1, 2, 2]
@@ -178,6 +189,10 @@ def experiment(tmp_path, **more):
         ([{"level": "rack", "nodes": 2, "domains": [[0]]}], "either 'nodes' or 'domains'"),
         ([{"level": "rack", "nodes": 0}], "cluster.topology.0.nodes: must be at least 1, not 0"),
         ([{"level": "rack", "nodes": 2, "sync_factor": 0}], "must be more than 0"),
+        (
+            [{"level": "rack", "nodes": 2}, {"level": "block", "nodes": 4, "inside_factor": 2}],
+            "'inside_factor' is for the lowest level, 'rack', not for 'block'",
+        ),
         ([{"level": "rack", "nodse": 2}], "there is no such key"),
         ([{"level": "rack", "domains": [[0, 1], [2]]}], "cluster: node 3 is in no domain of level 'rack'"),
         ([{"level": "rack", "nodes": 2}, {"level": "rack", "nodes": 4}], "there are two levels 'rack'"),

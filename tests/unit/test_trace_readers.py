@@ -185,6 +185,7 @@ def test_helios_drops_cpu_jobs_and_jobs_that_never_started(tmp_path):
     assert trace.table["status"].tolist() == ["Pass", "Failed"]
     assert trace.table["tenant"].tolist() == ["vcA", "vcB"]
     assert dict(trace.dropped) == {"used no GPU": 1, "never started": 1}
+    assert trace.examples["never started"] == ((4, "3"),)
 
 
 def test_acme_times_with_an_offset_become_utc(tmp_path):
@@ -213,6 +214,8 @@ def test_alibaba_pods_round_shares_of_a_gpu_up_and_say_so(tmp_path):
     assert trace.source == "alibaba-openb"
     assert trace.table["job_id"].tolist() == ["p1", "p0"]
     assert trace.table["num_gpus"].tolist() == [1, 1]
+    assert trace.table["gpu_share"].tolist() == [0.46, 1.0]
+    assert trace.gpu_time_s.tolist() == pytest.approx([0.46 * 99, 990])
     assert trace.table["duration_s"].tolist() == [99.0, 990.0]
     assert trace.table["status"].tolist() == ["Pass", ""]
     assert dict(trace.dropped) == {"used no GPU": 1, "never started": 1}
@@ -231,7 +234,7 @@ PAI_ROWS = (
 PAI_HEADER = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
 
 
-@pytest.mark.parametrize(("header", "layout"), [(PAI_HEADER, "auto"), ("", "alibaba-pai")])
+@pytest.mark.parametrize(("header", "layout"), [(PAI_HEADER, "auto"), ("", "alibaba-pai"), ("", "auto")])
 def test_pai_tasks_add_up_to_jobs_with_or_without_a_header(tmp_path, header, layout):
     trace = read_trace(write(tmp_path, "pai_task_table.csv", header + PAI_ROWS), layout)
     # j1: 2 x 50 % + 25 % of a GPU, from 100 to 500; its parameter server used none. j3: 4 x 200 %.

@@ -76,7 +76,7 @@ def test_the_files_have_the_columns_and_types_of_the_schema(tmp_path):
 
 
 def test_features_bring_columns_and_finer_times(tmp_path):
-    write(tmp_path, features=("sharing", "fine-time", "failures", "deadlines", "topology", "fragmentation"))
+    write(tmp_path, features=("sharing", "fine-time", "failures", "deadlines", "queues", "topology", "fragmentation"))
     jobs = read_table(tmp_path, "jobs")
     assert list(jobs.columns) == list(JobRecord._fields)
     allocations = read_table(tmp_path, "allocations")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -27,23 +27,12 @@ from simsched_policies.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, In
 from simsched_policies.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S, relative_factor, size_factor
 from simsched_policies.slurm.preemption import Changes, Claim, Mode, Preemption, Running
 from simsched_policies.slurm.usage import Usage
-from simsched_policies.slurm.waiting import Numbers, TypePool, WaitingJob, first_units
+from simsched_policies.slurm.waiting import Held, Numbers, TypePool, WaitingJob, first_units
 
 #: The tier of jobs that may preempt others: above all partitions.
 _PREEMPTS = 1 << 40
 #: More GPUs than any cluster has.
 _NO_LIMIT = 1 << 40
-
-
-class _Held(NamedTuple):
-    pool: int
-    allocation: Allocation
-    gpus: int
-    end: int
-    tenant: int
-    user: int
-    start_s: float
-    qos: str
 
 
 @dataclass
@@ -101,7 +90,7 @@ class SlurmBackfill(Policy):
     _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
     _up: list[bool] = field(default_factory=list, init=False, repr=False)
     _total: int = field(default=0, init=False, repr=False)
-    _held: dict[str, _Held] = field(default_factory=dict, init=False, repr=False)
+    _held: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
     _tenants: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _used: list[int] = field(default_factory=list, init=False, repr=False)
     _most: list[int] = field(default_factory=list, init=False, repr=False)
@@ -233,7 +222,7 @@ class SlurmBackfill(Policy):
         waiting = pool.waiting
         job_id, limit = waiting.ids[place], int(waiting.limits[place])
         gpus, tenant, user = int(waiting.gpus[place]), int(waiting.tenants[place]), int(waiting.keys[place])
-        held = _Held(kind, allocation, gpus, math.floor(now_s) + limit, tenant, user, now_s, self._qos.get(job_id, ""))
+        held = Held(kind, allocation, gpus, math.floor(now_s) + limit, tenant, user, now_s, self._qos.get(job_id, ""))
         self._hold(job_id, held, now_s)
 
     def _start(
@@ -366,6 +355,8 @@ class SlurmBackfill(Policy):
 
     def _fixed(self, job: JobView) -> float:
         """Return the part of a job's priority that does not change while it waits."""
+        if not self._weighs:
+            return 0.0
         priorities = self.partition_priorities
         partition = relative_factor(priorities.get(job.request.queue, 0.0), priorities)
         quality = min(max(job.request.priority / self.highest_priority, 0.0), 1.0)
@@ -375,19 +366,21 @@ class SlurmBackfill(Policy):
         return self.weight_size * size + self.weight_partition * partition + self.weight_qos * quality
 
     def _pool_of(self, job: JobView) -> int:
+        if len(self._pools) == 1:
+            return 0
         bound = self.partitions.get(job.request.queue)
         if bound in self._free.types:
             return self._free.types.index(str(bound))
         large = [kind for kind in self._free.fitting(job.facts) if self._pools[kind].capacity >= job.num_gpus]
         return min(large, key=lambda kind: self._pools[kind].demand / self._pools[kind].capacity, default=0)
 
-    def _hold(self, job_id: str, held: _Held, now_s: float) -> None:
+    def _hold(self, job_id: str, held: Held, now_s: float) -> None:
         self._held[job_id] = held
         self._pools[held.pool].releases.add(held.end, held.gpus)
         self._used[held.tenant] += held.gpus
         self._usage.begin(held.user, held.gpus, now_s)
 
-    def _let_go(self, job_id: str, held: _Held, now_s: float) -> None:
+    def _let_go(self, job_id: str, held: Held, now_s: float) -> None:
         pool = self._pools[held.pool]
         pool.releases.remove(held.end, held.gpus)
         pool.demand -= held.gpus

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import jit
+from simsched.model.placement import Allocation
 from simsched_policies.slurm.backfill import Releases
 
 Ints = npt.NDArray[np.int64]
@@ -30,6 +31,19 @@ class WaitingJob(NamedTuple):
     fixed: float
     tier: int = 0
     unit: int = 0
+
+
+class Held(NamedTuple):
+    """What a job that runs holds, the second at which its limit ends, and whom it belongs to."""
+
+    pool: int
+    allocation: Allocation
+    gpus: int
+    end: int
+    tenant: int
+    user: int
+    start_s: float
+    qos: str
 
 
 class Waiting:

@@ -25,6 +25,7 @@ from simsched.report.figures.placement import placement_figures
 from simsched.report.figures.purposes import purpose_figures
 from simsched.report.figures.style import FORMATS, Drawn, Look, looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
+from simsched.report.figures.tenants import tenant_figures
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
 from simsched.report.figures.trials import trials_data, trials_over_time
 from simsched.results.compare import Row, comparison, short_keys
@@ -85,6 +86,7 @@ FIGURES = MappingProxyType(
         "deadlines": "deadlines met, those of admitted jobs met, and deadlines declined",
         "deadlines-KEY": "the same against the values of a swept key",
         "agents": "schedulers in panels, a line for each agent that adapts batches",
+        "tenants": "mean waits by tenant and size, where the experiment has tenants",
         "sharing": "what GPUs achieve that are shared, completion times and utilisation",
     }
 )
@@ -134,6 +136,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
         *placement_figures(run, rows),
         *purpose_figures(run, rows, _MOST_SYSTEMS),
         *pair_figures(run),
+        *tenant_figures(run, rows),
     ]
     yield from ((name, partial(_already, figure)) for name, figure in drawn)
 
