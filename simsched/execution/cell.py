@@ -30,7 +30,7 @@ from simsched.results.power import Power
 from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.reader import read_json
 from simsched.results.schema import DEADLINES, FAILURES, FINE_TIME, FRAGMENTATION, MAKES, SHARING, TABLES, TOPOLOGY
-from simsched.results.summary import summarise_folder, summarise_types_in
+from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
@@ -92,8 +92,10 @@ def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
     price = about.get("node_price_per_h")
     prices = about.get("gpu_price_per_h", {})
     by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])] if prices else []
-    summary = summarise_folder(folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node)
-    write_json(folder / SUMMARY_FILE, summary | summarise_types_in(folder, groups))
+    summary = summarise_folder(
+        folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups
+    )
+    write_json(folder / SUMMARY_FILE, summary)
 
 
 def refresh_summary(folder: Path) -> bool:
