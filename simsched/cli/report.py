@@ -69,9 +69,7 @@ def _part(folder: Path) -> Part:
     from simsched.cli.results import replicated_over
     from simsched.execution.reproduce import reproduction_of
     from simsched.report.page.html import Part
-    from simsched.results.reader import RUN_FILE, read_json, read_run
+    from simsched.results.reader import read_run
 
     run = read_run(folder)
-    missing = read_json(folder / RUN_FILE).get("missing")
-    names = tuple(str(name) for name in missing) if isinstance(missing, list) else ()
-    return Part(run, reproduction_of(run), replicated_over(run), names)
+    return Part(run, reproduction_of(run), replicated_over(run))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import table
 from simsched.errors import input_error
+
+if TYPE_CHECKING:
+    from simsched.results.reader import Run
 
 
 @click.command()
@@ -48,10 +53,18 @@ def _print(folder: Path, metric: str) -> None:
     from simsched.results.reader import read_run
     from simsched.results.verdicts import judge
 
-    for one in run_folders(folder):
-        run = read_run(one)
-        judged = ratios_table(judge(run, metric))
+    runs = [read_run(one) for one in run_folders(folder)]
+    tables = [(run, ratios_table(judge(run, metric))) for run in runs]
+    for run, judged in tables:
         if judged.rows:
             click.echo(f"{run.name}: {run.published_source}")
             click.echo(table(judged.headers, judged.rows, left=judged.text_columns))
             click.echo()
+    if not any(judged.rows for _, judged in tables):
+        click.echo(f"{folder}: nothing to judge: {_why(runs, metric)}")
+
+
+def _why(runs: Sequence[Run], metric: str) -> str:
+    if any(run.published_left_out for run in runs):
+        return "the runs have other settings than those whose values were published"
+    return f"no run has two rows with a published {metric}, as those of `simsched run figure8a-load` have"

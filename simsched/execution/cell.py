@@ -40,7 +40,7 @@ from simsched.results.schema import (
     TABLES,
     TOPOLOGY,
 )
-from simsched.results.summary import summarise_folder, summarise_types_in
+from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
@@ -102,8 +102,10 @@ def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
     price = about.get("node_price_per_h")
     prices = about.get("gpu_price_per_h", {})
     by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])] if prices else []
-    summary = summarise_folder(folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node)
-    write_json(folder / SUMMARY_FILE, summary | summarise_types_in(folder, groups))
+    summary = summarise_folder(
+        folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups
+    )
+    write_json(folder / SUMMARY_FILE, summary)
 
 
 def refresh_summary(folder: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +15,7 @@ from simsched.execution.manifest import describe_environment, run_index
 from simsched.execution.outcome import Outcome, run_to_outcome
 from simsched.execution.pool import run_in_pool
 from simsched.execution.store import Store
-from simsched.experiment.grid import Grid, GridCell
+from simsched.experiment.grid import MOST_KEPT, Grid, GridCell
 from simsched.results.reader import RUN_FILE
 from simsched.results.writer import write_json
 
@@ -108,18 +108,33 @@ def run_grid(
     missing = [first_named[key] for key in keys if not _is_there(store, first_named[key], heard)]
     reused = len(keys) - len(missing)
     heard.began(len(keys), reused)
-    outcomes = _run_missing(missing, store.folder, workers, heard, dask, limits)
+    outcomes: dict[str, Outcome] = {}
+    try:
+        _run_missing(missing, store.folder, workers, heard, dask, limits, outcomes)
+    except BaseException:  # the user stops the run, or is told why it cannot go on; what there is can be shown
+        if len(grid.cells) <= MOST_KEPT:
+            _write_index(grid, store, keys, missing, outcomes)
+        raise
+    failures = _write_index(grid, store, keys, missing, outcomes)
+    return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures.values()))
+
+
+def _write_index(
+    grid: Grid, store: Store, keys: Collection[str], missing: Sequence[GridCell], outcomes: Mapping[str, Outcome]
+) -> dict[str, Failure]:
+    """Write the index of a run as far as it is, if there is anything in it; returns the failures by key."""
     failures = {
         cell.task.key: Failure(cell.name, outcomes[cell.task.key].error, outcomes[cell.task.key].traceback)
         for cell in missing
-        if outcomes[cell.task.key].error
+        if cell.task.key in outcomes and outcomes[cell.task.key].error
     }
-    gone = {cell.task.key for cell in missing} - outcomes.keys() | failures.keys()
+    unheard = [cell.task.key for cell in missing if cell.task.key not in outcomes]  # perhaps finished while stopping
+    gone = {key for key in unheard if store.fault(key) or not store.has(key)} | failures.keys()
     complete = [cell for cell in grid.cells if _complete(store, cell, keys, gone)]
     if complete:
         told = {key: failure.message for key, failure in failures.items()}
         write_json(store.folder / RUN_FILE, run_index(grid, complete, told))
-    return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures.values()))
+    return failures
 
 
 def _is_there(store: Store, cell: GridCell, listener: Listener) -> bool:
@@ -141,11 +156,17 @@ def _complete(store: Store, cell: GridCell, known: Collection[str], gone: Collec
 
 
 def _run_missing(
-    missing: Sequence[GridCell], folder: Path, workers: int, listener: Listener, dask: str | None, limits: Limits
-) -> dict[str, Outcome]:
-    outcomes: dict[str, Outcome] = {}
+    missing: Sequence[GridCell],
+    folder: Path,
+    workers: int,
+    listener: Listener,
+    dask: str | None,
+    limits: Limits,
+    outcomes: dict[str, Outcome],
+) -> None:
+    """Run cells, and put into `outcomes` how each ended."""
     if not missing:
-        return outcomes
+        return
     if dask is not None:
         done = run_on_dask(dask, missing, folder, listener, limits)
     elif workers == 1 and limits == NO_LIMITS:
@@ -159,7 +180,6 @@ def _run_missing(
                 listener.failed(cell, outcome.error)
             else:
                 listener.finished(cell, outcome.wall_s)
-    return outcomes
 
 
 def _run_here(

@@ -23,7 +23,7 @@ from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of
 from simsched.workload.readers.workload_csv import is_workload, workload_files
 from simsched.workload.recipes.recipe import Configurations
-from simsched.workload.source import GENERATED, Drawn, WorkloadOptions, draw_workload
+from simsched.workload.source import GENERATED, Drawn, WorkloadOptions, drawn_workload
 
 # `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
 _VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
@@ -136,7 +136,7 @@ class CellInputs:
         if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        drawn = draw_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        drawn = drawn_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
         if workload.guaranteed_share:
             drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed))
         if workload.deadline_factor is None:

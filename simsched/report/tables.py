@@ -82,6 +82,10 @@ def _run_notes(run: Run) -> tuple[str, ...]:
     for reason, names in reasons.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         notes.append(f"Failed: {names[0]}{more}: {reason}")
+    unrun = [name for name in run.missing if name not in run.failed]
+    if unrun:
+        more = f" and {len(unrun) - 1} more" if len(unrun) > 1 else ""
+        notes.append(f"Not run yet: {unrun[0]}{more}; the same command goes on where the run stopped.")
     return tuple(notes)
 
 

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.errors import input_error
 from simsched.files import written_aside
+from simsched.results.sheets import read_sheet
 
 Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
@@ -94,14 +94,7 @@ def write_fairness(path: Path, table: pd.DataFrame) -> None:
 
 def read_fairness(path: Path) -> pd.DataFrame:
     """Read the ratios of a cell; `InputError` where the file is missing or damaged."""
-    try:
-        table = pd.read_csv(path, dtype={"job_id": str})
-    except (ValueError, OSError) as error:
-        raise input_error(path, f"cannot be read: {error}", "run the experiment again") from error
-    missing = [column for column in COLUMNS if column not in table]
-    if missing:
-        raise input_error(path, f"lacks the column '{missing[0]}'", "run the experiment again")
-    return table
+    return read_sheet(path, COLUMNS)
 
 
 def describe(rule: Mapping[str, str]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from simsched.errors import input_error
 from simsched.results.reader import Cell
+from simsched.results.sheets import read_sheet
 
 PREDICTIONS_FILE = "predictions.csv"
 COLUMNS = ("time_s", "job_id", "progress", "end", "gpus", "step_s")
@@ -25,14 +25,7 @@ def prediction_errors(cell: Cell) -> pd.DataFrame:
     completion), `gpus` (given), `step_error` (of the seconds of a step on these; not-a-number where the job never ran
     on them). Errors are relative to the truth. Raises `InputError` where the file is damaged.
     """
-    path = cell.folder / PREDICTIONS_FILE
-    try:
-        told = pd.read_csv(path, dtype={"job_id": str})
-    except (ValueError, OSError) as error:
-        raise input_error(path, f"cannot be read: {error}", "run the experiment again") from error
-    missing = [column for column in COLUMNS if column not in told]
-    if missing:
-        raise input_error(path, f"lacks the column '{missing[0]}'", "run the experiment again")
+    told = read_sheet(cell.folder / PREDICTIONS_FILE, COLUMNS)
     held = cell.table("allocations", _LIFE)
     made = held["progress"] + held["rate"] * (held["end_s"] - held["start_s"])
     whole = made.groupby(held["job_id"]).max()

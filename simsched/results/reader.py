@@ -85,9 +85,10 @@ class Run:
 
     `published` maps the label of a row to metrics and their published values, which stand in `published_source`;
     `experiment` is the resolved specification. `fairness` says what the ratios of finish-time fairness compare with and
-    where they stand; it is empty where there are none. `changed` are the settings that differ from the experiment's
-    file, as `key=value`, and `failed` says by cell why it has no results; `published_left_out` that published values
-    were dropped because a change makes them values of something else.
+    where they stand; it is empty where there are none.`changed` are the
+    settings that differ from the experiment's file, as `key=value`. `failed` says by cell why it has no results, and
+    `missing` names all cells that have none; `published_left_out` tells that published values were dropped because a
+    change makes them values of something else.
     """
 
     folder: Path
@@ -101,6 +102,7 @@ class Run:
     changed: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     published_left_out: bool = False
+    missing: tuple[str, ...] = ()
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -210,9 +212,11 @@ def read_run(folder: Path) -> Run:
         raise input_error(folder, "there is no such folder of results", "run an experiment first, with `simsched run`")
     path = folder / RUN_FILE
     if not path.is_file():
-        raise input_error(
-            folder, f"is not the folder of a run: it has no {RUN_FILE}", "name the folder that `simsched run` made"
+        begun = (folder / "cells").is_dir()
+        remedy = (
+            "if the run was killed, finish it by the same command" if begun else "name one that `simsched run` made"
         )
+        raise input_error(folder, f"is not the folder of a run: it has no {RUN_FILE}", remedy)
     content = read_json(path)
     entries = _entries(path, content)
     fairness = _mapping(path, content, "fairness")
@@ -241,6 +245,7 @@ def read_run(folder: Path) -> Run:
         changed=changed,
         failed={str(name): str(reason) for name, reason in _mapping(path, content, "failed").items()},
         published_left_out=bool(published) and not holds,
+        missing=tuple(str(one) for one in content.get("missing") or ()),
     )
 
 

@@ -84,19 +84,3 @@ def paired_difference(
     if any(b == 0 for _, b in pairs):
         return Difference(absolute, None)
     return Difference(absolute, estimate(((a - b) / b for a, b in pairs), confidence))
-
-
-def bootstrap_estimate(
-    values: Iterable[float], rng: np.random.Generator, resamples: int = 10_000, confidence: float = CONFIDENCE
-) -> Estimate:
-    """Average one value per seed, with the percentile bootstrap interval.
-
-    The published Pollux figures draw this interval (over eight workloads); it is too narrow for few seeds.
-    """
-    sample = np.asarray(list(values), dtype=float)
-    if sample.size < 2:
-        return estimate(sample, confidence)
-    means = rng.choice(sample, size=(resamples, sample.size)).mean(axis=1)
-    tail = 50 * (1 - confidence)
-    low, high = np.percentile(means, [tail, 100 - tail])
-    return Estimate(float(sample.mean()), int(sample.size), float(low), float(high))

@@ -62,14 +62,6 @@ _COLUMNS = {
 }
 
 
-def summarise_types_in(folder: Path, groups: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Compute what each GPU type did from the files in `folder`; nothing where intervals were not recorded."""
-    if len({group["gpu_type"] for group in groups}) < 2 or not (Path(folder) / TABLES["allocations"].file).is_file():
-        return {}
-    jobs, held = read_table(folder, "jobs", TYPED_JOB_COLUMNS), read_table(folder, "allocations", HELD_COLUMNS)
-    return summarise_types(jobs, held, groups)
-
-
 def summarise_folder(
     folder: Path,
     total_gpus: int,
@@ -77,11 +69,13 @@ def summarise_folder(
     node_price_per_h: float | None = None,
     power: Power | None = None,
     gpu_price_per_h: Sequence[float] = (),
+    groups: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
 
     `node_price_per_h` is what a rented node costs and `power` what is drawn, None where that is not asked for;
-    `gpu_price_per_h` is what an hour of a GPU of each node costs, empty where nothing is.
+    `gpu_price_per_h` is what an hour of a GPU of each node costs, empty where nothing is;
+    `groups` are those of the cluster, whose GPU types are summarised by themselves where there are several.
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
@@ -90,12 +84,16 @@ def summarise_folder(
     columns = {name: tuple(dict.fromkeys([*own, *beside.get(name, ())])) for name, own in _COLUMNS.items()}
     if len(gpu_price_per_h) or (power is not None and len(power.types) > 1):
         columns["allocations"] += ("placement",)
+    if len({group["gpu_type"] for group in groups}) > 1:
+        columns["jobs"] = tuple(dict.fromkeys([*columns["jobs"], *TYPED_JOB_COLUMNS]))
+        columns["allocations"] = tuple(dict.fromkeys([*columns["allocations"], *HELD_COLUMNS]))
     jobs = read_table(folder, "jobs", columns["jobs"])
     allocations, rounds = (
         read_table(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
         for name in ("allocations", "rounds")
     )
-    return summarise(
+    by_type = {} if allocations is None else summarise_types(jobs, allocations, groups)
+    return by_type | summarise(
         jobs,
         allocations,
         rounds,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from simsched.errors import input_error
 from simsched.files import written_aside
+from simsched.results.sheets import read_sheet
 
 TRIALS_FILE = "trials.csv"
 #: Columns that every such file has; the others are the hyper-parameters.
@@ -23,13 +23,4 @@ def write_trials(folder: Path, trials: pd.DataFrame) -> None:
 def read_trials(folder: Path) -> pd.DataFrame | None:
     """Read the trials of a cell, None where it is no tuning; `InputError` where the file is damaged."""
     path = Path(folder) / TRIALS_FILE
-    if not path.is_file():
-        return None
-    try:
-        trials = pd.read_csv(path)
-    except (ValueError, OSError) as error:
-        raise input_error(path, f"cannot be read: {error}", "run the experiment again") from error
-    missing = [column for column in COLUMNS if column not in trials]
-    if missing:
-        raise input_error(path, f"lacks the column '{missing[0]}'", "run the experiment again")
-    return trials
+    return read_sheet(path, COLUMNS) if path.is_file() else None

@@ -112,7 +112,7 @@ def make_workload(
     `tabulated`, the applications known by a table of rates. The same options and seed give the same list.
     Raises `InputError` for wrong options, files that cannot be read and too few jobs.
     """
-    return draw_workload(options, seed, configurations, initial_batch_sizes, tabulated).jobs
+    return drawn_workload(options, seed, configurations, initial_batch_sizes, tabulated).jobs
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Drawn:
     left_out: Mapping[str, int] | None = None
 
 
-def draw_workload(
+def drawn_workload(
     options: WorkloadOptions,
     seed: int,
     configurations: Configurations | None = None,

@@ -124,6 +124,8 @@ def _quick(words: list[str]) -> list[str]:
         return ["validate", words[1], *options, "-o", "seeds=1", "-o", "sweep={}"]
     if words[0] == "run":
         return [*words, "-j", "1", "--no-plots"]
+    if words[:2] == ["application", "show"]:
+        return [*words, "--no-plots"]
     if words[0] == "pack":
         return [*words, "--seeds", "1", "--no-plots"]
     if words[0] in {"check", "new", "trace"} and "info" not in words:

@@ -116,6 +116,13 @@ def test_a_shell_completes_experiments_and_figures(monkeypatch):
         assert f"plain,{expected}" in done.stdout.splitlines()
 
 
+def test_verdicts_say_why_there_is_nothing_to_judge(simsched, folder):
+    simsched("run", "tiny.yaml", "-j", "1", "--no-plots")
+    assert simsched("verdicts", "results").stdout.startswith(
+        "results: nothing to judge: no run has two rows with a pub"
+    )
+
+
 def test_tables_can_be_taken_elsewhere(simsched, folder):
     simsched("run", "tiny.yaml", "-j", "1", "--no-plots")
     assert simsched("show", "results/tiny", "--csv").stdout.startswith("policy,metric,unit,mean,low,high,seeds,")

@@ -83,6 +83,14 @@ def test_a_search_is_followed_from_the_fifth_trial_on():
     assert at["done"].loc[[0.0, 25.0, 50.0, 100.0]].tolist() == [0, 2, 5, 6]
 
 
+def test_nodes_that_fail_are_not_rented_and_jobs_of_fixed_duration_have_no_efficiency():
+    data = nodes_data({"p": [Rental(rounds((0, 2), (30, 1)), intervals((0, 90, 1.0)), 90)]})
+    (axes,) = nodes_over_time(data, seeds=1, rented=False)[0].axes
+    assert axes.get_title(loc="left") == "Nodes up"
+    assert axes.get_xlabel() == "time since the start of the workload (s)"
+    assert [axes.get_title(loc="left") for axes in nodes_over_time(data, seeds=1)[0].axes] == ["Nodes rented"]
+
+
 def test_figures_name_their_axes_and_lines():
     nodes, _ = nodes_over_time(nodes_data({"p": [Rental(rounds((0, 1)), intervals((0, 90, 0.5)), 90)]}), seeds=1)
     frame = pd.DataFrame({"end_time_s": range(1, 8), "accuracy": 90.0})

@@ -118,6 +118,18 @@ def test_svg_can_be_saved_with_the_same_bytes_too(tmp_path):
     assert (tmp_path / "one" / "cdf.svg").read_bytes() == (tmp_path / "two" / "cdf.svg").read_bytes()
 
 
+def test_bars_of_many_metrics_stand_in_pairs_on_a_page():
+    one = bar_data(rows_of({"p": [60], "q": [90]}), ["jct_mean_s"])
+    data = pd.concat([one.assign(metric=metric) for metric in ("jct_mean_s", "jct_median_s", "jct_p99_s")])
+    figure, _ = metric_bars(data, title="t")
+    assert figure.get_size_inches()[0] < 8.5
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in shown] == [
+        "mean JCT (s)", "median JCT (s)", "99th percentile JCT (s)"
+    ]  # fmt: skip
+    assert [tick.get_text() for tick in shown[2].get_yticklabels()] == ["p", "q"]
+
+
 def test_captions_break_evenly_and_never_between_a_number_and_what_it_counts():
     caption = "Means over 10 min and over 2 seeds; bands span the lowest and the highest. A finished seed has 0 GPUs."
     lines = caption_lines(caption, 60)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from simsched.results.statistics import Estimate, bootstrap_estimate, estimate, paired_difference
+from simsched.results.statistics import Estimate, estimate, paired_difference
 
 
 def test_interval_of_student_t_by_hand():
@@ -57,16 +57,3 @@ def test_a_reference_of_zero_has_no_relative_difference():
     difference = paired_difference({1: 3.0, 2: 5.0}, {1: 0.0, 2: 1.0})
     assert difference.absolute.mean == 3.5
     assert difference.relative is None
-
-
-def test_bootstrap_is_reproducible_and_narrower_than_student_t_for_few_seeds():
-    values = [1.0, 2.0, 4.0, 7.0]
-    one = bootstrap_estimate(values, np.random.default_rng(1))
-    assert one == bootstrap_estimate(values, np.random.default_rng(1))
-    assert one.mean == 3.5
-    assert 1.0 <= one.low < 3.5 < one.high <= 7.0
-    assert one.half_width < estimate(values).half_width
-
-
-def test_bootstrap_of_one_value_has_no_interval():
-    assert bootstrap_estimate([2.0], np.random.default_rng(1)) == Estimate(2.0, 1)

@@ -14,6 +14,8 @@ from simsched.results.compare import Row
 from simsched.results.metric_names import find_metric
 
 _COLUMNS = ["policy", "metric", "unit", "mean", "low", "high", "seeds", "published"]
+#: More panels than these do not fit a page beside each other.
+_BESIDE = 2
 
 
 def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
@@ -33,7 +35,7 @@ def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
 def metric_bars(
     data: pd.DataFrame, *, title: str, published_source: str = "", styles: Mapping[str, Look] | None = None
 ) -> Drawn:
-    """Draw one panel per metric and one bar per policy.
+    """Draw one panel per metric, two beside each other, and one bar per policy.
 
     `data` has the columns `policy, metric, unit, mean, low, high, seeds, published`; `low` and `high` are missing
     where there is one seed only, `published` where nothing was published.
@@ -42,13 +44,17 @@ def metric_bars(
     metrics = list(dict.fromkeys(data["metric"]))
     styles = styles or looks(labels)
     with styled():
-        width = 2.1 + 3.0 * max(len(metrics), 1)
-        figure = new_figure(width, 0.9 + 0.42 * max(len(labels), 2), title, _caption(data, published_source))
-        panels = figure.subplots(1, max(len(metrics), 1), sharey=True, squeeze=False)[0]
-        for axes, metric in zip(panels, metrics, strict=False):
+        columns = max(min(len(metrics), _BESIDE), 1)
+        lines = max(-(-len(metrics) // columns), 1)
+        height = lines * (0.9 + 0.42 * max(len(labels), 2))
+        figure = new_figure(2.1 + 3.0 * columns, height, title, _caption(data, published_source))
+        panels = figure.subplots(lines, columns, sharey=True, squeeze=False)
+        for axes, metric in zip(panels.flat, metrics, strict=False):
             _panel(axes, data[data["metric"] == metric], labels, styles)
-        panels[0].set_yticks(range(len(labels)), labels)
-        panels[0].invert_yaxis()
+        for axes in panels.flat[len(metrics) :]:
+            axes.set_visible(False)
+        panels[0, 0].set_yticks(range(len(labels)), labels)
+        panels[0, 0].invert_yaxis()
     return figure, data
 
 

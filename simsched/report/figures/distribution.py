@@ -43,17 +43,17 @@ def jct_cdf(
     with styled():
         figure = new_figure(6.6, 3.6, title, caption)
         axes = figure.subplots()
-        for label, part in data.groupby("policy", sort=False):
-            look = styles[str(label)]
-            axes.plot(part["jct_s"], 100 * part["share"], color=look.colour, linestyle=look.dash, label=str(label))
+        parts = {str(label): part for label, part in data.groupby("policy", sort=False)}
+        for label, part in parts.items():
+            look = styles[label]
+            axes.plot(part["jct_s"], 100 * part["share"], color=look.colour, linestyle=look.dash, label=label)
             if bands:
                 band = (100 * part["low"], 100 * part["high"])
                 axes.fill_between(part["jct_s"], *band, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
         axes.set_ylabel("share of jobs (%)")
         axes.set_ylim(0, 101)
         curves = {
-            str(label): (part["jct_s"].to_numpy(float), part["share"].to_numpy(float))
-            for label, part in data.groupby("policy", sort=False)
+            label: (part["jct_s"].to_numpy(float), part["share"].to_numpy(float)) for label, part in parts.items()
         }
         label_rising(axes, curves, styles)
         duration_axis(axes, "job completion time (logarithmic)")

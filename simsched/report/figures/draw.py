@@ -74,7 +74,7 @@ FIGURES = MappingProxyType(
         "occupancy": "nodes down, time across: which job held which GPUs (first seed)",
         "queue-over-time": "waiting jobs over time, by tenant (first seed)",
         "job-timeline": "GPUs, batch size and efficiency of the largest job",
-        "nodes-over-time": "nodes rented, where they come and go",
+        "nodes-over-time": "nodes rented or up, where they come and go",
         "trials": "hyper-parameter tuning as it proceeds",
         "sweep-KEY": "metrics against the values of a swept key",
         "rho-cdf": "distribution of finish-time fairness",
@@ -216,9 +216,11 @@ def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[st
         return {}
     data = nodes_data({row.name: (_rental(cell) for cell in row.cells) for row in rows})
     seeds = max(len(row.cells) for row in rows)
-    title = f"{run.name}: nodes and efficiency"
+    title = f"{run.name}: nodes over time"
     curves = curves_of(run, "nodes-over-time")
-    return {"nodes-over-time": nodes_over_time(data, seeds=seeds, title=title, styles=styles, curves=curves)}
+    rented = not all(cell.manifest.get("failures") for cell in run.cells)
+    drawn = nodes_over_time(data, seeds=seeds, title=title, styles=styles, curves=curves, rented=rented)
+    return {"nodes-over-time": drawn}
 
 
 def _rental(cell: Cell) -> Rental:

@@ -78,8 +78,12 @@ def nodes_over_time(
     title: str = "Nodes over time",
     styles: Mapping[str, Look] | None = None,
     curves: Sequence[CurvePoint] = (),
+    rented: bool = True,
 ) -> Drawn:
     """Draw nodes rented and mean statistical efficiency over time, one line per policy; `data` is of `nodes_data`.
+
+    Without `rented` nodes come and go because they fail. Where all jobs know only their duration there is no panel of
+    efficiency.
 
     Published `curves` of the panels `nodes` and `efficiency` (in per cent), whose series are policies and whose x is in
     hours, are drawn thin in the colour of their policy.
@@ -89,29 +93,33 @@ def nodes_over_time(
     unit = time_unit(float(data["time_s"].max()) + width_s)
     bands = seeds > 1 and data["policy"].nunique() <= _MOST_BANDS
     with styled():
-        figure = new_figure(7.2, 4.6, title, _caption(seeds, width_s, bands, curves))
-        above, below = figure.subplots(2, 1, sharex=True)
+        trains = bool((data["efficiency"].dropna() < 1).any())
+        caption = _caption(seeds, width_s, bands, curves, rented=rented, trains=trains)
+        figure = new_figure(7.2, 4.6 if trains else 2.6, title, caption)
+        panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
+        shown = list(zip(panels, ("nodes", "efficiency"), (1, 100), strict=False))
         for label, part in data.groupby("policy", sort=False):
             middle, look = (part["time_s"] + width_s / 2) * unit.factor, styles[str(label)]
-            for axes, name, factor in ((above, "nodes", 1), (below, "efficiency", 100)):
+            for axes, name, factor in shown:
                 style = "steps-mid" if name == "nodes" and seeds == 1 else "default"
                 line = {"color": look.colour, "linestyle": look.dash, "drawstyle": style}
                 axes.plot(middle, factor * part[name], label=str(label), **line)
                 if bands:
                     low, high = factor * part[f"{name}_low"], factor * part[f"{name}_high"]
                     axes.fill_between(middle, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
-        for point_of, axes in (("nodes", above), ("efficiency", below)):
+        for axes, point_of, _ in shown:
             _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
-        above.set_title("Nodes rented")
-        above.set_ylabel("nodes")
-        above.set_ylim(0, 1.08 * float(data["nodes_high"].max()))
-        above.yaxis.set_major_locator(MaxNLocator(integer=True))
-        below.set_title("Mean statistical efficiency of running jobs")
-        below.set_ylabel("efficiency (%)")
-        below.set_ylim(0, 103)
-        below.set_xlim(0, None)
-        below.set_xlabel(unit.title("time since the start of the workload"))
-        legend_above(figure, above)
+        panels[0].set_title("Nodes rented" if rented else "Nodes up")
+        panels[0].set_ylabel("nodes")
+        panels[0].set_ylim(0, 1.08 * float(data["nodes_high"].max()))
+        panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
+        if trains:
+            panels[1].set_title("Mean statistical efficiency of running jobs")
+            panels[1].set_ylabel("efficiency (%)")
+            panels[1].set_ylim(0, 103)
+        panels[-1].set_xlim(0, None)
+        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        legend_above(figure, panels[0])
     return figure, data
 
 
@@ -123,12 +131,17 @@ def _published(axes: Axes, curves: Sequence[CurvePoint], factor: float, styles: 
             axes.plot(x, y, color=look.colour, linewidth=0.9, alpha=0.6, marker=".", markersize=3)
 
 
-def _caption(seeds: int, width_s: int, bands: bool, curves: Sequence[CurvePoint]) -> str:
+def _caption(seeds: int, width_s: int, bands: bool, curves: Sequence[CurvePoint], *, rented: bool, trains: bool) -> str:
     text = f"Means over {duration(width_s)}"
     if seeds > 1:
         text += f" and over {seeds} seeds" + ("; bands span the lowest and the highest seed" if bands else "")
-        text += ". A seed whose jobs are done rents nothing any more"
+        text += ". A seed whose jobs are done " + ("rents nothing any more" if rented else "counts no node any more")
     if curves:
         text += ". Thin lines with dots: published"
-    text += ". A node is rented while it is up or starting; the area under a line is what the cluster costs."
+    if rented:
+        text += ". A node is rented while it is up or starting; the area under a line is what the cluster costs."
+    else:
+        text += ". A node is up unless it has failed and is not yet repaired."
+    if not trains:
+        return text
     return text + " The efficiency of a job is its progress per example relative to its initial batch size."

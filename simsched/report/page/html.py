@@ -31,7 +31,6 @@ class Part:
     run: Run
     reproduction: Reproduction
     replicate_over: Collection[str] = ()
-    missing: Sequence[str] = ()
 
 
 def write_report(parts: Sequence[Part], title: str, path: Path) -> None:
@@ -108,10 +107,11 @@ def _section(part: Part, anchor: str, heading: str) -> str:
 
 
 def _missing(part: Part) -> str:
-    if not part.missing:
+    missing = part.run.missing
+    if not missing:
         return ""
-    names = ", ".join(part.missing[:MOST_ROWS]) + (", ..." if len(part.missing) > MOST_ROWS else "")
-    count = len(part.missing)
+    names = ", ".join(missing[:MOST_ROWS]) + (", ..." if len(missing) > MOST_ROWS else "")
+    count = len(missing)
     return f'<p class="warning">{count} of {count + len(part.run.cells)} cells are missing: {escape(names)}.</p>'
 
 
