@@ -32,7 +32,7 @@ ROOMS = (
     "workload",
 )
 #: Libraries whose versions can change a number.
-LIBRARIES = ("numba", "numpy", "scipy")
+LIBRARIES = ("highspy", "numba", "numpy", "scipy")
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDER_ALIAS = "simsched_file_"

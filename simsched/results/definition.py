@@ -21,6 +21,7 @@ _MODULES = (
     "power",
     "quality",
     "rho_metrics",
+    "sheets",
     "summary",
     "time_metrics",
     "trial_metrics",

@@ -140,7 +140,7 @@ def test_an_invariant_counts_the_parts() -> None:
 
 @pytest.mark.parametrize("part", [0.0, 1.5])
 def test_parts_that_are_none_are_refused(part: float) -> None:
-    with pytest.raises(InputError, match="of each GPU, which must be above 0 and at most 1"):
+    with pytest.raises(InputError, match="of each GPU; ask for more than 0 and at most 1"):
         run(Fractional(), [job("a", 0, part)])
 
 
