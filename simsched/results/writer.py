@@ -19,7 +19,7 @@ from simsched.results.schema import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
-#: Rows that are held as they came; then they are made columns, which take a fifth of the memory.
+#: Rows that are held as they came; then they are made columns, which take less memory.
 _ROWS_AS_THEY_CAME = 4096
 
 Row = Sequence[Any]
