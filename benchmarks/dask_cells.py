@@ -110,7 +110,9 @@ def main() -> None:
                 process.wait()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(f"{result.ran} cells over {given.workers} workers: {wall_s:.1f} s, {len(result.failures)} failed")
-    print(f"the parent took {1000 * cpu_s / result.ran:.1f} ms of CPU a cell, and up to {memory} MiB")
+    print(f"the parent took {1000 * cpu_s / given.cells:.1f} ms of CPU a cell, and up to {memory} MiB")
+    if result.failures:
+        print(f"the first failure: {result.failures[0].message}")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ _NEW_OBJECTS = 20_000
 def spared_by_the_collector() -> Iterator[None]:
     """Have the collector look seldom, and pass over what is there before the block, for as long as the block lasts.
 
-    Looking through the jobs and the rows of the result tables again and again took about a third of the time of a whole
-    trace.
+    Looking through the jobs and the rows of the result tables again and again took about a quarter of the time of a
+    whole trace.
     """
     outermost = gc.get_freeze_count() == 0
     threshold = gc.get_threshold()

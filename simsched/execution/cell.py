@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from simsched.agent.agent import AgentFactory
@@ -45,6 +46,9 @@ from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, write_json
 
 NO_LIMITS = Limits()
+#: Result tables by name, as the writer has them.
+ResultTables = Mapping[str, Any]
+_NO_TABLES: ResultTables = MappingProxyType({})
 
 #: Called now and then with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
@@ -77,8 +81,8 @@ def run_cell(
     try:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         with limited_memory(limits):
-            agents = _simulate(task, staged.path, progress, limits)
-            _summarise(staged.path, task.about)
+            agents, tables = _simulate(task, staged.path, progress, limits)
+            _summarise(staged.path, task.about, tables)
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
         seal(staged.path, cell_manifest(task, agents, environment, wall_s, cpu_s))
     except MemoryError as error:
@@ -94,8 +98,8 @@ def run_cell(
     return wall_s
 
 
-def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write the summary of a cell whose manifest says `about` its input."""
+def _summarise(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> None:
+    """Write the summary of a cell whose manifest says `about` its input; tables `at_hand` are not read."""
     groups = about["cluster"]
     gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
     power = Power.of(groups, about["power"]) if "power" in about else None
@@ -103,7 +107,7 @@ def _summarise(folder: Path, about: Mapping[str, Any]) -> None:
     prices = about.get("gpu_price_per_h", {})
     by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])] if prices else []
     summary = summarise_folder(
-        folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups
+        folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups, at_hand=at_hand
     )
     write_json(folder / SUMMARY_FILE, summary)
 
@@ -124,7 +128,9 @@ def _out_of_memory(limits: Limits) -> str:
     return f"it needs more than the {limits.memory_mib} MiB that --memory-per-cell allows"
 
 
-def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> Mapping[str, str]:
+def _simulate(
+    task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits
+) -> tuple[Mapping[str, str], ResultTables]:
     applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
     try:
         with quiet_stdout():
@@ -146,7 +152,7 @@ def _simulated(
     temporary: Path,
     progress: ProgressCallback | None,
     limits: Limits,
-) -> Mapping[str, str]:
+) -> tuple[Mapping[str, str], ResultTables]:
     kind = registry.load(task.policy, folder=task.policy_folder)
     policy = make_policy(kind, task.params, task.diagnostics)
     if limits.decision_s is not None:
@@ -164,8 +170,11 @@ def _run(
     applications: ApplicationSource,
     temporary: Path,
     progress: ProgressCallback | None,
-) -> Mapping[str, str]:
-    """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
+) -> tuple[Mapping[str, str], ResultTables]:
+    """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes.
+
+    Returns the classes of the agents by application, and the tables that are short enough to be kept at hand.
+    """
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
@@ -188,7 +197,7 @@ def _run(
         write_trials(temporary, tuner.trials())
     if task.losses:
         write_losses(temporary, loss_tables(jobs, source))
-    return used
+    return used, writer.short
 
 
 def _features(task: Task) -> set[str]:

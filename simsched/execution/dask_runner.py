@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +23,7 @@ from simsched.experiment.sources import code_hash
 _AHEAD = 3
 _LEAST_AHEAD = 64
 _LOOK_EVERY_S = 1.0
+_LOOK_AGAIN_S = 0.1
 
 
 class Watcher(Protocol):
@@ -35,8 +38,9 @@ def run_on_dask(
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells on the scheduler at `address` and yield them as they finish.
 
-    The cells of a worker that is lost go to others; one over which several workers died has failed. Raises `InputError`
-    where the optional dependency is missing or nobody answers at the address.
+    The cells of a worker that is lost go to others; one over which several workers died has failed. Where the
+    connection to the scheduler is lost, cells are sent again once there is another; without one they have failed.
+    Raises `InputError` where the optional dependency is missing or nobody answers at the address.
     """
     try:
         from distributed import Client, as_completed
@@ -68,14 +72,30 @@ def run_on_dask(
             outcome = _outcome_of(future)
             cell = sent.pop(future.key)
             future.release()
+            if outcome is None:
+                waiting.append(cell)
+                if not _connected_again(client):
+                    break
+                running.add(send())
+                continue
             if waiting:
                 running.add(send())
             if time.monotonic() >= again:
                 again = time.monotonic() + _LOOK_EVERY_S
-                if (now := len(_threads(client))) != known:
-                    known = now
-                    watcher.workers(now)
+                with suppress(OSError):  # the next future will tell that the connection is lost
+                    if (now := len(_threads(client))) != known:
+                        known = now
+                        watcher.workers(now)
             yield cell, outcome
+    for cell in (*sent.values(), *waiting):  # none, unless the scheduler is gone
+        yield cell, Outcome(error=f"dask: the connection to the scheduler at '{address}' was lost")
+
+
+def _connected_again(client: Any) -> bool:
+    """Wait as long as the client looks for a scheduler that it has lost, and return whether it has found it."""
+    while client.status == "connecting":
+        time.sleep(_LOOK_AGAIN_S)
+    return bool(client.status == "running")
 
 
 def _threads(client: Any) -> Mapping[str, int]:
@@ -83,12 +103,18 @@ def _threads(client: Any) -> Mapping[str, int]:
     return threads
 
 
-def _outcome_of(future: Any) -> Outcome:
-    """Return how a cell ended; a cell over which workers died, or that they cannot load, has failed."""
-    error = future.exception()
-    if error is None:
-        outcome: Outcome = future.result()
-        return outcome
+def _outcome_of(future: Any) -> Outcome | None:
+    """Return how a cell ended, None where the connection was lost before that was known.
+
+    A cell over which workers died, or that they cannot load, has failed.
+    """
+    try:
+        error = future.exception()
+        if error is None:
+            outcome: Outcome = future.result()
+            return outcome
+    except (CancelledError, OSError):
+        return None
     return Outcome(error=f"dask: {type(error).__name__}: {error}")
 
 

@@ -140,7 +140,14 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
         raise input_error(
             path, f"cannot be read as Parquet ({_first_line(error)})", f"`simsched verify --remove RUN`, then {_RERUN}"
         ) from error
-    frame: pd.DataFrame = arrow.to_pandas(maps_as_pydicts="strict", use_threads=threads)
+    return frame_of(arrow)
+
+
+def frame_of(table: pa.Table, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a result table as pandas has it, or those of some columns that it has."""
+    chosen = table if columns is None else table.select([name for name in columns if name in table.schema.names])
+    threads = table.num_rows > _ROWS_FOR_THREADS
+    frame: pd.DataFrame = chosen.to_pandas(maps_as_pydicts="strict", use_threads=threads)
     return frame
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import pandas as pd
+import pyarrow as pa
 
 from simsched.results.by_type import HELD_COLUMNS, TYPED_JOB_COLUMNS, summarise_types
 from simsched.results.metrics import summarise
 from simsched.results.power import Power
 from simsched.results.quality import JOB_COLUMNS, LIFE_COLUMNS, read_losses
-from simsched.results.reader import read_table
+from simsched.results.reader import frame_of, read_table
 from simsched.results.schema import TABLES
 from simsched.results.trials import read_trials
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
 #: The columns that the metrics look at; the rest of large tables stays on disk.
 _COLUMNS = {
     "jobs": (
@@ -70,8 +75,11 @@ def summarise_folder(
     power: Power | None = None,
     gpu_price_per_h: Sequence[float] = (),
     groups: Sequence[Mapping[str, Any]] = (),
+    at_hand: Mapping[str, pa.Table] = _NONE,
 ) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
+
+    Tables that are `at_hand`, because they have just been written, are not read.
 
     `node_price_per_h` is what a rented node costs and `power` what is drawn, None where that is not asked for;
     `gpu_price_per_h` is what an hour of a GPU of each node costs, empty where nothing is;
@@ -87,11 +95,15 @@ def summarise_folder(
     if len({group["gpu_type"] for group in groups}) > 1:
         columns["jobs"] = tuple(dict.fromkeys([*columns["jobs"], *TYPED_JOB_COLUMNS]))
         columns["allocations"] = tuple(dict.fromkeys([*columns["allocations"], *HELD_COLUMNS]))
-    jobs = read_table(folder, "jobs", columns["jobs"])
-    allocations, rounds = (
-        read_table(folder, name, columns[name]) if (Path(folder) / TABLES[name].file).is_file() else None
-        for name in ("allocations", "rounds")
-    )
+
+    def table(name: str) -> pd.DataFrame | None:
+        if name in at_hand:
+            return frame_of(at_hand[name], columns[name])
+        there = name == "jobs" or (Path(folder) / TABLES[name].file).is_file()
+        return read_table(folder, name, columns[name]) if there else None
+
+    jobs, allocations, rounds = (table(name) for name in ("jobs", "allocations", "rounds"))
+    assert jobs is not None  # a missing table of jobs has been refused
     by_type = {} if allocations is None else summarise_types(jobs, allocations, groups)
     return by_type | summarise(
         jobs,

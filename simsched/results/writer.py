@@ -19,7 +19,7 @@ from simsched.results.schema import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
-#: Rows that are held as they came; then they are made columns, which take a fifth of the memory.
+#: Rows that are held as they came; then they are made columns, which take less memory.
 _ROWS_AS_THEY_CAME = 4096
 
 Row = Sequence[Any]
@@ -98,6 +98,13 @@ class TableWriter:
                 row[place] = sorted(row[place].items()) if row[place] else ()
             self._rounds.add(row)
 
+    @property
+    def short(self) -> dict[str, pa.Table]:
+        """The tables that were written as one row group at most, so that nobody needs to read them back."""
+        return {
+            name: table.whole for name, table in self._tables.items() if table is not None and table.whole is not None
+        }
+
     def _open_tables(self) -> list[_TableFile]:
         return [table for table in self._tables.values() if table is not None]
 
@@ -118,6 +125,8 @@ class _TableFile:
         self._most_rows = min(_ROWS_AS_THEY_CAME, row_group_rows)
         self._columns: list[pa.RecordBatch] = []
         self._in_columns = 0
+        #: What is in the file as long as that is one row group at most, None where it is more.
+        self.whole: pa.Table | None = self._schema.empty_table()
         self._writer: pq.ParquetWriter | None = None
 
     def open(self) -> None:
@@ -165,6 +174,7 @@ class _TableFile:
         if self._columns and self._writer is not None:
             table = pa.Table.from_batches(self._columns, schema=self._schema).combine_chunks()
             self._writer.write_table(table, row_group_size=self._limit)
+            self.whole = table if self.whole is not None and not self.whole.num_rows else None
         self._columns, self._in_columns = [], 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.execution.runner import Silence, run_grid
-from simsched.experiment.grid import make_grid
+from simsched.experiment.grid import GridCell, make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
 
@@ -87,6 +87,28 @@ def test_the_cells_of_a_worker_that_is_lost_go_to_another(tmp_path: Path) -> Non
     assert (tmp_path / "killed").is_file()
     assert (result.ran, result.failures) == (2, ())
     assert heard.told[0] == 2
+
+
+class Cutter(Counter):
+    """Cuts the connection to the scheduler when the first cell is done."""
+
+    def finished(self, cell: GridCell, wall_s: float) -> None:
+        client = distributed.default_client()
+        if client.scheduler_comm is not None and not self.told[1:]:
+            self.told.append(0)
+            client.loop.add_callback(client.scheduler_comm.comm.abort)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_cells_are_sent_again_where_the_connection_to_the_scheduler_is_lost(experiment: Path, tmp_path: Path) -> None:
+    grid = make_grid(read_experiment(experiment, ["seeds=4"]))
+    heard = Cutter()
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        result = run_grid(grid, tmp_path, listener=heard, dask=cluster.scheduler_address)
+    assert heard.told[1:] == [0]
+    assert (result.ran, result.failures) == (8, ())
 
 
 def test_nobody_at_the_address_is_said_clearly(experiment: Path, tmp_path: Path) -> None:

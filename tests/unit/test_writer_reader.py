@@ -10,7 +10,7 @@ from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord,
 from simsched.errors import InputError
 from simsched.results import writer as writer_module
 from simsched.results.metrics import summarise
-from simsched.results.reader import read_cell, read_run, read_table
+from simsched.results.reader import frame_of, read_cell, read_run, read_table
 from simsched.results.schema import TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
@@ -191,6 +191,20 @@ def test_the_summary_of_a_folder_is_that_of_its_tables(tmp_path):
     (tmp_path / "allocations.parquet").unlink()
     (tmp_path / "rounds.parquet").unlink()
     assert summarise_folder(tmp_path, 4) == summarise(tables[0], None, None, 4)
+
+
+def test_short_tables_need_not_be_read_back(tmp_path):
+    with TableWriter(tmp_path, row_group_rows=3) as writer:
+        for record in JOBS:
+            writer.job(record)
+        for number in range(4):
+            writer.decision(ROUNDS[number % 2])
+    assert sorted(writer.short) == ["allocations", "jobs"]  # the decisions fill more than one row group
+    for name, table in writer.short.items():
+        columns = ["job_id", "gpus", "submit_time_s", "no such column"]
+        pd.testing.assert_frame_equal(frame_of(table), read_table(tmp_path, name))
+        pd.testing.assert_frame_equal(frame_of(table, columns), read_table(tmp_path, name, columns))
+    assert summarise_folder(tmp_path, 4, at_hand=writer.short) == summarise_folder(tmp_path, 4)
 
 
 def test_a_run_lists_its_cells_with_label_seed_and_point(tmp_path):
