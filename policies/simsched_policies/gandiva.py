@@ -4,12 +4,14 @@ Idea: introspection instead of profiles (Xiao et al., Gandiva, OSDI'18, section 
 minute. While any waits, a waiting job is put onto the GPUs of one that runs; what both achieve is measured, and unless
 the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again. Once
 nobody waits, pairs get GPUs of their own where some are free, and when jobs have left, others move off nodes that are
-almost empty.
+almost empty. With `grow` jobs then double into idle GPUs of their node, go back if they are no faster for it, and give
+the GPUs back as soon as anybody waits.
 
 Published: slices of 60 s, migration while a node that is in use has three quarters of its GPUs free. The trial lasts
 two slices (from memory: about a minute). Deviations: only jobs that have run alone are tried, because a speed can only
 be compared with a measured one, and of those first the ones whose profile keeps the GPU least busy, where there is a
-profile; nodes have no affinity to sizes of jobs; jobs do not grow into idle GPUs, which a request cannot declare.
+profile; nodes have no affinity to sizes of jobs; a request cannot declare that its job may grow, so with `grow` all do
+that can use more GPUs at the batch asked for, and by default none.
 `time-slicing` is the reduced form without pairs and migration.
 """
 
@@ -22,10 +24,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from simsched.agent.agent import Agent
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, Site, gpus_of
 from simsched.model.topology import site_of
 from simsched.policy import Decision, JobView, Policy, Signal, View
+from simsched.policy.elastic import usable_gpus
 from simsched.policy.gang import most_free_first, run_in_order
 from simsched.policy.gpu_memory import GpuMemory
 from simsched.policy.quantum import Quantum
@@ -45,6 +52,7 @@ class Gandiva(Policy):
     quantum_s: int = 60
     packing: bool = True
     migration: bool = True
+    grow: bool = False
     _quantum: Quantum = field(init=False, repr=False)
     _numbers: count[int] = field(default_factory=count, init=False, repr=False)
     _turns: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -58,14 +66,27 @@ class Gandiva(Policy):
     def __post_init__(self) -> None:
         """Start without jobs."""
         self._quantum = Quantum(self.name, self.quantum_s)
+        if self.grow:  # of this instance only: the class is rigid
+            vars(self)["rigid"] = False
 
     def begin(self, cluster: Cluster) -> None:
         """Learn how much memory the GPUs have, and how close nodes are."""
         self._cluster, self._memory = cluster, GpuMemory.of(cluster)
 
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Keep the batch asked for; with `grow` refuse a job that can never get its GPUs."""
+        gpus = max(self._cluster.gpus_by_type.values(), default=request.num_gpus)
+        if self.grow and request.num_gpus > gpus:
+            message = f"asks for {request.num_gpus} GPUs, and no type has more than {gpus}"
+            raise input_error(f"job '{request.id}'", message, "drop the job, or add nodes")
+        return super().agent(request, facts)
+
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Judge the trials, let jobs take turns, and try new pairs."""
         self._update(view)
+        shrunk = self._shrunk(view)
+        if shrunk:
+            return Decision.change(shrunk, wake_at_s=view.now_s + 1)
         parted = self._judge(view)
         hosts = [job for job in view.jobs.values() if job.id not in {*self._guests.values(), *parted}]
         waits = any(not job.running for job in hosts)
@@ -80,6 +101,8 @@ class Gandiva(Policy):
             self._unpack(allocations, view)
         if self.migration and view.finished and not waiting:
             self._migrate(allocations, view)
+        if self.grow and not waiting and not self._guests:
+            self._grow(allocations, view)
         return self._decision(allocations, view)
 
     def _decision(self, allocations: dict[str, Allocation], view: View) -> Decision:
@@ -92,7 +115,7 @@ class Gandiva(Policy):
                     onto[guest] = host
                     anew.append(guest)
         waits = len(allocations) < len(view.jobs)
-        wake_at_s = self._quantum.end_s(view.now_s) if waits or self._trials else None
+        wake_at_s = self._quantum.end_s(view.now_s) if waits or self._trials or self.grow else None
         return Decision(allocations, onto=onto, anew=anew, wake_at_s=wake_at_s)
 
     def _update(self, view: View) -> None:
@@ -166,6 +189,37 @@ class Gandiva(Policy):
         known = (host.id, site) in self._alone and (guest.id, site) in self._alone
         fits = self._memory.holds(site.gpu_type, host, guest)
         return known and fits and frozenset((host.id, guest.id)) not in self._refused
+
+    def _shrunk(self, view: View) -> dict[str, Allocation]:
+        """Return jobs that have to go back to the GPUs that they ask for, since others wait or it did not pay."""
+        grown = [job for job in view.jobs.values() if gpus_of(job.allocation) > job.num_gpus]
+        waits = any(not job.running for job in view.jobs.values())
+        return {
+            job.id: ((job.allocation[0][0], job.num_gpus),)
+            for job in grown
+            if waits or not self._gains(job, gpus_of(job.allocation))
+        }
+
+    def _gains(self, job: JobView, gpus: int) -> bool:
+        """Tell whether a job is faster on more GPUs of its node, as far as it has measured that."""
+        node = job.allocation[0][0]
+        few, many = (
+            self._alone.get((job.id, site_of(self._cluster, ((node, count),)))) for count in (job.num_gpus, gpus)
+        )
+        return few is None or many is None or many > few
+
+    def _grow(self, allocations: dict[str, Allocation], view: View) -> None:
+        """Double jobs into idle GPUs of their node, those that have waited longest for a turn first."""
+        free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+        for held in allocations.values():
+            for node, gpus in held:
+                free[node] -= gpus
+        for job_id, held in allocations.items():
+            job, (node, gpus) = view.jobs[job_id], held[0]
+            can = job.limits is not None and len(held) == 1 and held == job.allocation and gpus == job.num_gpus
+            if can and gpus <= free[node] and usable_gpus(job, 2 * gpus) == 2 * gpus and self._gains(job, 2 * gpus):
+                allocations[job_id] = ((node, 2 * gpus),)
+                free[node] -= gpus
 
     def _migrate(self, allocations: dict[str, Allocation], view: View) -> None:
         """Move jobs from nodes that are almost empty to others in use, the fullest that has room first."""

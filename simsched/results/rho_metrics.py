@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from simsched.results.by_group import jain_index
 from simsched.results.fairness import share_above
 from simsched.results.metric import LOWER, Metric, Tables
 
@@ -40,5 +41,13 @@ RHO_METRICS = (
         LOWER,
         "share of the jobs with `rho` > 2",
         _rho(lambda rho: share_above(rho, 2)),
+    ),
+    Metric(
+        "rho_jain",
+        "Jain's index of rho",
+        "",
+        "higher",
+        "Jain's index of `rho`, (sum rho)^2 / (n sum rho^2): 1 where all jobs fare alike",
+        _rho(jain_index),
     ),
 )

@@ -69,6 +69,7 @@ def test_metrics_of_rho_by_hand():
     assert share_above(rho, 1) == 0.6  # 1.0 itself is fair
     assert summarise_rho(rho) == pytest.approx(
         {"rho_median": 1.5, "rho_p99": 2.48, "rho_max": 2.5, "rho_above_1": 0.6, "rho_above_2": 0.2}
+        | {"rho_jain": 7.5**2 / (5 * 13.75)}
     )
     assert summarise_rho([]) == {}
 

@@ -78,6 +78,7 @@ SUMMARY |= summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
         ("rho_max", 2.5),
         ("rho_above_1", 0.6),
         ("rho_above_2", 0.2),
+        ("rho_jain", 7.5**2 / (5 * 13.75)),
         ("gpu_hours_per_job", 2300 / 3600 / 4),
         ("finished_jobs", 4),
         ("decisions", 4),

@@ -27,7 +27,7 @@ from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
 from simsched.model.staged import StagedJob
 from simsched.policy import Decision, Policy, View
 from simsched.policy.gpu_memory import GpuMemory
-from simsched.testing.builders import Applications, fresh_view
+from simsched.testing.builders import Applications, fresh_view, toy_application
 
 
 class Staged:
@@ -307,3 +307,29 @@ def test_horus_shares_where_predicted_utilisations_leave_room() -> None:
 def test_antman_without_packing_lets_nobody_share() -> None:
     jobs = [job("a", 10, 2, guaranteed=True), job("b", 10, 2)]
     assert ends(run(AntMan(packing=False), jobs, Cluster.uniform(1, 2), HALF)) == {"a": 110, "b": 210}
+
+
+def grown(batch_size: int, **params) -> MemoryRecorder:
+    """Run a job of two GPUs on a node of four, and one that asks for the other two a while later."""
+    jobs = [
+        JobSpec("a", 0, 2, application="toy", batch_size=batch_size),
+        JobSpec("b", 400, 2, application="toy", batch_size=64),
+    ]
+    recorder = MemoryRecorder()
+    app = Applications(toy_application(epochs=20))
+    options = EngineOptions(restart_delay_s=0, max_jobs_per_gpu=2)
+    model = ConstantSharing(0.5)
+    cluster = Cluster.uniform(1, 4)
+    simulate(cluster, jobs, app, Gandiva(**params), options, 1, recorder, colocation=model, check_invariants=True)
+    return recorder
+
+
+def test_gandiva_lets_a_job_grow_into_idle_gpus_and_shrink_back_for_another() -> None:
+    rows = [row for row in grown(128, grow=True).allocations if row.job_id == "a"]
+    assert max(row.gpus for row in rows if row.end_s <= 400) == 4
+    assert next(row.gpus for row in rows if row.start_s >= 401) == 2
+    assert {row.gpus for row in grown(128).allocations} == {2}
+
+
+def test_gandiva_does_not_grow_a_job_beyond_its_batch() -> None:
+    assert {row.gpus for row in grown(16, grow=True).allocations if row.job_id == "a"} == {2}

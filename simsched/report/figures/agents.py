@@ -64,8 +64,13 @@ def _relative(row: Row, metric: str, base: Mapping[Replica, float]) -> dict[Repl
     return {replica: value / base[replica] for replica, value in values.items() if base.get(replica)}
 
 
-def agents_panels(data: pd.DataFrame, key: str, *, title: str, styles: Mapping[str, Look] | None = None) -> Drawn:
-    """Draw a column of panels for each policy and a row for each metric, over the swept key."""
+def agents_panels(
+    data: pd.DataFrame, key: str, *, title: str, reference: str = "", styles: Mapping[str, Look] | None = None
+) -> Drawn:
+    """Draw a column of panels for each policy and a row for each metric, over the swept key.
+
+    `reference` is named where values are relative to it.
+    """
     names, metrics = list(dict.fromkeys(data["panel"])), list(dict.fromkeys(data["metric"]))
     styles = styles or looks(data["policy"])
     values = values_in_order(data["value"])
@@ -79,7 +84,8 @@ def agents_panels(data: pd.DataFrame, key: str, *, title: str, styles: Mapping[s
             whole = data[data["metric"] == metric]
             for axes, name in zip(line, names, strict=True):
                 draw_panel(axes, whole[whole["panel"] == name], "", values, styles)
-                axes.set_title(f"{name}: {axes.get_title(loc='left')}")
+                own = axes.get_title(loc="left")
+                axes.set_title(f"{name}: {own.replace('reference', reference) if reference else own}")
                 value_axis(axes, values)
             line[0].set_ylim(0, 1.06 * max(axes.get_ylim()[1] / 1.06 for axes in line))
         for axes in panels[-1]:

@@ -29,7 +29,9 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
             yield "deadlines", metric_bars(bar_data(rows, _DEADLINES), title=title, styles=looks(r.name for r in rows))
     if len(swept) == 1 and compares_agents(rows):
         title = f"{run.name}: agents under schedulers over {axis_title(swept[0])}"
-        yield "agents", agents_panels(agents_data(rows, swept[0], run.reference or ""), swept[0], title=title)
+        reference = run.reference or ""
+        data = agents_data(rows, swept[0], reference)
+        yield "agents", agents_panels(data, swept[0], title=title, reference=reference)
     if len(rows) <= most_rows and any(_SHARED[0] in row.values for row in rows):
         title = f"{run.name}: what sharing GPUs is worth"
         yield "sharing", metric_bars(bar_data(rows, _SHARED), title=title, styles=looks(r.name for r in rows))
