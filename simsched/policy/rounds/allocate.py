@@ -44,15 +44,12 @@ def allocate(grants: Iterable[Grant], view: View) -> Placed:
     can hold a job whole, else the emptiest nodes.
     """
     order = sorted((grant for grant in grants if grant.runs), key=_by_size)
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
     shared = view.max_jobs_per_gpu > 1
-    stays = _stays if shared else _stays_alone
     kept: dict[str, Allocation] = {}
-    coming = [grant for grant in order if not stays(grant, view, kept)]
-    for grant in order:
-        for node, gpus in kept.get(grant.unit[0], ()):
-            free[node] -= gpus
+    coming = [grant for grant in order if not _stays(grant, view, kept)] if shared else _coming(order, view, kept)
     placed = Placed(complete=shared)
+    if coming:
+        free = _left([kept[grant.unit[0]] for grant in order if grant.unit[0] in kept], view)
     pools: dict[str, Pool] = {}
     for grant in coming:
         if grant.gpu_type not in pools:
@@ -64,6 +61,15 @@ def allocate(grants: Iterable[Grant], view: View) -> Placed:
             placed.anew += grant.unit
     placed.allocations = kept | placed.allocations if shared else _changes(kept, placed.allocations, view)
     return placed
+
+
+def _left(held: Iterable[Allocation], view: View) -> list[int]:
+    """Count, for each node that is up, the GPUs beside those held."""
+    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+    for allocation in held:
+        for node, gpus in allocation:
+            free[node] -= gpus
+    return free
 
 
 def _by_size(grant: Grant) -> int:
@@ -81,14 +87,18 @@ def _changes(kept: Collection[str], placed: Mapping[str, Allocation], view: View
     return changed
 
 
-def _stays_alone(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
-    """Tell whether a job stays where it is, no GPU being shared, and if so note what it holds."""
-    job_id = grant.unit[0]
-    held = view.jobs[job_id].allocation
-    if not held or view.nodes[held[0][0]].gpu_type != grant.gpu_type:
-        return False
-    kept[job_id] = held
-    return True
+def _coming(order: Iterable[Grant], view: View, kept: dict[str, Allocation]) -> list[Grant]:
+    """Return the grants of jobs that do not stay where they are, no GPU being shared; note what the others hold."""
+    jobs, nodes = view.jobs, view.nodes
+    coming = []
+    for grant in order:
+        job_id = grant.unit[0]
+        held = jobs[job_id].allocation
+        if held and nodes[held[0][0]].gpu_type == grant.gpu_type:
+            kept[job_id] = held
+        else:
+            coming.append(grant)
+    return coming
 
 
 def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:

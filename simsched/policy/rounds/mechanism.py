@@ -82,6 +82,8 @@ class Rounds:
         self._num_gpus: list[int] = []
         self._allocated: list[bool] = []
         self._pairs = False
+        #: Grants of units with shares since the last reset; most of them recur round by round.
+        self._grants: dict[tuple[Unit, str], Grant] = {}
         nobody = (0, len(gpu_types))
         self._received_s: list[list[float]] = []
         self._deficit_s = np.zeros(nobody)
@@ -89,6 +91,10 @@ class Rounds:
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False
         self.last_reset_s = 0.0
+
+    @property
+    def _all_single(self) -> bool:
+        return max(self._num_gpus, default=0) == 1
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -127,9 +133,14 @@ class Rounds:
 
     def receive_all(self, grants: Iterable[Grant], seconds: float) -> None:
         """Count the time of a round for all of its grants that ran."""
-        for grant in grants:
-            if grant.runs:
-                self.receive(grant.unit, grant.gpu_type, seconds)
+        rows, columns = self._row, self._column
+        for unit, gpu_type, _, runs in grants:
+            if runs:
+                column = columns[gpu_type]
+                self._total_s[column] += seconds
+                row = rows.get(unit)
+                if row is not None:
+                    self._received_s[row][column] += seconds
 
     def received_s(self, unit: Unit, gpu_type: str) -> float:
         """Return the seconds received since the last reset, the initial credit included."""
@@ -164,6 +175,7 @@ class Rounds:
         for _ in self._units:
             total_s += credit_s
         self._total_s = [total_s] * len(self._column)
+        self._grants.clear()
         self._changed = False
 
     def close(self, now_s: float) -> None:
@@ -188,14 +200,18 @@ class Rounds:
         """
         grants: list[Grant] = []
         taken: set[str] = set()
+        free_rows = np.ones(len(self._units), dtype=bool)
         queues = self._queues(running)
         for gpu_type in gpu_types:
             left = free.get(gpu_type, 0)
             if left > 0:
-                self._fill(gpu_type, left, queues[self._column[gpu_type]], running, taken, grants)
+                queue = queues[self._column[gpu_type]]
+                rows = self._fill(queue[free_rows[queue]], left, taken)
+                free_rows[rows] = False
+                grants += [self._grant(row, gpu_type, running) for row in rows]
         return grants
 
-    def _queues(self, running: Collection[Unit]) -> list[list[int]]:
+    def _queues(self, running: Collection[Unit]) -> list[npt.NDArray[np.intp]]:
         """Return, for each type, the rows of the units that may hold GPUs, in the order of choice."""
         priority = self._priorities().T
         may = self._able.T & (priority > 0) if self.options.idle_without_share else self._able.T.copy()
@@ -204,25 +220,33 @@ class Rounds:
         if not self.options.unallocated_takes_room and not all(self._allocated):
             may &= np.array([self._runs(row, running) for row in range(len(self._units))])
         order = np.lexsort((-self._share.T, -self._deficit_s.T, -priority))
-        return [rows[can[rows]].tolist() for rows, can in zip(order, may, strict=True)]
+        return [rows[can[rows]] for rows, can in zip(order, may, strict=True)]
 
-    def _fill(
-        self,
-        gpu_type: str,
-        left: int,
-        queue: Sequence[int],
-        running: Collection[Unit],
-        taken: set[str],
-        grants: list[Grant],
-    ) -> None:
+    def _fill(self, queue: npt.NDArray[np.intp], left: int, taken: set[str]) -> list[int]:
+        """Return the rows of a queue that get the GPUs left of a type; `taken` are the jobs of pairs chosen so far."""
         units, sizes = self._units, self._num_gpus
-        for row in queue:
-            if sizes[row] <= left and taken.isdisjoint(units[row]):
+        if not self._pairs and self._all_single:
+            some: list[int] = queue[:left].tolist()
+            return some
+        rows = []
+        for row in queue.tolist():
+            if sizes[row] <= left and not (self._pairs and taken.intersection(units[row])):
                 left -= sizes[row]
-                taken.update(units[row])
-                grants.append(Grant(units[row], gpu_type, sizes[row], self._runs(row, running)))
+                rows.append(row)
+                if self._pairs:
+                    taken.update(units[row])
                 if left == 0:
                     break
+        return rows
+
+    def _grant(self, row: int, gpu_type: str, running: Collection[Unit]) -> Grant:
+        unit = self._units[row]
+        known = self._grants.get((unit, gpu_type))
+        if known is None:
+            known = Grant(unit, gpu_type, self._num_gpus[row], self._runs(row, running))
+            if self._allocated[row]:
+                self._grants[unit, gpu_type] = known
+        return known
 
     def _runs(self, row: int, running: Collection[Unit]) -> bool:
         return self._allocated[row] or self._units[row] in running
