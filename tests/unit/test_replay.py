@@ -53,6 +53,7 @@ def test_the_columns_are_in_the_order_of_the_fields_of_a_job():
         "queue",
         "priority",
         "qos",
+        "gpu_share",
     )  # not for all traces
 
 
