@@ -17,7 +17,7 @@ import pandas as pd
 
 from simsched.errors import input_error, nearest
 from simsched.workload.readers.format import Format, Head, Jobs
-from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
+from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog, Limits, Sieve, finish, frame, read_lines
 from simsched.workload.readers.slurm_nodes import expand_nodes
 from simsched.workload.trace import EPOCH
 
@@ -108,6 +108,7 @@ def _convert(sieve: Sieve, time_zone: str) -> None:
         names = {text: ",".join(expand_nodes(text)) for text in table["NodeList"].unique()}
         table["nodes"] = table["NodeList"].map(names)
     _mend_ends(sieve)
+    sieve.table = table[[name for name in table if name in LOG_COLUMNS]]  # the text is no longer needed
 
 
 def _mend_ends(sieve: Sieve) -> None:
