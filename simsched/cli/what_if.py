@@ -81,7 +81,7 @@ def _publish(
     data.loc[data["group"] == "all", ["by", "group"]] = ["all", "jobs"]
     drawn = wait_changes(data, title="Who gains and who loses")
     table = _table(shown, len(effects) - len(shown), changes)
-    words = [f"Change: {', '.join(changes)}.", _answer(shown[-1]), *_winners(effects)]
+    words = [f"Change: {', '.join(changes)}.", _answer(shown[-1]), *_winners(effects), _cut(shown[-1])]
     return publish(plan, Section("what-if", "What would a change do, and to whom?", words, [table], [drawn]))
 
 
@@ -91,6 +91,10 @@ def _answer(every: Effect) -> str:
         f"On average a job waits {after:.2f} h instead of {before:.2f} h. {100 * every.sooner:.0f} % of the jobs wait "
         f"less than before, {100 * every.later:.0f} % more."
     )
+
+
+def _cut(every: Effect) -> str:
+    return f"Jobs that end at a limit or are cancelled: {every.cut_before} before, {every.cut_after} after."
 
 
 def _winners(effects: Sequence[Effect]) -> list[str]:
@@ -125,6 +129,9 @@ def _table(shown: Sequence[Effect], hidden: int, changes: Sequence[str]) -> Text
         "Sooner and later: the shares of jobs that wait less and more than before.",
         "Gains and loses: the mean wait changes by more than a minute and a twentieth.",
     ]
+    every = shown[-1]
+    if every.cut_before or every.cut_after:
+        notes.append(_cut(every))
     if groups > 0:
         notes.append(f"{groups} groups whose mean wait changes less are left out; --json has all.")
     return TextTable(f"Change: {', '.join(changes)}", headers, rows, tuple(notes), 2)

@@ -14,6 +14,8 @@ from simsched.results.by_group import By, GroupRow, by_group, changes, size_of
 
 #: A wait that changes by less than this, in seconds and as a share, counts as unchanged.
 LEAST_CHANGE_S, LEAST_CHANGE = 60.0, 0.05
+#: Final states of jobs that were not let to run to their end.
+CUT_SHORT: Sequence[str] = ("TimeLimit", "Cancelled")
 #: All that jobs are grouped by.
 ALL_KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
 
@@ -22,7 +24,8 @@ ALL_KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
 class Effect:
     """A group of jobs before and after a change; `verdict` is `gains`, `loses` or `as before`, by its mean wait.
 
-    `sooner` and `later` are the shares of its jobs that wait less and more than before, unchanged ones aside.
+    `sooner` and `later` are the shares of its jobs that wait less and more than before, unchanged ones aside, and
+    `cut_before` and `cut_after` count its jobs that end at a limit or are cancelled.
     """
 
     by: str
@@ -30,6 +33,8 @@ class Effect:
     after: GroupRow
     sooner: float = 0.0
     later: float = 0.0
+    cut_before: int = 0
+    cut_after: int = 0
 
     @property
     def verdict(self) -> str:
@@ -67,5 +72,17 @@ def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: By) -> list[
     for name, one, other in changes(by_group(before, kind), by_group(after, kind)):
         mine = np.ones(len(both), dtype=bool) if one.group == "all" else keys == ("" if name == "(none)" else name)
         sooner, later = ((changed & mine & way).sum() / max(int(mine.sum()), 1) for way in (new < old, new > old))
-        effects.append(Effect(kind, one, other, float(sooner), float(later)))
+        named = "" if name == "(none)" else name
+        cut = [_cut_short(jobs, kind, None if one.group == "all" else named) for jobs in (before, after)]
+        effects.append(Effect(kind, one, other, float(sooner), float(later), *cut))
     return effects
+
+
+def _cut_short(jobs: pd.DataFrame, kind: By, group: str | None) -> int:
+    """Count the jobs of a group (None: of all) that ended at a limit or were cancelled, 0 where no state is known."""
+    if "status" not in jobs:
+        return 0
+    cut = jobs["status"].isin(CUT_SHORT).to_numpy("bool")
+    if group is not None:
+        cut = cut & ((size_of(jobs["num_gpus"].to_numpy()) if kind == "size" else jobs[kind].to_numpy()) == group)
+    return int(cut.sum())

@@ -121,6 +121,9 @@ def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> 
     assert {one["verdict"] for one in effects} == {"as before"}
     assert {(one["sooner"], one["later"]) for one in effects} == {(0.0, 0.0)}
     assert {one["by"] for one in effects} == {"tenant", "queue", "user", "size"}
+    shorter = simsched("what-if", "log.txt", *OPTIONS[:-1], "--no-plots", "--change", "policy.max_time_h=0.5")
+    cut = sum(job.duration_s > 1800 for job in jobs_of(3))
+    assert f"Jobs that end at a limit or are cancelled: 0 before, {cut} after." in " ".join(shorter.stdout.split())
 
 
 def test_a_limit_below_the_size_of_jobs_is_named(simsched: Callable, log: Path) -> None:

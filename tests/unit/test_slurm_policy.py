@@ -157,6 +157,17 @@ def test_a_requeued_job_may_lose_what_it_has_not_saved_and_then_has_its_whole_li
     assert {one.job_id: one.end_time_s for one in recorder.jobs} == {"urgent": 60, "other": 50, "long": 152}
 
 
+def test_no_job_runs_longer_than_the_longest_time() -> None:
+    jobs = [asks("long", 0, 8, 7200), asks("other", 10, 8, 3600), asks("short", 20, 8, 60)]
+    assert records_of(SlurmBackfill(max_time_h=1), jobs) == {
+        "long": (0, 3600, 0, "Cancelled"),
+        "other": (3600, 7200, 0, ""),
+        "short": (7200, 7260, 0, ""),
+    }
+    with pytest.raises(ValueError, match="max_time_h must be above 0, not 0"):
+        SlurmBackfill(max_time_h=0)
+
+
 def test_a_suspended_job_keeps_its_place() -> None:
     assert records_of(preempting("suspend"), BUSY) == {
         "urgent": (10, 60, 0, ""),

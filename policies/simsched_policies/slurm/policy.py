@@ -24,6 +24,7 @@ from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
 from simsched_policies.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, Ints
+from simsched_policies.slurm.longest_run import LongestRun
 from simsched_policies.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S, relative_factor, size_factor
 from simsched_policies.slurm.preemption import Changes, Claim, Mode, Preemption, Running
 from simsched_policies.slurm.usage import Usage
@@ -54,7 +55,8 @@ class SlurmBackfill(Policy):
     With `preemption`, a job may stop jobs of the qualities of service that `preempts` lists for its own: they wait
     again (`requeue`), go on in place when the GPUs come free (`suspend`), or end (`cancel`), after `grace_s` where they
     are not suspended. Requeued jobs save themselves before, or with `requeue_loses` fall back to their last checkpoint
-    (`failures.checkpoint_interval_s`), to nothing without one, and may run for their whole time limit again.
+    (`failures.checkpoint_interval_s`), to nothing without one, and may run for their whole time limit again. With
+    `max_time_h` no job runs longer at a time; those that would are cancelled then.
     """
 
     name: ClassVar[str] = "slurm-backfill"
@@ -82,6 +84,7 @@ class SlurmBackfill(Policy):
     preempts: Mapping[str, list[str]] = field(default_factory=dict)
     grace_s: float = 0.0
     requeue_loses: bool = False
+    max_time_h: float | None = None
     partition_priorities: Mapping[str, float] = field(default_factory=dict)
     partitions: Mapping[str, str] = field(default_factory=dict)
     placement: PlacerName = "fragments"
@@ -102,6 +105,7 @@ class SlurmBackfill(Policy):
     _qos: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _stops: Preemption = field(init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
+    _longest: LongestRun = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be counted."""
@@ -111,13 +115,18 @@ class SlurmBackfill(Policy):
             raise ValueError("interval_s must be at least 0")
         self._stops = Preemption(self.preemption, self.preempts, self.qos_priorities, self.grace_s)
         self._usage = Usage(self.tenants, self.half_life_s)
+        self._longest = LongestRun(self.max_time_h)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
         self._look(view)
         now = math.floor(view.now_s)
-        self._charge(view.now_s)
+        if self.weight_fair_share:
+            self._usage.update(view.now_s, self.update_s)
         changes = Changes({}, {}, {})
+        for job_id in self._longest.over(view.now_s):
+            self._let_go(job_id, self._held.pop(job_id), view.now_s)
+            changes.cancel[job_id] = None
         if self.preemption != "off":
             self._preempt(view, changes)
         backfills = self._backfills(view.now_s)
@@ -140,6 +149,7 @@ class SlurmBackfill(Policy):
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
         times = [claim.at_s for claim in self._stops.claims.values()]
+        times += [] if self._longest.next_s is None else [self._longest.next_s]
         if self.interval_s and self._changed and any(len(pool.waiting) for pool in self._pools):
             times.append((now_s // self.interval_s + 1) * self.interval_s)
         return min(times, default=None)
@@ -327,7 +337,8 @@ class SlurmBackfill(Policy):
         request = job.request
         kind = self._pool_of(job)
         pool = self._pools[kind]
-        left_s = (request.time_limit_s or self.default_limit_s) - self._stops.ran_s.get(job.id, 0.0)
+        asked_s = self._longest.limit_s(request.time_limit_s or self.default_limit_s)
+        left_s = asked_s - self._stops.ran_s.get(job.id, 0.0)
         limit = max(1, math.ceil(left_s / self.resolution_s)) * self.resolution_s
         tenant = self._tenants.setdefault(request.tenant, len(self._tenants))
         if tenant == len(self._used):
@@ -335,16 +346,14 @@ class SlurmBackfill(Policy):
             known = self.tenants.get(request.tenant)
             self._most.append(_NO_LIMIT if known is None or known.max_gpus is None else known.max_gpus)
         user = self._usage.number(request.tenant, request.user)
-        tier, unit = self._tier(request), self._unit(request)
+        tier = _PREEMPTS * self._stops.may(request.qos) + self.partition_tiers.get(request.queue, 0)
+        unit = self._unit(request)
         fixed, submit_s = self._fixed(job), request.submit_time_s
         pool.waiting.add(WaitingJob(job.id, job.num_gpus, limit, user, tenant, submit_s, fixed, tier, unit))
         pool.demand += job.num_gpus
         self._in_order = self._in_order and not tier
         if self.preemption != "off":
             self._qos[job.id] = request.qos
-
-    def _tier(self, request: JobRequest) -> int:
-        return _PREEMPTS * self._stops.may(request.qos) + self.partition_tiers.get(request.queue, 0)
 
     def _unit(self, request: JobRequest) -> int:
         """Number a job's array, or itself, once there are arrays."""
@@ -376,18 +385,16 @@ class SlurmBackfill(Policy):
 
     def _hold(self, job_id: str, held: Held, now_s: float) -> None:
         self._held[job_id] = held
+        self._longest.begin(job_id, now_s)
         self._pools[held.pool].releases.add(held.end, held.gpus)
         self._used[held.tenant] += held.gpus
         self._usage.begin(held.user, held.gpus, now_s)
 
     def _let_go(self, job_id: str, held: Held, now_s: float) -> None:
+        self._longest.end(job_id)
         pool = self._pools[held.pool]
         pool.releases.remove(held.end, held.gpus)
         pool.demand -= held.gpus
         self._used[held.tenant] -= held.gpus
         self._usage.end(held.user, held.gpus, now_s)
         self._free.give_back(held.allocation)
-
-    def _charge(self, now_s: float) -> None:
-        if self.weight_fair_share:
-            self._usage.update(now_s, self.update_s)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,6 +59,8 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
 _LATE = "jobs were eligible after their start only; they count as not having waited"
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"
 _ROUNDED = "asked for more than a GPU, but no whole number of them, rounded up"
+#: How many rows are turned into a table at once.
+_BLOCK = 50_000
 #: How many examples of each reason are kept.
 EXAMPLES = 3
 
@@ -261,39 +264,54 @@ def _nonzero(counts: Mapping[str, int] | None) -> Mapping[str, int]:
     return MappingProxyType({what: count for what, count in (counts or {}).items() if count})
 
 
-def read_lines(path: Path, separator: str) -> tuple[list[str], list[tuple[int, Sequence[str]]]]:
-    """Split a text file (plain or .gz) into its header and its rows with their lines.
+def read_lines(path: Path, separator: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Split a text file (plain or .gz) into its header and its rows with their lines, read as they are asked for.
 
     Blank lines, and lines at the top that begin with #, are skipped.
 
-    Raises `InputError` for a file that is missing, unreadable or empty.
+    Raises `InputError` for a file that is missing, unreadable or empty, also while rows are read.
     """
+    rows = ((i, line.split(separator)) for i, line in _lines(path))
+    _, header = next(rows, (0, []))
+    first = next(rows, None)
+    if first is None:
+        raise input_error(path, "the file holds no job", "give a header line and one line a job")
+    return [name.strip().lstrip("\ufeff") for name in header], chain([first], rows)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """List the lines that are not blank, with their numbers, from the first that is no comment on."""
+    begun = False
     try:
-        text = _text(path)
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+            for i, line in enumerate(file, 1):
+                begun = begun or bool(line.strip() and not line.startswith("#"))
+                if begun and line.strip():
+                    yield i, line.removesuffix("\n").removesuffix("\r")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
-    lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
-    while lines and lines[0][1].startswith("#"):
-        del lines[0]
-    rows = [(i, line.split(separator)) for i, line in lines]
-    if len(rows) < 2:
-        raise input_error(path, "the file holds no job", "give a header line and one line a job")
-    return [name.strip().lstrip("\ufeff") for name in rows[0][1]], [(i, cells) for i, cells in rows[1:]]
 
 
-def _text(path: Path) -> str:
-    data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig").replace("\r\n", "\n")
+def frame(path: Path, header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], key: str) -> Sieve:
+    """Make a table of text of the rows that have as many fields as the header; the others are left out.
 
-
-def frame(path: Path, header: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]], key: str) -> Sieve:
-    """Make a table of text of the rows that have as many fields as the header; the others are left out."""
-    whole = [(i, cells) for i, cells in rows if len(cells) == len(header)]
-    table = pd.DataFrame([cells for _, cells in whole], columns=list(header), dtype=str)
-    table["line"] = [i for i, _ in whole]
-    table["job_id"] = table[key] if key in table else [f"line-{i}" for i, _ in whole]
+    Rows are taken in blocks, since text takes less memory in a table than in lists.
+    """
+    blocks, short, wide = [_block(header, ())], [], []
+    rest = iter(rows)
+    while block := list(islice(rest, _BLOCK)):
+        blocks.append(_block(header, [row for row in block if len(row[1]) == len(header)]))
+        short += [(i, str(cells[0])) for i, cells in block if len(cells) < len(header)]
+        wide += [(i, str(cells[0])) for i, cells in block if len(cells) > len(header)]
+    table = pd.concat(blocks[-1:] if len(blocks) < 3 else blocks, ignore_index=True)
+    table["job_id"] = table[key] if key in table else [f"line-{i}" for i in table["line"]]
     sieve = Sieve(path, table)
-    short = [(i, str(cells[0])) for i, cells in rows if len(cells) < len(header)]
     sieve.note("line is cut short", short)
-    sieve.note("line has too many fields", [(i, str(cells[0])) for i, cells in rows if len(cells) > len(header)])
+    sieve.note("line has too many fields", wide)
     return sieve
+
+
+def _block(header: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]]) -> pd.DataFrame:
+    table = pd.DataFrame([cells for _, cells in rows], columns=list(header), dtype=str)
+    table["line"] = np.array([i for i, _ in rows], dtype=np.int64)
+    return table

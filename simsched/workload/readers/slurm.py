@@ -17,7 +17,7 @@ import pandas as pd
 
 from simsched.errors import input_error, nearest
 from simsched.workload.readers.format import Format, Head, Jobs
-from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
+from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog, Limits, Sieve, finish, frame, read_lines
 from simsched.workload.readers.slurm_nodes import expand_nodes
 from simsched.workload.trace import EPOCH
 
@@ -52,7 +52,7 @@ def read_sacct(
     place = Path(path)
     header, rows = read_lines(place, "|")
     if header[-1] == "":  # sacct -p, unlike -P, ends every line with a separator
-        header, rows = header[:-1], [(i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows]
+        header, rows = header[:-1], ((i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows)
     _require(place, header)
     sieve = frame(place, header, rows, "JobID")
     steps = sieve.table["JobID"].str.contains(".", regex=False).to_numpy("bool")
@@ -88,9 +88,13 @@ def _convert(sieve: Sieve, time_zone: str) -> None:
         if name in table:
             table[column] = moments(table[name], time_zone)
     table["state"] = table["State"].str.split().str[0].fillna("")
-    gpus = [_gpus(texts) for texts in zip(*(table[name] for name in _TRES if name in table), strict=True)]
-    table["gpus"] = [count for count, _ in gpus]
-    table["gpu_type"] = [kind for _, kind in gpus]
+    known: dict[tuple[str, ...], tuple[float, str]] = {}
+    found: list[tuple[float, str]] = []
+    for texts in zip(*(table[name] for name in _TRES if name in table), strict=True):
+        if texts not in known:
+            known[texts] = _gpus(texts)
+        found.append(known[texts])
+    table["gpus"], table["gpu_type"] = [count for count, _ in found], [kind for _, kind in found]
     raw = {"TimelimitRaw": 60.0, "Timelimit": 0.0}
     name = next((name for name in raw if name in table), "")
     if name:
@@ -104,6 +108,7 @@ def _convert(sieve: Sieve, time_zone: str) -> None:
         names = {text: ",".join(expand_nodes(text)) for text in table["NodeList"].unique()}
         table["nodes"] = table["NodeList"].map(names)
     _mend_ends(sieve)
+    sieve.table = table[[name for name in table if name in LOG_COLUMNS]]  # the text is no longer needed
 
 
 def _mend_ends(sieve: Sieve) -> None:

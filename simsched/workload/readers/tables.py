@@ -6,8 +6,9 @@ Shares of GPUs are kept as fractions. What makes no sense is left out with its r
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -238,14 +239,14 @@ FORMATS = (
 )
 
 
-def _rows(path: Path, layout: Layout) -> tuple[list[str], list[tuple[int, Sequence[str]]]]:
+def _rows(path: Path, layout: Layout) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Split a CSV file into fields; quoted ones may hold commas but no line breaks."""
     first, rest = read_lines(path, "\n")
-    lines = [(1, first), *rest]
-    cells = [(i, next(csv.reader([line[0]])) if '"' in line[0] else line[0].split(",")) for i, line in lines]
-    if layout.header and layout.header[0] not in cells[0][1]:
-        return list(layout.header), list(cells)
-    return [name.strip() for name in cells[0][1]], list(cells[1:])
+    cells = ((i, next(csv.reader([line])) if '"' in line else line.split(",")) for i, (line,) in rest)
+    header = next(csv.reader([first[0]])) if '"' in first[0] else first[0].split(",")
+    if layout.header and layout.header[0] not in header:
+        return list(layout.header), chain([(1, header)], cells)
+    return [name.strip() for name in header], cells
 
 
 def _values(cells: pd.Series, column: str, time_zone: str) -> pd.Series | Numbers:

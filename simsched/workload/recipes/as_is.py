@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -17,8 +17,6 @@ _FIELDS = (
     "job_id", "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status",
     "attempts",
 )  # fmt: skip
-#: Columns of few different texts, each of which jobs share: a trace may have hundreds of thousands of rows.
-_REPEATED = frozenset({"application", "tenant", "user", "status"})
 #: Columns that few traces have, and how a cell that holds anything becomes the field of that name.
 _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
@@ -51,19 +49,21 @@ class AsIsRecipe:
 
 def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""
-    columns = [_shared(table[column].tolist()) if column in _REPEATED else table[column].tolist() for column in _FIELDS]
-    jobs = [JobSpec(*values) for values in zip(*columns, strict=True)]
+    rows = zip(*(_values(table[column]) for column in _FIELDS), strict=True)
     rare = [column for column in _RARE if column in table and (table[column] != _IDLE.get(column, 0)).any()]
     if not rare:
-        return jobs
-    rows = zip(*(table[column].tolist() for column in rare), strict=True)
+        return [JobSpec(*values) for values in rows]
+    more = zip(*(_values(table[column]) for column in rare), strict=True)
+    turned = [(column, _RARE[column]) for column in rare]
     return [
-        replace(job, **{column: _RARE[column](value) for column, value in zip(rare, values, strict=True) if value})
-        for job, values in zip(jobs, rows, strict=True)
+        JobSpec(*values, **{name: turn(one) for (name, turn), one in zip(turned, others, strict=True) if one})
+        for values, others in zip(rows, more, strict=True)
     ]
 
 
-def _shared(texts: list[str]) -> list[str]:
-    """Return the same texts with one object for equal ones."""
-    known: dict[str, str] = {}
-    return [known.setdefault(text, text) for text in texts]
+def _values(column: pd.Series) -> list[Any]:
+    """List the values of a column, equal texts being one object, but for names, of which no two are equal."""
+    if column.dtype.kind in "iufb" or column.name == "job_id":
+        return column.tolist()
+    known: dict[Any, Any] = {}
+    return [known.setdefault(value, value) for value in column]
