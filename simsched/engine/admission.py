@@ -81,7 +81,12 @@ def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *,
         faults.append((f"it asks for {spec.num_gpus} GPUs", "ask for one at least"))
     elif rigid and spec.num_gpus > (most := max(cluster.gpus_by_type.values())):
         message = f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}"
-        faults.append((message, f"enlarge the cluster, or leave out jobs of more than {most} GPUs (max_gpus: {most})"))
+        faults.append(
+            (
+                message,
+                f"enlarge the cluster, or leave out jobs of more than {most} GPUs (in a replay: max_gpus: {most})",
+            )
+        )
     if spec.application == FIXED_DURATION:
         if spec.duration_s <= 0:
             faults.append((f"its duration is {spec.duration_s} s", "give one above 0"))
