@@ -68,6 +68,10 @@ def run(
     EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`). What a former run
     has finished is not run again. Results go to DIR/NAME, with a suffix that says what was changed. Prints tables on
     stdout and the paths of the figures.
+
+    A seed (`seeds` in the file, or -o seeds=8) varies the jobs, unless these are a list or a replayed file: of
+    generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
+    chance there is in policies, agents and failures. All policies face the same jobs under a seed.
     """
     from simsched.api.progress import grid_progress, progress_listener
     from simsched.api.running import prepare

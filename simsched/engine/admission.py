@@ -81,7 +81,8 @@ def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *,
         faults.append((f"it asks for {spec.num_gpus} GPUs", "ask for one at least"))
     elif rigid and spec.num_gpus > (most := max(cluster.gpus_by_type.values())):
         message = f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}"
-        faults.append((message, f"enlarge the cluster, or leave out jobs of more than {most} GPUs (max_gpus: {most})"))
+        remedy = f"enlarge the cluster, or leave out jobs of more than {most} GPUs (in a replay: max_gpus: {most})"
+        faults.append((message, remedy))
     if not 0 < spec.gpu_share <= 1:
         message = f"it asks for {spec.gpu_share:g} of each GPU"
         faults.append((message, "ask for more than 0 and at most 1"))

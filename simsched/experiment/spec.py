@@ -108,6 +108,7 @@ class WorkloadSpec(Section):
 
     if TYPE_CHECKING:
         source: str = ""
+        recipe: str | None = None
         seed: int | None = None
 
 

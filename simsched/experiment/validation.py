@@ -19,6 +19,7 @@ from simsched.documents.validation_messages import problems_of
 from simsched.documents.yaml_lines import Document
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
+from simsched.experiment.idle_keys import idle_keys
 from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
@@ -91,6 +92,7 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
     spec = _validated(draft)
     problems = [
         *_cross_problems(draft, spec), *_curve_problems(draft, spec), *found.diagnostics_problems(draft, spec),
+        *idle_keys(draft, spec),
     ]  # fmt: skip
     points, more = _points(draft, found)
     if problems or more:

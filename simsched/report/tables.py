@@ -16,6 +16,8 @@ from simsched.results.reader import Run
 from simsched.results.statistics import Difference, Estimate
 from simsched.results.what_was_run import what_was_run
 
+_EFFICIENCY = "statistical_efficiency"
+
 
 @dataclass(frozen=True)
 class TextTable:
@@ -39,10 +41,12 @@ def comparison_table(
     """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
 
     `metrics` (default: the headline ones, occasional ones, and those with published values) may name a unit, as in
-    `makespan_min`; otherwise each column gets the unit that reads best. Of a `run` the notes say what it was of, and
-    policies without any result have rows that say so.
+    `makespan_min`; otherwise each column gets the unit that reads best, and efficiency is left out where no job trains.
+    Of a `run` the notes say what it was of, and policies without any result have rows that say so.
     """
     readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
+    if metrics is None:
+        readings = [reading for reading in readings if reading.key != _EFFICIENCY or _trains(rows)]
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
     short = short_keys(swept)
     shown = [_shown(reading, rows, metrics is not None) for reading in readings]
@@ -59,6 +63,11 @@ def comparison_table(
         notes,
         1 + len(swept),
     )
+
+
+def _trains(rows: Sequence[Row]) -> bool:
+    """Return whether any job trains; those that know only their duration all have an efficiency of 1."""
+    return any(value != 1 for row in rows for value in row.values.get(_EFFICIENCY, {}).values())
 
 
 def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], ...]:
@@ -156,6 +165,8 @@ def difference_table(
     wanted = (*HEADLINE, *OCCASIONAL) if metrics is None else metrics
     readings = [find_metric(name) for name in wanted]
     readings = [reading for reading in readings if any(reading.key in one.differences for one in found)]
+    if metrics is None and not _trains([row for one in found for row in (one.row, one.reference)]):
+        readings = [reading for reading in readings if reading.key != _EFFICIENCY]
     rows = tuple((one.row.name, *(_difference(one.differences, reading.key) for reading in readings)) for one in found)
     reference = found[0].reference.policy if found else "the reference"
     return TextTable(

@@ -123,6 +123,17 @@ def test_verdicts_say_why_there_is_nothing_to_judge(simsched, folder):
     )
 
 
+def test_an_efficiency_that_tells_nothing_is_not_shown(simsched, folder):
+    """Jobs that know only their duration have none; who asks for it gets it."""
+    assert "efficiency" not in simsched("run", "tiny.yaml", "-j", "1", "--no-plots").stdout
+    assert "efficiency" in simsched("show", "results/tiny", "-m", "statistical_efficiency").stdout
+    assert "statistical_efficiency" in simsched("show", "results/tiny", "--csv").stdout
+
+
+def test_the_help_of_run_says_what_a_seed_varies(simsched):
+    assert "A seed (`seeds` in the file, or -o seeds=8) varies the jobs" in simsched("run", "--help").stdout
+
+
 def test_tables_can_be_taken_elsewhere(simsched, folder):
     simsched("run", "tiny.yaml", "-j", "1", "--no-plots")
     assert simsched("show", "results/tiny", "--csv").stdout.startswith("policy,metric,unit,mean,low,high,seeds,")

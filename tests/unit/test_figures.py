@@ -14,7 +14,7 @@ from simsched.report.figures.distribution import cdf_data, jct_cdf, share_within
 from simsched.report.figures.draw import draw_run
 from simsched.report.figures.models import efficiency_figure, throughput_figure
 from simsched.report.figures.over_time import binned, over_time, over_time_data
-from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, save
+from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.timeline import job_timeline, timeline_data
 from simsched.report.figures.trace_summary import trace_picture
@@ -128,6 +128,22 @@ def test_bars_of_many_metrics_stand_in_pairs_on_a_page():
         "mean JCT (s)", "median JCT (s)", "99th percentile JCT (s)"
     ]  # fmt: skip
     assert [tick.get_text() for tick in shown[2].get_yticklabels()] == ["p", "q"]
+
+
+def test_policies_keep_their_colour_over_a_sweep():
+    swept = {f"{policy} [load={load}]": policy for load in (1, 2) for policy in ("pollux", "fifo")}
+    found = row_looks(swept)
+    assert len({look.colour for look in found.values()}) == 2
+    assert found["pollux [load=1]"].colour == found["pollux [load=2]"].colour == looks(["pollux"])["pollux"].colour
+    assert found["pollux [load=1]"].dash != found["pollux [load=2]"].dash
+    alone = row_looks({"pollux [p=1]": "pollux", "pollux [p=-1]": "pollux"})
+    assert len({look.colour for look in alone.values()}) == 2
+
+
+def test_long_names_are_left_to_the_legend():
+    times = {f"a policy with quite a long name, number {index}": [np.array([5, 50])] for index in range(5)}
+    assert not jct_cdf(times)[0].axes[0].texts
+    assert len(jct_cdf({name[-9:]: runs for name, runs in times.items()})[0].axes[0].texts) == 5
 
 
 def test_captions_break_evenly_and_never_between_a_number_and_what_it_counts():

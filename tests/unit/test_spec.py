@@ -260,3 +260,38 @@ def test_table2_sets_imagenet_means_beside_what_the_paper_prints_as_99th_percent
     assert [policy.shown_as for policy in spec.policies] == list(spec.published)
     assert spec.published["Tiresias, realistic"] == {"jct_mean_h": 2.8, "jct_mean_h[imagenet]": 25, "makespan_h": 31}
     assert all("jct_p99_h" not in values for values in spec.published.values())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["workload.max_gpus=8"],
+            "workload.max_gpus: it changes nothing here; it is a key of the recipe replay or sia",
+        ),
+        (
+            ["workload.recipe=replay", "workload.window_h=4"],
+            "workload.window_h: it changes nothing here; it is a key of",
+        ),
+        (["workload.source=philly-synthetic", "workload.days=3"], "it is a key of the source philly-generated; leave"),
+    ],
+)
+def test_keys_that_would_change_nothing_are_refused(complaints, overrides, said):
+    text = "name: a\nworkload: {source: philly-generated, recipe: pollux, jobs: 3}\npolicies: [{name: fifo}]\n"
+    (complaint,) = complaints(text, *overrides)
+    assert complaint.startswith(f"-o {overrides[-1]}: ")
+    assert said in complaint
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["workload.recipe=replay"],  # what the file says for the recipe before stays there, unused
+        ["workload.recipe=replay", "workload.configs=tuned"],  # the default, written out
+        ["sweep={workload.recipe: [pollux, replay]}", "workload.max_gpus=8"],
+        ["workload.days=3"],
+    ],
+)
+def test_keys_that_may_count_are_not(read, overrides):
+    text = "name: a\nworkload: {source: philly-generated, recipe: pollux, window_h: 4}\npolicies: [{name: fifo}]\n"
+    assert read(text, *overrides).spec.name == "a"

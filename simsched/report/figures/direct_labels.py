@@ -15,6 +15,8 @@ from simsched.report.figures.style import Look
 MOST_WITHOUT = 4
 _LOWEST, _HIGHEST = 0.15, 0.92
 _FONT_SIZE = 7.5
+#: Longer names would hide the curves; the legend has them.
+_LONGEST = 28
 
 
 def label_rising(
@@ -25,9 +27,9 @@ def label_rising(
     """Write the name of each rising curve onto it, each at a height of its own so that no two names meet.
 
     `curves` maps labels to (x, y), y rising from 0 to 1 as a share; the axis shows per cent. Curves further left get
-    their names higher up, where they have more room on their left. Draws nothing for few curves.
+    their names higher up, where they have more room on their left. Draws nothing for few curves, nor long names.
     """
-    if len(curves) <= MOST_WITHOUT:
+    if len(curves) <= MOST_WITHOUT or max(map(len, curves)) > _LONGEST:
         return
     middle = {label: x[min(int(np.searchsorted(y, 0.5)), len(x) - 1)] for label, (x, y) in curves.items()}
     heights = np.linspace(_HIGHEST, _LOWEST, len(curves))

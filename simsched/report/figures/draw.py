@@ -23,7 +23,7 @@ from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_
 from simsched.report.figures.pairs import pair_figures
 from simsched.report.figures.placement import placement_figures
 from simsched.report.figures.purposes import purpose_figures
-from simsched.report.figures.style import FORMATS, Drawn, Look, looks, save
+from simsched.report.figures.style import FORMATS, Drawn, Look, looks, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.tenants import tenant_figures
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
@@ -146,7 +146,7 @@ def _already(drawn: Drawn) -> Drawn:
 
 
 def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
-    styles = looks(row.name for row in rows)
+    styles = row_looks({row.name: row.policy for row in rows})
     yield "bars", partial(_bars, run, rows, metrics, styles)
     yield "jct-cdf", partial(_distribution, run, rows, styles)
     if type_metrics(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
@@ -105,6 +105,22 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
         )
         for index, name in enumerate(names)
     }
+
+
+def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
+    """Return the look of each row of a table from the policy of each row: policies have a colour each.
+
+    Rows of one policy differ by dashes and markers. Where there is one policy only, its rows have colours of their own.
+    """
+    if len(set(rows.values())) in (1, len(rows)):
+        return looks(rows)
+    of_policy = looks(rows.values())
+    found: dict[str, Look] = {}
+    for name, policy in rows.items():
+        index = sum(rows[other] == policy for other in found)
+        colour = of_policy[policy].colour
+        found[name] = Look(colour, _DASHES[index % len(_DASHES)], _MARKERS[index % len(_MARKERS)])
+    return found
 
 
 def styled() -> AbstractContextManager[None]:

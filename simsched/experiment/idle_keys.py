@@ -1,0 +1,54 @@
+"""Keys of a workload that would do nothing: those of other recipes, and of the generated trace where it is not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from types import MappingProxyType
+
+from simsched.documents.overrides import Draft
+from simsched.errors import Problem
+from simsched.experiment.spec import ExperimentSpec
+from simsched.workload.source import GENERATED, RECIPES, GeneratedTrace
+
+#: The keys of each recipe, and those of the generated trace.
+_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {name: frozenset(one.name for one in fields(kind)) for name, kind in RECIPES.items()}  # type: ignore[arg-type]
+)
+_GENERATED_KEYS = frozenset(one.name for one in fields(GeneratedTrace))
+#: Keys that decide which others count; where an option changes one, what the file says for the former stays unused.
+_DECIDING = ("recipe", "source", "path")
+
+
+def idle_keys(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    """Find keys that change nothing under the recipe and the source that are chosen; defaults may be written out."""
+    given = draft.data.get("workload")
+    if not isinstance(given, dict) or not _is_one_workload(draft, spec):
+        return
+    turned = any(("workload", key) in draft.origins for key in _DECIDING)
+    usual = type(spec.workload)()
+    for key in given:
+        if turned and ("workload", key) not in draft.origins:
+            continue
+        remedy = _remedy(key, spec)
+        if remedy and getattr(spec.workload, key) != getattr(usual, key):
+            yield draft.problem(("workload", key), "it changes nothing here", remedy)
+
+
+def _is_one_workload(draft: Draft, spec: ExperimentSpec) -> bool:
+    """Return whether recipe and source are the same everywhere in the grid, and known."""
+    swept = (str(key).rpartition(".")[2] for key in draft.data.get("sweep") or {})
+    if any(key in _DECIDING for key in swept) or any(policy.workload for policy in spec.policies):
+        return False
+    return spec.workload.recipe is not None or spec.workload.file is None
+
+
+def _remedy(key: str, spec: ExperimentSpec) -> str:
+    """Return what a key would need to count; empty where it does."""
+    recipe = spec.workload.recipe or "pollux"
+    owners = [name for name, keys in _KEYS.items() if key in keys]
+    if owners and recipe not in owners:
+        return f"it is a key of the recipe {' or '.join(owners)}, not of {recipe}; leave it out"
+    if key in _GENERATED_KEYS and (spec.workload.file is not None or spec.workload.source != GENERATED):
+        return f"it is a key of the source {GENERATED}; leave it out"
+    return ""
