@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -101,6 +101,7 @@ def run_grid(
     written.
     """
     heard = listener or Silence()
+    grid = replace(grid, cells=tuple(grid.cells))  # those of a large grid are made each time that they are asked for
     store = Store(out / grid.folder_name)
     store.open()
     first_named = {cell.task.key: cell for cell in reversed([*grid.wanted, *beside])}
