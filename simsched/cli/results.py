@@ -84,10 +84,10 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
 
 
 def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str, run: Run) -> str:
-    from simsched.report.tables import lost_policies, to_csv, to_latex, to_markdown
+    from simsched.report.tables import to_csv, to_latex, to_markdown
 
     if layout == "csv":
-        return to_csv(rows, metrics or None, lost_policies(run))
+        return to_csv(rows, metrics or None, run.lost)
     return to_latex(shown) if layout == "latex" else to_markdown(shown)
 
 

@@ -72,13 +72,7 @@ def _trains(rows: Sequence[Row]) -> bool:
 
 def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], ...]:
     """Return a row for each policy of which no cell has a result."""
-    return tuple((label, *[""] * swept, "failed", *["-"] * (metrics - 1)) for label in lost_policies(run))
-
-
-def lost_policies(run: Run) -> list[str]:
-    """Return the labels of policies of which no cell has a result."""
-    labels = dict.fromkeys(name.rpartition(", seed ")[0] for name in run.failed)
-    return [label for label in labels if label not in run.policies]
+    return tuple((label, *[""] * swept, "failed", *["-"] * (metrics - 1)) for label in run.lost)
 
 
 def _run_notes(run: Run) -> tuple[str, ...]:

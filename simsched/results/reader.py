@@ -110,6 +110,12 @@ class Run:
         return tuple(dict.fromkeys(cell.policy for cell in self.cells))
 
     @property
+    def lost(self) -> tuple[str, ...]:
+        """Labels of the policies that failed and of which no cell has a result."""
+        labels = dict.fromkeys(name.rpartition(", seed ")[0] for name in self.failed)
+        return tuple(label for label in labels if label not in self.policies)
+
+    @property
     def reference(self) -> str | None:
         """Label of the policy that the experiment compares the others with, None where it names none."""
         report = self.experiment.get("report")

@@ -118,6 +118,13 @@ def test_svg_can_be_saved_with_the_same_bytes_too(tmp_path):
     assert (tmp_path / "one" / "cdf.svg").read_bytes() == (tmp_path / "two" / "cdf.svg").read_bytes()
 
 
+def test_a_policy_that_failed_has_a_row_that_says_so():
+    figure, _ = metric_bars(bar_data(rows_of({"p": [60]}), ["jct_mean_s"]), title="t", failed=["q"])
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["p", "q"]
+    assert [text.get_text() for text in axes.texts if text.xy[1] == 1] == ["failed"]
+
+
 def test_bars_of_many_metrics_stand_in_pairs_on_a_page():
     one = bar_data(rows_of({"p": [60], "q": [90]}), ["jct_mean_s"])
     data = pd.concat([one.assign(metric=metric) for metric in ("jct_mean_s", "jct_median_s", "jct_p99_s")])

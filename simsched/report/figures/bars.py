@@ -33,14 +33,19 @@ def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
 
 
 def metric_bars(
-    data: pd.DataFrame, *, title: str, published_source: str = "", styles: Mapping[str, Look] | None = None
+    data: pd.DataFrame,
+    *,
+    title: str,
+    published_source: str = "",
+    styles: Mapping[str, Look] | None = None,
+    failed: Sequence[str] = (),
 ) -> Drawn:
     """Draw one panel per metric, two beside each other, and one bar per policy.
 
     `data` has the columns `policy, metric, unit, mean, low, high, seeds, published`; `low` and `high` are missing
-    where there is one seed only, `published` where nothing was published.
+    where there is one seed only, `published` where nothing was published. Policies that `failed` have rows that say so.
     """
-    labels = list(dict.fromkeys(data["policy"]))
+    labels = [*dict.fromkeys(data["policy"]), *failed]
     metrics = list(dict.fromkeys(data["metric"]))
     styles = styles or looks(labels)
     with styled():
@@ -51,9 +56,15 @@ def metric_bars(
         panels = figure.subplots(lines, columns, sharey=True, squeeze=False)
         for axes, metric in zip(panels.flat, metrics, strict=False):
             _panel(axes, data[data["metric"] == metric], labels, styles)
+            for label in failed:
+                axes.annotate(
+                    "failed", (0, labels.index(label)), xytext=(5, 0), textcoords="offset points", va="center"
+                )
         for axes in panels.flat[len(metrics) :]:
             axes.set_visible(False)
         panels[0, 0].set_yticks(range(len(labels)), labels)
+        if failed:
+            panels[0, 0].set_ylim(-0.5, len(labels) - 0.5)
         panels[0, 0].invert_yaxis()
     return figure, data
 

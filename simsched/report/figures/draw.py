@@ -168,7 +168,8 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
 def _bars(run: Run, rows: Sequence[Row], metrics: Sequence[str], styles: Mapping[str, Look]) -> Drawn:
     shown = list(metrics) or list(dict.fromkeys([*_BARS, *(key for row in rows for key in row.published)]))
     title = f"{run.name}: policies compared"
-    return metric_bars(bar_data(rows, shown), title=title, published_source=run.published_source, styles=styles)
+    source = run.published_source
+    return metric_bars(bar_data(rows, shown), title=title, published_source=source, styles=styles, failed=run.lost)
 
 
 def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
