@@ -2,7 +2,7 @@
 
 A table stands between two comments, and whatever stands there is replaced:
 
-    <!-- simsched: figures RUN METRIC... -->       means over seeds, published values in brackets
+    <!-- simsched: figures RUN METRIC... -->       means over seeds and files of jobs, published values in brackets
     <!-- simsched: ratios RUN METRIC [over ROW] --> ratios of policies with their verdicts
     <!-- simsched: order RUN METRIC -->            whether policies rank as published, at each point of the sweep
     <!-- simsched: end -->
@@ -20,7 +20,7 @@ from simsched.report.units import number
 from simsched.results.compare import comparison
 from simsched.results.orders import Ranked, ranks
 from simsched.results.reader import RUN_FILE, Run, read_run
-from simsched.results.verdicts import Judged, judge
+from simsched.results.verdicts import WORKLOAD_FILE, Judged, judge
 
 _TABLE = re.compile(
     r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order) (?P<run>\S+) (?P<rest>.*?) -->\n)"
@@ -50,7 +50,7 @@ def _content(found: re.Match[str], results: Path) -> str:
 
 
 def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
-    rows = comparison(run)
+    rows = comparison(run, [key for key in run.swept if key == WORKLOAD_FILE])
     table = comparison_table(rows, metrics)
     seeds = [str(len(row.cells)) for row in rows]
     lines = tuple(
