@@ -16,7 +16,7 @@ from simsched.engine.interval_record import interval_record, total_batch
 from simsched.engine.job_record import TIME_LIMIT, job_record
 from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.recovery import Recovery
-from simsched.engine.sharing import Neighbourhood, Sharing, memory_mb
+from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
 from simsched.model.application import BatchChoice, Running
 from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of
@@ -115,7 +115,7 @@ class Ledger:
         delay = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
         self._tune(job)
         if self.neighbourhood is None and job.facts.memory is not None:
-            self._check_memory(job, job.site, memory_mb(job))
+            check_memory(job, self._cluster.cluster, memory_mb(job))
         self._resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
         if job.watch_gpu:
             self._watch(job)
@@ -204,22 +204,12 @@ class Ledger:
         for job in disturbed.values():
             if job.site is not None and self.neighbourhood is not None:
                 self._set_sharing(job, self.neighbourhood.look(job))
-                self._check_memory(job, job.site, self.neighbourhood.memory_mb(job))
+                check_memory(job, self._cluster.cluster, self.neighbourhood.memory_mb(job))
 
     def _disturb(self, job: JobState) -> None:
         """Note that a job and those beside it have other neighbours than before, or another batch."""
         if self.neighbourhood is not None:
             self._disturbed |= self.neighbourhood.around(job)
-
-    def _check_memory(self, job: JobState, site: Site, wanted_mb: float) -> None:
-        room_mb = self._cluster.cluster.memory_mb.get(site.gpu_type)
-        if room_mb is not None and wanted_mb > room_mb:
-            among = f" with {', '.join(job.neighbours)}" if job.neighbours else ""
-            message = (
-                f"job {job.request.id} ({job.app.name}){among} needs {wanted_mb:,.0f} MB on a GPU of type "
-                f"{site.gpu_type}, which has {room_mb:,.0f} MB"
-            )
-            raise EngineError(message)
 
     def watch(self, job: JobState, attained_gpu_s: float) -> None:
         """Have the policy told when a job's attained service reaches a threshold."""

@@ -10,6 +10,7 @@ from simsched.engine.errors import EngineError
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import JobState
 from simsched.errors import InputError
+from simsched.model.cluster import Cluster
 from simsched.model.colocation.contract import Colocation
 
 
@@ -81,6 +82,19 @@ def memory_mb(job: JobState) -> float:
     """Return the memory that a job takes on each of its GPUs, 0 where that is not known."""
     need = job.facts.memory
     return 0.0 if need is None else need.total_mb(job.batch.local_bsz)
+
+
+def check_memory(job: JobState, cluster: Cluster, wanted_mb: float) -> None:
+    """Refuse a placement that needs more megabytes on a GPU than its type has; `EngineError` with both numbers."""
+    assert job.site is not None
+    room_mb = cluster.memory_mb.get(job.site.gpu_type)
+    if room_mb is not None and wanted_mb > room_mb:
+        among = f" with {', '.join(job.neighbours)}" if job.neighbours else ""
+        message = (
+            f"job {job.request.id} ({job.app.name}){among} needs {wanted_mb:,.0f} MB on a GPU of type "
+            f"{job.site.gpu_type}, which has {room_mb:,.0f} MB"
+        )
+        raise EngineError(message)
 
 
 def _resident(job: JobState) -> _Resident:

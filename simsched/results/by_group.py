@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from simsched.results.metric import jain_index
+
 #: Classes of jobs by GPUs asked for: name and largest number of GPUs (None: no bound).
 SIZES: Sequence[tuple[str, int | None]] = (
     ("1 GPU", 1), ("2-4 GPUs", 4), ("5-8 GPUs", 8), ("9-32 GPUs", 32), ("over 32 GPUs", None),
@@ -56,12 +58,6 @@ def size_of(gpus: Sequence[float] | npt.NDArray[Any]) -> npt.NDArray[Any]:
     names = np.array([name for name, _ in SIZES], dtype=object)
     found: npt.NDArray[Any] = names[np.searchsorted(bounds, np.asarray(gpus, dtype=np.float64), side="left")]
     return found
-
-
-def jain_index(values: Sequence[float]) -> float:
-    """Return Jain's fairness index, (sum x)^2 / (n sum x^2); 1 for no values. Source: Jain et al. (1984)."""
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 def by_group(jobs: pd.DataFrame, by: By) -> Groups:

@@ -138,3 +138,9 @@ def makespan_s(tables: Tables) -> float | None:
 def total(tables: Tables, column: str) -> float:
     """Return the sum of a column over the finished jobs."""
     return float(tables.done[column].sum())
+
+
+def jain_index(values: Sequence[float]) -> float:
+    """Return Jain's fairness index, (sum x)^2 / (n sum x^2); 1 for no values. Source: Jain et al. (1984)."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from simsched.results.by_group import jain_index
 from simsched.results.fairness import share_above
-from simsched.results.metric import LOWER, Metric, Tables
+from simsched.results.metric import LOWER, Metric, Tables, jain_index
 
 
 def _rho(compute: Callable[[Sequence[float]], float]) -> Callable[[Tables], float | None]:

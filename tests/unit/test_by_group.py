@@ -7,7 +7,8 @@ import pytest
 
 from simsched.report.figures.style import looks
 from simsched.report.figures.tenants import draw_tenant_waits, tenant_waits
-from simsched.results.by_group import by_group, changes, jain_index, size_of
+from simsched.results.by_group import by_group, changes, size_of
+from simsched.results.metric import jain_index
 
 JOBS = pd.DataFrame(
     [

@@ -43,7 +43,8 @@ def test_without_a_reference_the_first_policy_is_the_one_to_divide_by(tmp_path: 
 def test_a_ratio_has_a_name_without_a_unit() -> None:
     assert find_metric("makespan_ratio").key == "makespan_ratio"
     assert find_metric("jct_mean_ratio[x]").title == "mean JCT of x / reference's"
-    for wrong in ("gpu_utilisation_ratio", "jct_p95_ratio[x]", "_ratio"):
+    assert find_metric("gpu_utilisation_ratio").unit == ""
+    for wrong in ("gpu_utilisation_ratio[x]", "jct_p95_ratio[x]", "_ratio"):
         with pytest.raises(InputError, match="there is no metric"):
             find_metric(wrong)
 
