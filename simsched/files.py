@@ -74,7 +74,7 @@ def sync_all(paths: Collection[Path]) -> None:
 
 
 def is_special(path: Path) -> bool:
-    """Tell whether a path names something that is neither a file nor a folder, such as a device or a pipe."""
+    """Return whether a path names something that is neither a file nor a folder, such as a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

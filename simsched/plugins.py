@@ -39,7 +39,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Tell whether an experiment must name the parameter."""
+        """Return whether an experiment must name the parameter."""
         return self.default is REQUIRED
 
 

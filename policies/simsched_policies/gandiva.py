@@ -201,7 +201,7 @@ class Gandiva(Policy):
         }
 
     def _gains(self, job: JobView, gpus: int) -> bool:
-        """Tell whether a job is faster on more GPUs of its node, as far as it has measured that."""
+        """Return whether a job is faster on more GPUs of its node, as far as it has measured that."""
         node = job.allocation[0][0]
         few, many = (
             self._alone.get((job.id, site_of(self._cluster, ((node, count),)))) for count in (job.num_gpus, gpus)

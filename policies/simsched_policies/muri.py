@@ -151,6 +151,6 @@ def _counter(gpus: int) -> Callable[[int], bool]:
 
 
 def _together(group: Sequence[_Candidate]) -> bool:
-    """Tell whether a group runs as it is, on GPUs that it shares with nobody else."""
+    """Return whether a group runs as it is, on GPUs that it shares with nobody else."""
     ids = {one.view.id for one in group}
     return all(one.view.running and {one.view.id, *one.view.neighbours} == ids for one in group)

@@ -183,7 +183,7 @@ class Sia(Policy):
         return self._alone[what]
 
     def _restarting(self, job: JobView, view: View) -> bool:
-        """Tell whether a job is still restoring its state on the GPUs that it holds."""
+        """Return whether a job is still restoring its state on the GPUs that it holds."""
         since_s = self._since_s.get(job.id)
         return job.running and since_s is not None and view.now_s < since_s + _delay_s(job, view)
 

@@ -27,7 +27,7 @@ _SLACK = 1e-6  # relative; progress is a sum of products of floats
 
 
 def wanted_by_environment() -> bool:
-    """Tell whether the environment asks for the checks (`SIMSCHED_CHECK_INVARIANTS=1`, as all tests do)."""
+    """Return whether the environment asks for the checks (`SIMSCHED_CHECK_INVARIANTS=1`, as all tests do)."""
     return os.environ.get("SIMSCHED_CHECK_INVARIANTS") == "1"
 
 

@@ -123,7 +123,7 @@ def _of_file(
 
 
 def _too_large(value: Any) -> bool:
-    """Tell whether a value or anything in it is a number beyond those that are exact as floating-point numbers."""
+    """Return whether a value or anything in it is a number beyond those that are exact as floating-point numbers."""
     if isinstance(value, dict):
         return any(map(_too_large, value.values()))
     if isinstance(value, list | tuple):

@@ -157,7 +157,7 @@ _OTHER = ("__init__.py", "errors.py", "files.py", "paths.py", "plugins.py", "thr
 
 
 def _is_installed(path: Path, dots: int) -> bool:
-    """Tell whether a module belongs to an installed distribution: the records of those stand beside their packages."""
+    """Return whether a module is of an installed distribution: the records of those stand beside their packages."""
     up = dots + (path.name == "__init__.py")
     return len(path.parents) > up and _holds_distributions(path.parents[up])
 

@@ -65,7 +65,7 @@ def run_with_fairness(
 
 
 def reference_cells(grid: Grid) -> dict[str, GridCell]:
-    """Give, by the keys of the wanted cells, the cells under the policy `isolated` that Gavel's rho compares them with.
+    """Return the cells under the policy `isolated` that Gavel's rho compares with, by the keys of the wanted cells.
 
     There are none for the other definitions.
     """

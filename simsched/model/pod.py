@@ -29,7 +29,7 @@ class Pod:
 
     @property
     def shares(self) -> bool:
-        """Tell whether it wants a part of one GPU."""
+        """Return whether it wants a part of one GPU."""
         return self.num_gpus > 0 and self.gpu_milli < GPU_MILLI
 
 

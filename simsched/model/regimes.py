@@ -35,7 +35,7 @@ class CriticalEpochs:
     in_profile: tuple[Window, ...] = ()
 
     def holds(self, initial: int, epoch: int) -> bool:
-        """Tell whether `epoch` is critical for a job with this initial batch."""
+        """Return whether `epoch` is critical for a job with this initial batch."""
         place = epoch % self.period if self.period else epoch
         return any(first <= place < end for first, end in self.by_batch.get(initial, self.windows))
 
@@ -59,7 +59,7 @@ class BatchRegimes:
         return math.ceil(self.samples / batch)
 
     def is_critical(self, initial: int, epoch: int) -> bool:
-        """Tell whether Accordion trains `epoch` with the initial batch."""
+        """Return whether Accordion trains `epoch` with the initial batch."""
         return self.critical is None or self.critical.holds(initial, epoch)
 
     def doubled(self, initial: int, gpus: int, epoch: int, epochs: int) -> int:

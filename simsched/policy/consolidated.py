@@ -54,7 +54,7 @@ class _Board:
         self.placed: dict[str, Allocation] = {}
 
     def is_consolidated(self, held: Allocation) -> bool:
-        """Tell whether GPUs are on as few nodes as can be."""
+        """Return whether GPUs are on as few nodes as can be."""
         return len(held) == -(-gpus_of(held) // self._per_node)
 
     def take(self, job_id: str, allocation: Allocation) -> None:

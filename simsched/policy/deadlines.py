@@ -60,7 +60,7 @@ def done_by(job: DeadlineJob, plan: Sequence[int] | Counts) -> float:
 
 
 def in_time(job: DeadlineJob, plan: Sequence[int] | Counts) -> bool:
-    """Tell whether a plan finishes a job within its slots."""
+    """Return whether a plan finishes a job within its slots."""
     return done_by(job, plan[: max(job.slots, 0)]) >= job.work * (1 - _SLACK)
 
 
@@ -236,7 +236,7 @@ def _is_safe(job: DeadlineJob, gpus: int, later: Counts) -> bool:
 
 
 def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
-    """Tell whether a job that runs would end no sooner on more GPUs, because it has to restart."""
+    """Return whether a job that runs would end no sooner on more GPUs, because it has to restart."""
     if gpus != job.held or not gpus or job.restart_slots <= 0:
         return False
     before, after = job.rate(gpus), job.rate(larger)

@@ -22,5 +22,5 @@ class GpuMemory:
         return cls(dict(cluster.memory_mb))
 
     def holds(self, gpu_type: str, *jobs: JobView) -> bool:
-        """Tell whether all of `jobs` fit on one GPU of a type; one whose need is not known takes nothing."""
+        """Return whether all of `jobs` fit on one GPU of a type; one whose need is not known takes nothing."""
         return sum(job.memory_mb for job in jobs) <= self.room_mb.get(gpu_type, math.inf)

@@ -44,7 +44,7 @@ class Levels:
         self._versions = count(1)
 
     def __contains__(self, job_id: str) -> bool:
-        """Tell whether a job is known."""
+        """Return whether a job is known."""
         return job_id in self._standings
 
     def enter(self, job_id: str) -> None:

@@ -164,7 +164,7 @@ class FreeGpus:
         return placer.choose(pool, gpus) if pool.total >= gpus else None
 
     def holds(self, allocation: Allocation) -> bool:
-        """Tell whether these very GPUs are free."""
+        """Return whether these very GPUs are free."""
         return all(self.free[node] >= gpus for node, gpus in allocation)
 
     def take(self, allocation: Allocation) -> None:

@@ -63,7 +63,7 @@ class PriorityScheduler:
 
     @property
     def waits(self) -> bool:
-        """Tell whether any job waits."""
+        """Return whether any job waits."""
         waiting = len(self._entries)
         for on in self._running:
             waiting -= len(on.items)
@@ -84,7 +84,7 @@ class PriorityScheduler:
         return self._entries[job_id].number
 
     def runs(self, job_id: str) -> bool:
-        """Tell whether a job holds GPUs."""
+        """Return whether a job holds GPUs."""
         return bool(self._entries[job_id].allocation)
 
     def update(self, view: View) -> None:

@@ -28,7 +28,7 @@ class Quantum:
             raise input_error(f"policy '{self._policy}'", message, remedy)
 
     def over(self, view: View) -> bool:
-        """Tell whether a slice has ended since this was last asked; raises `InputError` as `check` does."""
+        """Return whether a slice has ended since this was last asked; raises `InputError` as `check` does."""
         self.check(view.restart_delay_s)
         before, self._slice = self._slice, view.now_s // self._quantum_s
         return self._slice != before

@@ -45,7 +45,7 @@ def check(folder: Path) -> None:
 
 
 def is_sealed(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest was written by `seal`."""
+    """Return whether a manifest was written by `seal`."""
     return _SEAL in manifest
 
 

@@ -49,5 +49,5 @@ class GandivaFair(SharesPolicy):
     speeds: Speeds = "none"
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Give equal time."""
+        """Return equal shares of time."""
         return snapshot.by_job(gandiva_fair(snapshot.problem))

@@ -31,7 +31,7 @@ class GavelFifo(PackedShares):
     _kept: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Give the first jobs all the time of one type."""
+        """Return all the time of one type for the first jobs."""
         aware = self.speeds != "none"
         rates = snapshot.problem.throughput.tolist()
         free = [int(count) for count in snapshot.problem.num_gpus]

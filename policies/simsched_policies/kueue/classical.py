@@ -85,7 +85,7 @@ def _outside(tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload]) 
 
 
 def _advantage(queue: Node, amounts: Amounts) -> dict[int, bool]:
-    """Tell for every node above `queue` whether the request fits into the quota of a subtree below it."""
+    """Return for every node above `queue` whether the request fits into the quota of a subtree below it."""
     told: dict[int, bool] = {}
     fits, left = False, dict(amounts)
     for node in queue.path():

@@ -102,7 +102,7 @@ def _coming(order: Iterable[Grant], view: View, kept: dict[str, Allocation]) -> 
 
 
 def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
-    """Tell whether a unit stays where it is, and if so note what it holds."""
+    """Return whether a unit stays where it is, and if so note what it holds."""
     first = view.jobs[grant.unit[0]]
     held, beside = first.allocation, first.neighbours
     if not held or view.nodes[held[0][0]].gpu_type != grant.gpu_type:

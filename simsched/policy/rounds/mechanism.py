@@ -102,7 +102,7 @@ class Rounds:
         return tuple(self._units)
 
     def __contains__(self, unit: Unit) -> bool:
-        """Tell whether a unit is known."""
+        """Return whether a unit is known."""
         return unit in self._row
 
     def add(self, unit: Unit, num_gpus: int, gpu_types: Collection[str] | None = None) -> None:
@@ -151,7 +151,7 @@ class Rounds:
         return float(self._deficit_s[self._row[unit], self._column[gpu_type]])
 
     def due(self, now_s: float) -> bool:
-        """Tell whether shares should be computed anew: something changed, and the last reset is long enough ago."""
+        """Return whether shares should be computed anew: something changed, and the last reset is long enough ago."""
         waited = now_s - self.last_reset_s >= self.options.min_reset_s or self.last_reset_s == 0
         return self._changed and waited
 

@@ -179,7 +179,7 @@ class SharesPolicy(Policy):
         return [gpu_type for gpu_type, rate in zip(self._gpus, row, strict=True) if rate > 0]
 
     def _over(self, view: View) -> bool:
-        """Tell whether the round is over: its time is up, nothing of it runs any more, or nodes have changed."""
+        """Return whether the round is over: its time is up, nothing of it runs any more, or nodes have changed."""
         running = any(grant.runs and any(job in view.jobs for job in grant.unit) for grant in self._grants)
         return not running or view.now_s >= self._begun_s + self.round_s or tuple(view.up) != self._up
 

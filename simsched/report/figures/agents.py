@@ -27,7 +27,7 @@ def agents_of(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
 
 
 def compares_agents(rows: Sequence[Row]) -> bool:
-    """Tell whether a policy is there with its own agent and with others."""
+    """Return whether a policy is there with its own agent and with others."""
     pairs = agents_of(rows).values()
     return any((policy, "") in pairs for policy, agent in pairs if agent)
 

@@ -27,7 +27,7 @@ NAMES = ("slurm", *LAYOUTS)
 
 
 def layout_of(head: Head) -> Layout | None:
-    """Tell the layout of a table by its beginning; None where it is none that is known."""
+    """Return the layout of a table by its beginning; None where it is none that is known."""
     if head.has("gpu_milli", "creation_time"):
         return OPENB_2023
     if is_pai_task(head):

@@ -73,7 +73,7 @@ class Artifact:
         return int(min(CAPS[job.model], job.first_batch * 2 ** sum(at <= epoch for at in switches)))
 
     def critical(self, job: Job, epoch: int) -> bool:
-        """Tell whether Accordion keeps the small batch in `epoch`."""
+        """Return whether Accordion keeps the small batch in `epoch`."""
         if job.model == "ResNet-50":
             return epoch % 30 < 10
         if job.model == "ResNet-18":
