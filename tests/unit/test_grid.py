@@ -130,11 +130,11 @@ def test_every_file_of_a_folder_of_workloads_is_a_replication(make, tmp_path):
 
 
 def test_the_same_seed_gives_all_policies_the_same_jobs(make):
-    grid = make("workload={jobs: 10}", "cluster.nodes=16")
+    grid = make("workload={jobs: 10, days: 28}", "cluster.nodes=16")
     jobs = {(cell.label, cell.seed): cell.task.jobs for cell in grid.cells}
     assert jobs["fifo", 1] == jobs["tiresias", 1]
     assert jobs["fifo", 1] != jobs["fifo", 2]
-    fixed = make("workload={jobs: 10, seed: 7}", "cluster.nodes=16")
+    fixed = make("workload={jobs: 10, days: 28, seed: 7}", "cluster.nodes=16")
     assert len({cell.task.jobs for cell in fixed.cells}) == 1
 
 

@@ -46,9 +46,9 @@ def test_the_default_is_the_pollux_recipe_on_the_shipped_week():
 
 
 def test_the_runs_seed_decides_unless_the_options_name_one():
-    assert make(seed=1) == make(seed=1)
-    assert make(seed=1) != make(seed=2)
-    fixed = WorkloadOptions(seed=7)
+    assert make(seed=1, days=28) == make(seed=1, days=28)
+    assert make(seed=1, days=28) != make(seed=2, days=28)
+    fixed = WorkloadOptions(seed=7, days=28)
     assert make_workload(fixed, 1, TUNED, INITIAL) == make_workload(fixed, 2, TUNED, INITIAL)
 
 
