@@ -20,8 +20,8 @@ from simsched.results.reader import Run, read_run
 
 TIRESIAS = {"name": "tiresias", "params": {"queue_thresholds_gpu_s": [57600], "interval_s": 60}}
 OPTIMUS = {"name": "optimus", "params": {"interval_s": 60}}
-#: The directions hold for seeds 2 and 3. Under seed 1 three of them do not: in its two hours Pollux's mean JCT is the same
-#: with and without interference, so little is there to compete for. The search is made less thorough to be quick.
+#: The directions hold for seeds 2 and 3. Under seed 1 three of them do not: in its two hours Pollux's mean JCT is the
+#: same with and without interference, so little is there to compete for. The search is less thorough, to be quick.
 SEED, EFFORT = 2, 0.12
 
 
