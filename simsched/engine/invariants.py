@@ -18,10 +18,11 @@ import os
 from collections.abc import Iterator, Mapping
 
 from simsched.engine.errors import InvariantError
-from simsched.engine.occupancy import SLACK, Occupancy
+from simsched.engine.occupancy import Occupancy
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
 from simsched.model.cluster import Node
+from simsched.model.parts import SLACK
 
 _SLACK = 1e-6  # relative; progress is a sum of products of floats
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from simsched.model.parts import SLACK
 from simsched.model.placement import Allocation
-
-#: By how much shares may pass a whole GPU: sums of decimal fractions are not exact.
-SLACK = 1e-9
 
 
 class Occupancy:

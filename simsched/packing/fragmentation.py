@@ -12,14 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from simsched.model.parts import COVERED, usual_requests
 from simsched.model.pod import Pod, PodNode
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-
-#: The share of all pods that the classes stand for.
-COVERED = 0.95
 
 
 @dataclass(frozen=True)
@@ -39,15 +37,10 @@ class Target:
     def of(cls, pods: Iterable[Pod], covered: float = COVERED) -> Target:
         """Take the most frequent requests until they are `covered` of all pods; equal ones in the order of the pods."""
         counts = Counter((pod.cpu_milli, pod.num_gpus, pod.gpu_milli, pod.gpu_models) for pod in pods)
-        total, seen, kept = sum(counts.values()), 0, []
-        for request, count in counts.most_common():
-            kept.append((request, count))
-            seen += count
-            if seen >= covered * total:
-                break
+        kept = usual_requests(counts, covered)
         columns = [np.array([request[i] for request, _ in kept], dtype=np.int64) for i in range(3)]
         models = tuple(request[3] for request, _ in kept)
-        return cls(columns[0], columns[1], columns[2], models, np.array([count / seen for _, count in kept]))
+        return cls(columns[0], columns[1], columns[2], models, np.array([share for _, share in kept]))
 
     def accepts(self, node: PodNode) -> Bools:
         """Return which classes accept the GPUs of a node, shape (classes,)."""

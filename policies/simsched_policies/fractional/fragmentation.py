@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-#: By how much parts may pass a whole GPU: sums of decimal fractions are not exact.
-SLACK = 1e-9
-#: The share of all jobs that the usual requests stand for.
-COVERED = 0.95
+from simsched.model.parts import SLACK, usual_requests
 
 
 class UsualJobs:
@@ -31,13 +28,7 @@ class UsualJobs:
     def classes(self) -> Sequence[tuple[int, float, float]]:
         """Return the most frequent requests, until they are 95 % of all, with shares that add up to 1."""
         if self._classes is None:
-            total, seen, kept = self._counts.total(), 0, []
-            for request, count in self._counts.most_common():
-                kept.append((request, count))
-                seen += count
-                if seen >= COVERED * total:
-                    break
-            self._classes = [(gpus, part, count / seen) for (gpus, part), count in kept]
+            self._classes = [(gpus, part, share) for (gpus, part), share in usual_requests(self._counts)]
         return self._classes
 
     def unusable(self, left: Sequence[float], size: int) -> float:

@@ -14,11 +14,12 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from simsched.model.parts import SLACK
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.view import JobView
-from simsched_policies.fractional.fragmentation import SLACK, UsualJobs
+from simsched_policies.fractional.fragmentation import UsualJobs
 
 
 class _Wish(NamedTuple):
