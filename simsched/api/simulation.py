@@ -171,9 +171,7 @@ def _speedup(where: str, given: Any) -> Speedup:
     if isinstance(given, Speedup):
         return given
     try:
-        if given == "linear":
-            return Speedup()
-        return Speedup(given) if isinstance(given, int | float) else Speedup(table=tuple(map(tuple, given)))
+        return Speedup.of(given)
     except (TypeError, ValueError) as error:
         remedy = "give 'linear', an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8]]"
         raise input_error(where, f"its speed-up {given!r:.40} is none", remedy) from error

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,16 @@ class Speedup:
         if gpus != sorted(set(gpus)) or any(count < 1 or speed <= 0 for count, speed in self.table):
             message = "a table of speed-up lists [GPUs, speed] by ascending GPUs, all above 0"
             raise ValueError(message)
+
+    @classmethod
+    def of(cls, said: Literal["linear"] | float | Sequence[tuple[int, float]]) -> Speedup:
+        """Return a speed-up as experiments declare it: `linear`, an exponent, or a table.
+
+        `TypeError` or `ValueError` where it is none.
+        """
+        if said == "linear":
+            return cls()
+        return cls(said) if isinstance(said, int | float) else cls(table=tuple((gpus, speed) for gpus, speed in said))
 
     def speed(self, gpus: int) -> float:
         """Return the speed on so many GPUs, in the table's units or relative to one GPU."""

@@ -143,9 +143,7 @@ def speedup_of(options: WorkloadOptions) -> Speedup | None:
     """Return the speed-up that the options declare; raises `InputError` where it is none."""
     said = options.speedup
     try:
-        if said is None or isinstance(said, str):
-            return None if said is None else Speedup()
-        return Speedup(said) if isinstance(said, int | float) else Speedup(table=said)
+        return None if said is None else Speedup.of(said)
     except ValueError as error:
         remedy = "write linear, an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8], [4, 3.2]]"
         raise input_error("workload.speedup", str(error), remedy) from error
