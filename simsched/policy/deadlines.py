@@ -167,11 +167,6 @@ def unplanned(plans: Mapping[str, Counts], slots: int, gpus: int) -> Counts:
     return free
 
 
-def admits(admitted: Sequence[DeadlineJob], new: DeadlineJob, gpus: int) -> bool:
-    """Say whether `new` can be in time on a cluster of `gpus` GPUs without making an admitted job late."""
-    return plan_all([*admitted, new], gpus) is not None
-
-
 def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int) -> dict[str, int]:
     """Return the GPUs of every job in the slot that starts now, when those left over go where they save most.
 

@@ -7,7 +7,6 @@ import pytest
 
 from simsched.policy.deadlines import (
     DeadlineJob,
-    admits,
     done_by,
     in_time,
     keep_promises,
@@ -29,6 +28,10 @@ def plan_all(jobs: list[DeadlineJob], gpus: int) -> dict[str, np.ndarray]:
     plans = planned(jobs, gpus)
     assert plans is not None
     return plans
+
+
+def admits(admitted: list[DeadlineJob], new: DeadlineJob, gpus: int) -> bool:
+    return planned([*admitted, new], gpus) is not None
 
 
 def job(name: str, work: float, slots: int, max_gpus: int = 8, exponent: float = 1.0) -> DeadlineJob:
