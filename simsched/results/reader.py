@@ -85,10 +85,9 @@ class Run:
 
     `published` maps the label of a row to metrics and their published values, which stand in `published_source`;
     `experiment` is the resolved specification. `fairness` says what the ratios of finish-time fairness compare with and
-    where they stand; it is empty where there are none.`changed` are the
-    settings that differ from the experiment's file, as `key=value`. `failed` says by cell why it has no results, and
-    `missing` names all cells that have none; `published_left_out` tells that published values were dropped because a
-    change makes them values of something else.
+    where they stand; it is empty where there are none. `changed` are the settings that differ from the experiment's
+    file, as `key=value`. `failed` says by cell why it has no results, and `missing` names all cells that have none;
+    `published_left_out` tells that published values were dropped because a change makes them values of something else.
     """
 
     folder: Path

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.namespaces import inside_namespace
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Makes every folder but the last read-only, then runs a command in the last as a user who has no name and no rights.
 SCRIPT = """
@@ -35,13 +37,7 @@ sys.exit(main())
 
 def as_nobody(folders, command, **options):
     """Run a command as an unprivileged user to whom some folders are read-only; skips where that is not possible."""
-    inside = ["unshare", "-Urm", "sh", "-c", SCRIPT, "sh", *map(str, folders), "--"]
-    try:
-        works = subprocess.run([*inside, "true"], capture_output=True, check=False).returncode == 0
-    except OSError:
-        works = False
-    if not works:
-        pytest.skip("user namespaces are not allowed here")
+    inside = inside_namespace(SCRIPT, *folders, "--")
     return subprocess.run([*inside, *command], capture_output=True, text=True, check=False, **options)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.namespaces import inside_namespace
+
 PROGRAM = """
 import simsched.jit
 from a_kernel import twice
@@ -36,13 +38,7 @@ def test_kernels_are_compiled_where_no_cache_can_be_written(tmp_path):
     environment.pop("SIMSCHED_NO_CACHE_SAID", None)
     environment |= {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "NUMBA_CACHE_DIR": "/proc/none"}
     read_only = f'mount --bind "{tmp_path}" "{tmp_path}" && mount -o remount,bind,ro "{tmp_path}" && exec "$@"'
-    inside = ["unshare", "-Urm", "sh", "-c", read_only, "sh"]
-    try:
-        works = subprocess.run([*inside, "true"], capture_output=True, check=False).returncode == 0
-    except OSError:
-        works = False
-    if not works:
-        pytest.skip("user namespaces are not allowed here")
+    inside = inside_namespace(read_only)
     done = subprocess.run(
         [*inside, sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False
     )
