@@ -58,10 +58,10 @@ def share_evenly(counts: Sequence[int], most: Sequence[int], gpus: int) -> list[
     return shared
 
 
-def place_counts(counts: Mapping[str, int], view: View, *, largest_first: bool = False) -> dict[str, Allocation]:
+def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]:
     """Keep every allocation whose size is that of `counts`; place the other jobs, smallest first, on the freest nodes.
 
-    With `largest_first` the others go the other way round. A job that finds no room gets nothing.
+    A job that finds no room gets nothing.
     """
     free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
     allocations: dict[str, Allocation] = {}
@@ -74,8 +74,7 @@ def place_counts(counts: Mapping[str, int], view: View, *, largest_first: bool =
                 free[node] -= taken
         elif gpus:
             moving.append(job_id)
-    sign = -1 if largest_first else 1
-    for job_id in sorted(moving, key=lambda job_id: sign * counts[job_id]):
+    for job_id in sorted(moving, key=lambda job_id: counts[job_id]):
         picked = most_free_first(free, counts[job_id])
         if picked:
             allocations[job_id] = picked
