@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._jit import jit
+from ._jit import jit, leaf
 from ._state import (
     ALL,
     CAP,
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     enough: float  # stop at this total value
 
 
-@jit
+@leaf
 def price_gpus(problem: Problem, gpus: int, out: FloatArray) -> float:
     """Find the price at which jobs would buy about ``gpus`` GPUs; ``out[0]`` becomes an upper bound of the value.
 
@@ -102,7 +102,7 @@ def price_gpus(problem: Problem, gpus: int, out: FloatArray) -> float:
     return price
 
 
-@jit
+@leaf
 def _mark(job: int, ruined: IntArray, chosen: IntArray, size: int) -> int:
     """Add a job to the ones to take off, unless it is there already or may not move."""
     if size < ruined.shape[0] and chosen[job] == 0:
@@ -112,14 +112,14 @@ def _mark(job: int, ruined: IntArray, chosen: IntArray, size: int) -> int:
     return size
 
 
-@jit
+@leaf
 def _mark_node(node: IntArray, n: int, ruined: IntArray, chosen: IntArray, size: int) -> int:
     for i in range(node[n, OCCUPIED]):
         size = _mark(node[n, JOBS + i], ruined, chosen, size)
     return size
 
 
-@jit
+@leaf
 def _pick(problem: Problem, state: State, ruined: IntArray, chosen: IntArray) -> int:
     """Choose the jobs to take off; ``chosen`` is 2 for pinned jobs and 0 for all others. Returns how many."""
     movable = problem.movable.shape[0]
@@ -146,7 +146,7 @@ def _pick(problem: Problem, state: State, ruined: IntArray, chosen: IntArray) ->
     return size
 
 
-@jit
+@leaf
 def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had: IntArray, size: int) -> None:
     """Place the jobs taken off, in random order and at a random price, then offer what is left over to each again.
 
@@ -186,7 +186,7 @@ def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had:
         place(problem, state, job, 0.0 if again else price, limit, classes, may_keep)
 
 
-@jit
+@leaf
 def _sum(terms: FloatArray) -> float:
     total = 0.0
     for term in terms:
@@ -194,7 +194,7 @@ def _sum(terms: FloatArray) -> float:
     return total
 
 
-@jit
+@leaf
 def _undo(problem: Problem, state: State, order: IntArray, saved: IntArray, terms: FloatArray, size: int) -> None:
     """Put back the rows that a move took off."""
     for i in range(size):
@@ -268,7 +268,7 @@ def anneal(problem: Problem, state: State, best: IntArray, plan: Plan, out: IntA
     return record
 
 
-@jit
+@leaf
 def _load_row(problem: Problem, state: State, rows: IntArray, job: int) -> None:
     """Install a row that is not the current one if it is not empty, allowed and fits."""
     total = rows[job, TOTAL]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import jit
+from ._jit import jit, leaf
 from ._state import CAP, KEPT, LOW, FloatArray, IntArray, Problem, draw
 
 Genes = NDArray[np.int16]
@@ -29,7 +29,7 @@ class Breeding(NamedTuple):
     random: IntArray  # [2]
 
 
-@jit
+@leaf
 def row_worth(problem: Problem, base: Genes, genes: Genes, job: int) -> float:
     """Value one row."""
     total = 0
@@ -46,7 +46,7 @@ def row_worth(problem: Problem, base: Genes, genes: Genes, job: int) -> float:
     return problem.value[job, max(0, min(count, problem.value.shape[1]) - 1), total]  # type: ignore[no-any-return]
 
 
-@jit
+@leaf
 def mutate(breeding: Breeding, child: Genes, changed: IntArray, free: IntArray, present: IntArray) -> None:
     """Reset rows to the current ones, empty some elements, grow others into free GPUs; marks changed rows."""
     jobs, nodes = child.shape
@@ -128,14 +128,14 @@ def repair(problem: Problem, breeding: Breeding, child: Genes, changed: IntArray
                 child[j, n] = 0
 
 
-@jit
+@leaf
 def _tournament(breeding: Breeding, fit: FloatArray, size: int) -> int:
     a = draw(breeding.random, size)
     b = draw(breeding.random, size)
     return a if fit[a] >= fit[b] else b
 
 
-@jit
+@leaf
 def _is_new(genes: Genes, fit: FloatArray, size: int, child: int) -> bool:
     """Whether no other individual holds exactly the same; only those of equal fitness are looked at."""
     for i in range(size):
@@ -200,7 +200,7 @@ def breed(problem: Problem, breeding: Breeding, genes: Genes, terms: FloatArray,
     return filled
 
 
-@jit
+@leaf
 def survive(genes: Genes, terms: FloatArray, fit: FloatArray, filled: int, keep: int) -> int:
     """Move the ``keep`` fittest individuals to the front, in place; return how many remain."""
     for i in range(min(keep, filled)):

@@ -21,10 +21,20 @@ DIGEST = _digest()
 
 
 def jit(function: Kernel) -> Kernel:
-    """Compile a kernel once (`simsched.jit`).
+    """Compile a kernel once (`simsched.jit.jit`)."""
+    return compiler.jit(_renamed(function))
 
-    numba files a cached kernel under the function's qualified name and renews it only when the function's own file
-    changes, although a kernel of another file may be compiled into it; so a hash of all kernels goes into that name.
+
+def leaf(function: Kernel) -> Kernel:
+    """Compile a kernel that makes no arrays (`simsched.jit.leaf`)."""
+    return compiler.leaf(_renamed(function))
+
+
+def _renamed(function: Kernel) -> Kernel:
+    """Put a hash of all kernels into the name under which numba files a compiled one.
+
+    numba renews a file only when the function's own source changes, although a kernel of another may be compiled into
+    it.
     """
     function.__qualname__ = f"{function.__qualname__}_{DIGEST}"
-    return compiler.jit(function)
+    return function

@@ -10,18 +10,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import jit
+from ._jit import leaf
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 COUNT, TOTAL, KEPT, FIRST = 0, 1, 2, 3  # a row: nodes, GPUs, 1 if it is the current row, then node and GPUs in turn
 FREE, SPREAD, OCCUPIED, JOBS = 0, 1, 2, 3  # a node: free GPUs, distributed jobs, jobs, then which jobs
-ALL, OPEN = 0, 1  # counts of nodes by free GPUs: of all, of those that a distributed job may still use
+ALL, OPEN, CLOSED = 0, 1, 2  # nodes by free GPUs: all, those that a distributed job may still use, the others
 LOW, CAP = 0, 1
 MODULUS_A, MODULUS_B = 2147483563, 2147483399
-#: Nodes of a block; those without a node of the level that is looked for are passed over.
-BLOCK = 64
+#: Nodes of a block, one bit each; two bits of a word stay unused, so that numbers have no sign.
+BLOCK = 62
+#: Which bit a number with one bit has, by its remainder: the powers of 2 below 2**66 differ modulo 67.
+BITS = np.array([next((bit for bit in range(66) if 2**bit % 67 == rest), -1) for rest in range(67)])
 
 
 class Problem(NamedTuple):
@@ -41,11 +43,11 @@ class State(NamedTuple):
     row: IntArray  # [J, 3 + 2 M]
     term: FloatArray  # [J] worth of the row
     node: IntArray  # [N, 3 + S]
-    levels: IntArray  # [2, S + 1, 1 + blocks]: of all nodes, then of each block of them
+    levels: IntArray  # [2, S + 1, 1 + blocks]: how many nodes, then which ones, a bit each
     random: IntArray  # [2] state of the generator
 
 
-@jit
+@leaf
 def draw(random: IntArray, bound: int) -> int:
     """A number in [0, bound), by two combined multiplicative generators that stay inside 64 bits (L'Ecuyer 1988)."""
     a = (random[0] * 40014) % MODULUS_A
@@ -55,14 +57,43 @@ def draw(random: IntArray, bound: int) -> int:
     return ((a - b + MODULUS_B) % MODULUS_A) % bound  # type: ignore[no-any-return]
 
 
-@jit
-def _count(levels: IntArray, which: int, level: int, block: int, more: int) -> None:
-    """Count a node of a block more or less, or none, among those with ``level`` GPUs free."""
+@leaf
+def _shift(levels: IntArray, which: int, node: int, level: int, more: int) -> None:
+    """Put a node among those with ``level`` GPUs free (``more`` 1) or take it away from them (-1)."""
     levels[which, level, 0] += more
-    levels[which, level, block] += more
+    levels[which, level, 1 + node // BLOCK] += more * (1 << (node % BLOCK))
 
 
-@jit
+@leaf
+def _next(levels: IntArray, which: int, level: int, node: int) -> int:
+    """Return the first node at or after ``node`` with ``level`` GPUs free, -1 where there is none."""
+    rest = node % BLOCK
+    for block in range(1 + node // BLOCK, levels.shape[2]):
+        mask = (
+            levels[ALL, level, block] - levels[OPEN, level, block] if which == CLOSED else levels[which, level, block]
+        )
+        mask >>= rest
+        if mask != 0:
+            return int((block - 1) * BLOCK + rest + BITS[(mask & -mask) % 67])
+        rest = 0
+    return -1
+
+
+@leaf
+def _next_from(levels: IntArray, level: int, start: int, passed: int, nodes: int) -> int:
+    """Return the first open node with ``level`` GPUs free, round from ``start`` after ``passed`` nodes; -1 for none."""
+    if levels[OPEN, level, 0] == 0 or passed == nodes:
+        return -1
+    if start + passed < nodes:
+        n = _next(levels, OPEN, level, start + passed)
+        if n >= 0:
+            return n
+        passed = nodes - start
+    n = _next(levels, OPEN, level, start + passed - nodes)
+    return n if n < start else -1
+
+
+@leaf
 def remove(problem: Problem, state: State, job: int) -> None:
     """Take a job off all its nodes."""
     row, node, levels = state.row, state.node, state.levels
@@ -70,16 +101,15 @@ def remove(problem: Problem, state: State, job: int) -> None:
     spread = 1 if count > 1 else 0
     for i in range(count):
         n = row[job, FIRST + 2 * i]
-        block = 1 + n // BLOCK
         level = node[n, FREE]
         after = level + row[job, FIRST + 2 * i + 1]
-        _count(levels, ALL, level, block, -1)
-        _count(levels, ALL, after, block, 1)
+        _shift(levels, ALL, n, level, -1)
+        _shift(levels, ALL, n, after, 1)
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _count(levels, OPEN, level, block, -1)
+            _shift(levels, OPEN, n, level, -1)
         node[n, SPREAD] -= spread
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _count(levels, OPEN, after, block, 1)
+            _shift(levels, OPEN, n, after, 1)
         node[n, FREE] = after
         last = node[n, OCCUPIED] - 1
         for k in range(last):
@@ -93,7 +123,7 @@ def remove(problem: Problem, state: State, job: int) -> None:
     state.term[job] = problem.value[job, 0, 0]
 
 
-@jit
+@leaf
 def install(problem: Problem, state: State, job: int) -> None:
     """Take the GPUs of a job's row, already written in ``state.row``, off the free ones."""
     row, node, levels = state.row, state.node, state.levels
@@ -101,29 +131,28 @@ def install(problem: Problem, state: State, job: int) -> None:
     spread = 1 if count > 1 else 0
     for i in range(count):
         n = row[job, FIRST + 2 * i]
-        block = 1 + n // BLOCK
         level = node[n, FREE]
         after = level - row[job, FIRST + 2 * i + 1]
-        _count(levels, ALL, level, block, -1)
-        _count(levels, ALL, after, block, 1)
+        _shift(levels, ALL, n, level, -1)
+        _shift(levels, ALL, n, after, 1)
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _count(levels, OPEN, level, block, -1)
+            _shift(levels, OPEN, n, level, -1)
         node[n, SPREAD] += spread
         if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _count(levels, OPEN, after, block, 1)
+            _shift(levels, OPEN, n, after, 1)
         node[n, FREE] = after
         node[n, JOBS + node[n, OCCUPIED]] = job
         node[n, OCCUPIED] += 1
 
 
-@jit
+@leaf
 def copy_row(source: IntArray, i: int, target: IntArray, k: int) -> None:
     """Copy the used part of a row."""
     for c in range(FIRST + 2 * source[i, COUNT]):
         target[k, c] = source[i, c]
 
 
-@jit
+@leaf
 def fits(row: IntArray, job: int, node: IntArray, exclusive: int) -> bool:
     """Whether nodes have room for a row, and no other distributed job where that matters."""
     count = row[job, COUNT]
@@ -134,7 +163,7 @@ def fits(row: IntArray, job: int, node: IntArray, exclusive: int) -> bool:
     return True
 
 
-@jit
+@leaf
 def place_keep(problem: Problem, state: State, job: int) -> None:
     """Give a job its current row back; the caller has checked that it fits."""
     copy_row(problem.keep, job, state.row, job)
@@ -142,7 +171,7 @@ def place_keep(problem: Problem, state: State, job: int) -> None:
     state.term[job] = problem.keep_value[job]
 
 
-@jit
+@leaf
 def _room(levels: IntArray, want: int) -> int:
     """GPUs free on the ``want`` open nodes with most room, 0 where fewer nodes have any; ``want`` 0: on all of them."""
     room = 0
@@ -154,7 +183,7 @@ def _room(levels: IntArray, want: int) -> int:
     return room if used >= want else 0
 
 
-@jit
+@leaf
 def place(problem: Problem, state: State, job: int, price: float, limit: int, classes: int, may_keep: bool) -> None:
     """Give a job without GPUs the row that is worth most after paying ``price`` for each GPU, as nodes stand now.
 
@@ -196,14 +225,14 @@ def place(problem: Problem, state: State, job: int, price: float, limit: int, cl
         if group == 0:
             _choose_one(state, job, gpus, problem.exclusive)
         else:
-            _choose_many(state, job, group + 1, gpus, problem.exclusive, group == groups - 1)
+            _choose_many(state, job, group + 1, gpus, group == groups - 1)
         install(problem, state, job)
         same = problem.keep[job, KEPT] == 1 and _same_row(state.row, problem.keep, job)
         state.row[job, KEPT] = 1 if same else 0
         state.term[job] = problem.keep_value[job] if same else value[job, group, gpus]
 
 
-@jit
+@leaf
 def _same_row(row: IntArray, keep: IntArray, job: int) -> bool:
     """Whether two rows hold the same GPUs of the same nodes, in any order."""
     count = row[job, COUNT]
@@ -219,10 +248,10 @@ def _same_row(row: IntArray, keep: IntArray, job: int) -> bool:
     return True
 
 
-@jit
+@leaf
 def _choose_one(state: State, job: int, gpus: int, exclusive: int) -> None:
     """Write a row on one node: the tightest fit, on a node closed to distributed jobs if any; at times any fit."""
-    row, node, levels = state.row, state.node, state.levels
+    row, levels = state.row, state.levels
     level = gpus
     while levels[ALL, level, 0] == 0:
         level += 1
@@ -231,34 +260,29 @@ def _choose_one(state: State, job: int, gpus: int, exclusive: int) -> None:
         if levels[ALL, other, 0] > 0:
             level = other
     closed = exclusive == 1 and levels[ALL, level, 0] > levels[OPEN, level, 0]
-    nodes = node.shape[0]
-    n = draw(state.random, nodes)
-    while node[n, FREE] != level or (closed and node[n, SPREAD] == 0):
-        n = n + 1 if n + 1 < nodes else 0
-        while n % BLOCK == 0:
-            block = 1 + n // BLOCK
-            if levels[ALL, level, block] > (levels[OPEN, level, block] if closed else 0):
-                break
-            n = n + BLOCK if n + BLOCK < nodes else 0
+    which = CLOSED if closed else ALL
+    n = _next(levels, which, level, draw(state.random, state.node.shape[0]))
+    if n < 0:
+        n = _next(levels, which, level, 0)
     row[job, COUNT] = 1
     row[job, TOTAL] = gpus
     row[job, FIRST] = n
     row[job, FIRST + 1] = gpus
 
 
-@jit
-def _choose_many(state: State, job: int, want: int, gpus: int, exclusive: int, or_more: bool) -> None:
+@leaf
+def _choose_many(state: State, job: int, want: int, gpus: int, or_more: bool) -> None:
     """Write a row on ``want`` open nodes: the roomiest first, the last one the tightest that holds the rest.
 
     The caller has checked that ``gpus`` fit on exactly ``want`` nodes, or on that many ``or_more``.
     """
-    row, node, levels = state.row, state.node, state.levels
+    row, levels = state.row, state.levels
     while or_more and _room(levels, want) < gpus:
         want += 1
-    nodes = node.shape[0]
+    nodes = state.node.shape[0]
     start = draw(state.random, nodes)
     level = levels.shape[1] - 1
-    scanned = 0
+    passed = 0
     rest = gpus
     for i in range(want):
         if i == want - 1:
@@ -267,18 +291,12 @@ def _choose_many(state: State, job: int, want: int, gpus: int, exclusive: int, o
                 tight += 1
             if tight < level:
                 level = tight
-                scanned = 0
-        while True:
-            while scanned == nodes or levels[OPEN, level, 0] == 0:
-                level -= 1
-                scanned = 0
-            n = start + scanned if start + scanned < nodes else start + scanned - nodes
-            if n % BLOCK == 0 and levels[OPEN, level, 1 + n // BLOCK] == 0:
-                scanned = min(scanned + min(BLOCK, nodes - n), nodes)
-                continue
-            scanned += 1
-            if node[n, FREE] == level and (exclusive == 0 or node[n, SPREAD] == 0):
-                break
+                passed = 0
+        n = _next_from(levels, level, start, passed, nodes)
+        while n < 0:
+            level -= 1
+            n = _next_from(levels, level, start, 0, nodes)
+        passed = (n - start if n >= start else n + nodes - start) + 1
         row[job, FIRST + 2 * i] = n
         row[job, FIRST + 2 * i + 1] = min(level, rest - (want - 1 - i))
         rest -= row[job, FIRST + 2 * i + 1]

@@ -112,9 +112,10 @@ def empty_state(problem: Problem, node_gpus: IntArray, random: IntArray) -> Stat
     largest = int(node_gpus.max(initial=0))
     node = np.zeros((node_gpus.shape[0], JOBS + max(1, largest)), np.int64)
     node[:, FREE] = node_gpus
-    levels = np.zeros((largest + 1, 1 + -(-node_gpus.shape[0] // BLOCK)), np.int64)
-    np.add.at(levels, (node_gpus, 1 + np.arange(node_gpus.shape[0]) // BLOCK), 1)
-    levels[:, 0] = levels[:, 1:].sum(axis=1)
+    nodes = np.arange(node_gpus.shape[0])
+    levels = np.zeros((largest + 1, 1 + -(-nodes.size // BLOCK)), np.int64)
+    levels[:, 0] = np.bincount(node_gpus, minlength=largest + 1)
+    np.add.at(levels, (node_gpus, 1 + nodes // BLOCK), 1 << (nodes % BLOCK))
     row = np.zeros_like(problem.keep)
     row[:, KEPT] = problem.keep[:, COUNT] == 0
     return State(row, problem.value[:, 0, 0].copy(), node, np.stack([levels, levels]), random)
