@@ -34,7 +34,7 @@ def experiment(tmp_path: Path) -> Path:
 def test_a_dask_cluster_gives_the_same_tables(experiment: Path, tmp_path: Path) -> None:
     grid = make_grid(read_experiment(experiment, ()))
     run_grid(grid, tmp_path / "here")
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         result = run_grid(grid, tmp_path / "there", dask=cluster.scheduler_address)
     assert (result.ran, result.failures) == (2, ())
     pairs = zip(read_run(tmp_path / "here" / "tiny").cells, read_run(tmp_path / "there" / "tiny").cells, strict=True)
@@ -79,7 +79,7 @@ def test_the_cells_of_a_worker_that_is_lost_go_to_another(tmp_path: Path) -> Non
     path.write_text(EXPERIMENT.replace("{name: fifo}, {name: srtf}", "{name: 'deadly.py:Deadly'}, {name: fifo}"))
     heard = Counter()
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
     ) as cluster:
         result = run_grid(
             make_grid(read_experiment(path, ())), tmp_path, listener=heard, dask=cluster.scheduler_address
@@ -104,7 +104,7 @@ def test_cells_are_sent_again_where_the_connection_to_the_scheduler_is_lost(expe
     grid = make_grid(read_experiment(experiment, ["seeds=4"]))
     heard = Cutter()
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as cluster:
         result = run_grid(grid, tmp_path, listener=heard, dask=cluster.scheduler_address)
     assert heard.told[1:] == [0]
