@@ -94,23 +94,30 @@ def _next_from(levels: IntArray, level: int, start: int, passed: int, nodes: int
 
 
 @leaf
+def _give(problem: Problem, state: State, n: int, gpus: int, spread: int) -> None:
+    """Give a node so many free GPUs and distributed jobs more, or fewer where they are negative."""
+    node, levels = state.node, state.levels
+    level = node[n, FREE]
+    after = level + gpus
+    _shift(levels, ALL, n, level, -1)
+    _shift(levels, ALL, n, after, 1)
+    if problem.exclusive == 0 or node[n, SPREAD] == 0:
+        _shift(levels, OPEN, n, level, -1)
+    node[n, SPREAD] += spread
+    if problem.exclusive == 0 or node[n, SPREAD] == 0:
+        _shift(levels, OPEN, n, after, 1)
+    node[n, FREE] = after
+
+
+@leaf
 def remove(problem: Problem, state: State, job: int) -> None:
     """Take a job off all its nodes."""
-    row, node, levels = state.row, state.node, state.levels
+    row, node = state.row, state.node
     count = row[job, COUNT]
     spread = 1 if count > 1 else 0
     for i in range(count):
         n = row[job, FIRST + 2 * i]
-        level = node[n, FREE]
-        after = level + row[job, FIRST + 2 * i + 1]
-        _shift(levels, ALL, n, level, -1)
-        _shift(levels, ALL, n, after, 1)
-        if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _shift(levels, OPEN, n, level, -1)
-        node[n, SPREAD] -= spread
-        if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _shift(levels, OPEN, n, after, 1)
-        node[n, FREE] = after
+        _give(problem, state, n, row[job, FIRST + 2 * i + 1], -spread)
         last = node[n, OCCUPIED] - 1
         for k in range(last):
             if node[n, JOBS + k] == job:
@@ -126,21 +133,12 @@ def remove(problem: Problem, state: State, job: int) -> None:
 @leaf
 def install(problem: Problem, state: State, job: int) -> None:
     """Take the GPUs of a job's row, already written in ``state.row``, off the free ones."""
-    row, node, levels = state.row, state.node, state.levels
+    row, node = state.row, state.node
     count = row[job, COUNT]
     spread = 1 if count > 1 else 0
     for i in range(count):
         n = row[job, FIRST + 2 * i]
-        level = node[n, FREE]
-        after = level - row[job, FIRST + 2 * i + 1]
-        _shift(levels, ALL, n, level, -1)
-        _shift(levels, ALL, n, after, 1)
-        if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _shift(levels, OPEN, n, level, -1)
-        node[n, SPREAD] += spread
-        if problem.exclusive == 0 or node[n, SPREAD] == 0:
-            _shift(levels, OPEN, n, after, 1)
-        node[n, FREE] = after
+        _give(problem, state, n, -row[job, FIRST + 2 * i + 1], spread)
         node[n, JOBS + node[n, OCCUPIED]] = job
         node[n, OCCUPIED] += 1
 
