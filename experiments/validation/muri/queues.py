@@ -77,7 +77,8 @@ class Queues(Artifact):
         looks = [
             now_s + math.ceil(_LIMITS_GPU_S[one.queue] / one.gpus) - one.executed_s for one in running if one.queue < 2
         ]
-        self._wake_s = min(looks, default=None)
+        # Rounding may leave a job short of its limit by less than the clock can tell, where the artifact would not end.
+        self._wake_s = max(min(looks), math.nextafter(now_s, math.inf)) if looks else None
         self._held = self._places(running)
         return {"allocations": self._held}
 

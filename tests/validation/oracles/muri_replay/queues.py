@@ -99,5 +99,9 @@ def _count(active: list[Job], queues: list[list[Job]], now_s: float) -> None:
 
 
 def _crossing(job: Job, now_s: float) -> float:
-    """Compute when a job is looked at again; executed seconds are not multiplied by GPUs, as in the original."""
-    return now_s + math.ceil(_LIMITS_GPU_S[job.queue] / job.gpus) - job.executed_s
+    """Compute when a job is looked at again; executed seconds are not multiplied by GPUs, as in the original.
+
+    That is after now, even where rounding leaves a job short of its limit by less than the clock can tell.
+    """
+    looks_s = now_s + math.ceil(_LIMITS_GPU_S[job.queue] / job.gpus) - job.executed_s
+    return max(looks_s, math.nextafter(now_s, math.inf))

@@ -1,0 +1,124 @@
+"""Play random traces by the engine and by the independent replays of Muri's and Shockwave's artifacts, and compare.
+
+Usage: python benchmarks/random_replays.py muri DATA [--seeds FROM TO]
+       python benchmarks/random_replays.py shockwave DATA [--seeds FROM TO]
+
+DATA is the folder with the artifact's data: Muri's trace1.csv and trace3.csv, or Shockwave's 120-jobs.trace,
+tacc_throughputs.json and gns_switch_epochs.json. A trace has jobs drawn from these, at other times, some of them the
+same, and under Shockwave shares drawn at random. Prints what differs, and how many traces were compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.validation import test_muri as muri
+from tests.validation import test_shockwave_recorded as shockwave
+from tests.validation.oracles.muri_replay import read_jobs
+from tests.validation.oracles.shockwave_replay import Artifact, Job, replay
+
+
+def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
+    """Return the policies under which the jobs of a random trace do not end at the times of the independent replay."""
+    rows = [row for name in ("trace1", "trace3") for row in csv.DictReader((data / f"{name}.csv").open(newline=""))]
+    mean_ms, together = rng.choice([20_000, 200_000, 1_000_000]), rng.choice([0.0, 0.0, 0.4])
+    picks, submit_ms = [dict(rng.choice(rows)) for _ in range(rng.choice([20, 40, 80, 150]))], 0
+    for index, row in enumerate(picks):
+        if index and rng.random() >= together:
+            submit_ms += int(rng.expovariate(1 / mean_ms)) // 1000 * 1000
+        row |= {
+            "job_id": str(index),
+            "submit_time": str(submit_ms),
+            "num_gpu": str(rng.choice([1, 1, 2, 4, 8, 16, 32])),
+        }
+    trace = folder / "trace.csv"
+    with trace.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(picks)
+    found = muri.run(trace, folder / "out", *muri.REPLAYS)
+    differs = []
+    for label, play in muri.REPLAYS.items():
+        jobs = read_jobs(trace)
+        play(jobs)
+        table, _ = found[label]
+        ends = dict(zip(table["job_id"].astype(str), table["end_time_s"], strict=True))
+        if not all(math.isclose(job.end_s, ends[str(job.index)], rel_tol=1e-11) for job in jobs):
+            differs.append(label)
+    return differs
+
+
+def shockwave_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
+    """Return what of a random trace under random shares is not that of the independent replay: times, rounds.
+
+    None where the artifact would not go on: nothing runs, nothing arrives, and the jobs left have no shares yet.
+    """
+    nodes = rng.choice([1, 2, 4, 8])
+    lines = [line.split("\t") for line in (data / "120-jobs.trace").read_text().splitlines()]
+    picks = [list(rng.choice(lines)) for _ in range(rng.choice([5, 15, 30, 60]))]
+    picks, arrival_s = [cells for cells in picks if int(cells[6]) <= 4 * nodes], 0.0
+    for index, cells in enumerate(picks):
+        if index and rng.random() >= 0.2:
+            arrival_s += round(rng.expovariate(1 / rng.choice([30, 300, 3000])), rng.choice([0, 0, 2]))
+        cells[11] = f"{arrival_s:g}" if arrival_s % 1 else str(int(arrival_s))
+    (folder / "120-jobs.trace").write_text("\n".join("\t".join(cells) for cells in picks) + "\n")
+    for name in ("tacc_throughputs.json", "gns_switch_epochs.json"):
+        (folder / name).symlink_to((data / name).resolve())
+    calls: list[dict[str, object]] = []
+
+    def shares(now_s: float, jobs: list[Job], artifact: Artifact) -> dict[int, float]:
+        drawn = {job.id: rng.choice([1e-9, 1.0, 1.0, *(1 - rng.random() for _ in range(7))]) for job in jobs}
+        calls.append({"t": now_s, "x": {str(job_id): share for job_id, share in drawn.items()}})
+        return drawn
+
+    try:
+        expected = replay(Artifact(folder), shares, gpus=4 * nodes)
+    except IndexError:
+        return None
+    recording = folder / "shares.json"
+    recording.write_text(json.dumps({"allocations": calls}))
+    inputs = (folder / "120-jobs.trace", folder / "tacc_throughputs.json", recording)
+    cell = shockwave.ran(folder / "out", *inputs, "-o", f"cluster.nodes={nodes}")
+    jct_s = dict(zip(cell.jobs["job_id"].astype(int), cell.jobs["jct_s"], strict=True))
+    rounds = json.loads((cell.folder / "shockwave-rounds.json").read_text())
+    late = any(abs(jct_s[job] - time_s) > 1e-6 for job, time_s in expected.jct_s.items())
+    return ["times"] * late + ["rounds"] * (rounds != expected.rounds)
+
+
+DIFFERS: dict[str, Callable[[random.Random, Path, Path], list[str] | None]] = {
+    "muri": muri_differs,
+    "shockwave": shockwave_differs,
+}
+
+
+def main() -> int:
+    """Compare trace by trace; exit 1 if any differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("artifact", choices=DIFFERS)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--seeds", type=int, nargs=2, default=[0, 10], metavar=("FROM", "TO"))
+    args = parser.parse_args()
+    compared = differing = 0
+    for seed in range(*args.seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            found = DIFFERS[args.artifact](random.Random(seed), args.data, Path(folder))
+        compared += found is not None
+        if found:
+            differing += 1
+            print(f"seed {seed}: {', '.join(found)}", flush=True)
+    print(f"{differing} of {compared} traces differ")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
