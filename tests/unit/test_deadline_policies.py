@@ -142,6 +142,18 @@ def test_elasticflow_declines_what_cannot_be_in_time():
     assert {record.job_id: record.declined for record in records.jobs} == {"hopeless": True, "easy": False}
 
 
+@pytest.mark.parametrize(("deadline_s", "gpus"), [(1.0, [4]), (None, [2])])
+def test_elasticflow_scales_who_is_admitted_before_it_serves_who_was_declined(deadline_s, gpus):
+    # `easy` would be in time on one GPU and grows into all four, which `other` takes over if it was declined; if it has
+    # no deadline at all it has one GPU from the start, so that `easy` grows to two.
+    jobs = [JobSpec("easy", 0, 1, "toy", 64, deadline_s=1e5), JobSpec("other", 0, 1, "toy", 64, deadline_s=deadline_s)]
+    records = run(ElasticFlow(), jobs, cluster=Cluster.uniform(1, 4), applications=Applications(toy_application()))
+    end_s = {record.job_id: record.end_time_s for record in records.jobs}
+    first = {row.job_id: row for row in reversed(records.allocations)}
+    assert [row.gpus for row in records.allocations if row.job_id == "easy"][:1] == gpus
+    assert (first["other"].start_s >= end_s["easy"]) is (deadline_s is not None)
+
+
 def test_workloads_get_deadlines_by_the_time_that_jobs_take_alone():
     jobs = [job(str(number), 0, 1, 100 * (number + 1)) for number in range(40)]
     made = with_deadlines(jobs, Applications(), Cluster.uniform(), (0.5, 1.5), 1.0, 7)
