@@ -11,8 +11,10 @@ Once nobody waits, pairs get GPUs of their own where some are free. With `grow` 
 node, go back if they are no faster for it, and give the GPUs back as soon as anybody waits.
 
 Published: slices of 60 s, the order in which nodes are chosen, migration while a node that is in use has three quarters
-of its GPUs free. The trial lasts two slices (from memory: about a minute). Of a pair only the one that was there first
-counts as load. A job larger than a node takes whole nodes, kept for jobs that do so, and its rest like a small job.
+of its GPUs free. That room goes to those who wait, and that a trial lasts about a minute, here two slices, is from
+memory. Of a pair only the one that was there first counts as load. A job larger than a node takes whole nodes, kept for
+jobs that do so, and its rest like a small job.
+
 Deviations: only jobs that have run alone are tried, because a speed can only be compared with a measured one, and of
 those first the ones whose profile keeps the GPU least busy, where there is a profile; a request cannot declare that its
 job may grow, so with `grow` all do that can use more GPUs at the batch asked for, and by default none.
