@@ -3,7 +3,7 @@
     python benchmarks/deadline_causes.py [FACTOR] [LISTS]
 
 The first lists of elasticflow/deadlines, with deadlines of FACTOR (1.25) times the time alone, as they are; without the
-few ImageNet trainings; twice as dense; with restarts that cost nothing; and with plans that keep no time in reserve.
+few ImageNet trainings; twice as dense; with restarts that cost nothing; and with plans that keep no restart in reserve.
 A line for each: the deadlines met under ElasticFlow, EDF, and EDF that scales its jobs, and in brackets the share of
 the work of all jobs, GPUs asked for times seconds alone, that the jobs in time were.
 """
@@ -33,7 +33,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "edf": Edf,
     "edf-elastic": lambda: Edf(elastic=True),
 }
-IN_HASTE: dict[str, Callable[[], Policy]] = {"elasticflow": lambda: ElasticFlow(spare_restarts=0, rounding_s=0)}
+IN_HASTE: dict[str, Callable[[], Policy]] = {"elasticflow": lambda: ElasticFlow(spare_restarts=0)}
 
 
 def show(
