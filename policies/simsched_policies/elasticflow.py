@@ -2,8 +2,8 @@
 
 Idea: Gu et al., ElasticFlow, ASPLOS'23, section 4. Time is cut into slots. A job is admitted if it and everybody
 admitted before can be in time, each on its minimum satisfactory share; GPUs left over in this slot double the share of
-the job with the greatest marginal return, GPU-time saved per GPU more. Jobs without a deadline, and those that were not
-admitted, use what is left, in order of submission.
+the job with the greatest marginal return, GPU-time saved per GPU more. Jobs without a deadline get one GPU each before
+that, as far as any are left over; they, and then those that were not admitted, use what remains.
 
 Published defaults: slots of 60 s, sizes that are powers of two, placement on as few nodes as hold a job, for which
 others move. Deviations: a job that is not admitted is not dropped but runs as best effort, so that every job finishes
@@ -101,10 +101,11 @@ class ElasticFlow(Policy):
         planned = self._plan([self._job(job, pool, gpus) for job in hopeful], gpus)
         self._types |= dict.fromkeys((one.id for one in planned), pool.gpu_type)
         names = {one.id for one in planned}
-        rest = [self._job(job, pool, gpus) for job in pool.jobs.values() if job.id not in names]
+        rest = sorted((job for job in pool.jobs.values() if job.id not in names), key=_has_deadline)
+        without = sum(not _has_deadline(job) for job in rest)
         now = sum(int(self._plans[one.id][0]) for one in planned if len(self._plans[one.id]))
-        counts = scale_up(planned, self._plans, gpus - min(len(rest), max(gpus - now, 0)))
-        counts |= share_out(rest, gpus - sum(counts.values()))
+        counts = scale_up(planned, self._plans, gpus - min(without, max(gpus - now, 0)))
+        counts |= share_out([self._job(job, pool, gpus) for job in rest], gpus - sum(counts.values()))
         known = {one.id: one for one in planned}
 
         def may_move(job_id: str) -> bool:

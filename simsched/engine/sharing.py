@@ -104,7 +104,7 @@ def _resident(job: JobState) -> _Resident:
     if batch.local_bsz or job.request.profile is not None:
         step = job.app.step_time(site, batch.local_bsz)
         iteration_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
-    return _Resident(job.request.application, _examples(job), iteration_s, job.facts.stages_s, job.request.guaranteed)
+    return _Resident(job.request.application, _examples(job), iteration_s, job.facts.stages_s, job.guaranteed)
 
 
 def _examples(job: JobState) -> int:

@@ -315,6 +315,8 @@ class _Simulation:
     def _apply(self, changes: Mapping[str, Allocation], decision: Decision) -> Moves:
         """Carry out a decision that has been checked."""
         moves = NO_MOVES
+        for job_id, guaranteed in decision.guaranteed.items():
+            self._active[job_id].guaranteed = guaranteed
         try:
             if changes or decision.cancel:
                 moves = self._move(changes, decision)

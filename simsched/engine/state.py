@@ -159,6 +159,7 @@ class JobState:
         "first_start",
         "gpu_share",
         "gpus",
+        "guaranteed",
         "interference",
         "lease",
         "lease_began",
@@ -231,6 +232,8 @@ class JobState:
         self.starts = 0
         #: Whether the policy has declined its deadline.
         self.declined = False
+        #: Whether sharing a GPU may not slow it down; as asked for unless the policy says otherwise.
+        self.guaranteed = request.guaranteed
         self.first_start: float | None = None
         self.settled_gpu: float = 0
         self.settled_held: float = 0

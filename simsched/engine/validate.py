@@ -44,7 +44,7 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
     """
     named = (
         decision.allocations, decision.stop, decision.watch, decision.onto, decision.cancel, decision.declined,
-        decision.unsaved,
+        decision.unsaved, decision.guaranteed,
     )  # fmt: skip
     unknown = [job_id for ids in named if ids for job_id in ids if job_id not in active]
     if unknown:

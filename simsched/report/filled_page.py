@@ -5,6 +5,7 @@ A table stands between two comments, and whatever stands there is replaced:
     <!-- simsched: figures RUN METRIC... -->       means over seeds and files of jobs, published values in brackets
     <!-- simsched: ratios RUN METRIC [over ROW] --> ratios of policies with their verdicts
     <!-- simsched: order RUN METRIC -->            whether policies rank as published, at each point of the sweep
+    <!-- simsched: digits RUN METRIC -->           a metric to the last digit beside the published one, in its own unit
     <!-- simsched: end -->
 """
 
@@ -17,13 +18,13 @@ from pathlib import Path
 from simsched.errors import input_error
 from simsched.report.tables import TextTable, comparison_table
 from simsched.report.units import number
-from simsched.results.compare import comparison
+from simsched.results.compare import Row, comparison
 from simsched.results.orders import Ranked, ranks
 from simsched.results.reader import RUN_FILE, Run, read_run
 from simsched.results.verdicts import WORKLOAD_FILE, Judged, judge
 
 _TABLE = re.compile(
-    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order) (?P<run>\S+) (?P<rest>.*?) -->\n)"
+    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order|digits) (?P<run>\S+) (?P<rest>.*?) -->\n)"
     r".*?(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
@@ -45,6 +46,8 @@ def _content(found: re.Match[str], results: Path) -> str:
         return markdown(_figures(run, METRIC.findall(found["rest"])))
     if found["kind"] == "order":
         return markdown(order_table(ranks(run, found["rest"].strip())))
+    if found["kind"] == "digits":
+        return markdown(digits_table(comparison(run), found["rest"].strip()))
     metric, _, over = found["rest"].partition(" over ")
     return markdown(ratios_table(judge(run, metric.strip(), over.strip() or None)))
 
@@ -94,6 +97,24 @@ def order_table(found: Sequence[Ranked]) -> TextTable:
         for one in found
     )
     return TextTable("Order of the policies", headers, lines, (), 3)
+
+
+def digits_table(rows: Sequence[Row], metric: str) -> TextTable:
+    """Set means beside the published ones, to as many decimals as were published, and say how far they agree."""
+    lines = []
+    for row in rows:
+        estimate, published = row.estimate(metric), row.published.get(metric)
+        if estimate is not None:
+            decimals = len(repr(published).partition(".")[2]) if published is not None else 1
+            printed, found = ("-" if one is None else f"{one:,.{decimals}f}" for one in (published, estimate.mean))
+            lines.append((row.name, _agreement(estimate.mean, published, same=printed == found), printed, found))
+    return TextTable(metric, ("row", "verdict", f"published {metric}", f"{metric} here"), tuple(lines), (), 2)
+
+
+def _agreement(found: float, published: float | None, *, same: bool) -> str:
+    if published is None:
+        return "-"
+    return "every digit" if same else f"{abs(found / published - 1):.2%} off" if published else "differs"
 
 
 def _interval(one: Judged) -> str:

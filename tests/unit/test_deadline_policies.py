@@ -7,6 +7,7 @@ from simsched_policies.edf import Edf
 from simsched_policies.elasticflow import ElasticFlow
 
 from simsched.engine.options import EngineOptions
+from simsched.errors import InputError
 from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import WorkloadSpec
 from simsched.model.cluster import Cluster
@@ -31,6 +32,23 @@ def test_edf_runs_the_next_deadline_first_and_jobs_without_one_last():
     assert outcome(Edf(), jobs) == {"soon": (120, False), "late": (210, False), "none": (300, False)}
     ends = outcome(Edf(preempts=False), jobs)
     assert ends == {"none": (100, False), "soon": (200, False), "late": (300, False)}
+
+
+def test_elastic_edf_gives_the_next_deadline_all_gpus_that_make_it_faster():
+    # Of a batch of 64 a step takes 0.74, 0.47 and 0.31 s on 1, 2 and 4 GPUs, so `soon` gets all four and `late` waits;
+    # one of 16 examples cannot use more than two, so that two such jobs run beside each other.
+    def gpus(batch_size: int) -> list[tuple[str, int]]:
+        jobs = [
+            JobSpec("late", 0, 1, "toy", batch_size, deadline_s=900),
+            JobSpec("soon", 0, 1, "toy", batch_size, deadline_s=9),
+        ]
+        records = run(Edf(elastic=True), jobs, cluster=Cluster.uniform(1, 4), options=AT_ONCE)
+        return [(row.job_id, row.gpus) for row in sorted(records.allocations, key=lambda row: row.start_s)]
+
+    assert list(dict.fromkeys(gpus(64))) == [("soon", 4), ("late", 4)]
+    assert sorted(dict.fromkeys(gpus(16))) == [("late", 2), ("soon", 2)]
+    with pytest.raises(InputError, match="step times"):
+        outcome(Edf(elastic=True), [job("fixed", 0, 1, 100, 500)])
 
 
 def test_usable_seconds_end_with_the_deadline_and_lose_a_restart_each():
@@ -122,6 +140,18 @@ def test_elasticflow_declines_what_cannot_be_in_time():
     jobs = [JobSpec(name, 0, 1, "toy", 32, deadline_s=d) for name, d in (("hopeless", 1.0), ("easy", 1e5))]
     records = run(ElasticFlow(), jobs, cluster=Cluster.uniform(1, 4), applications=Applications(toy_application()))
     assert {record.job_id: record.declined for record in records.jobs} == {"hopeless": True, "easy": False}
+
+
+@pytest.mark.parametrize(("deadline_s", "gpus"), [(1.0, [4]), (None, [2])])
+def test_elasticflow_scales_who_is_admitted_before_it_serves_who_was_declined(deadline_s, gpus):
+    # `easy` would be in time on one GPU and grows into all four, which `other` takes over if it was declined; if it has
+    # no deadline at all it has one GPU from the start, so that `easy` grows to two.
+    jobs = [JobSpec("easy", 0, 1, "toy", 64, deadline_s=1e5), JobSpec("other", 0, 1, "toy", 64, deadline_s=deadline_s)]
+    records = run(ElasticFlow(), jobs, cluster=Cluster.uniform(1, 4), applications=Applications(toy_application()))
+    end_s = {record.job_id: record.end_time_s for record in records.jobs}
+    first = {row.job_id: row for row in reversed(records.allocations)}
+    assert [row.gpus for row in records.allocations if row.job_id == "easy"][:1] == gpus
+    assert (first["other"].start_s >= end_s["easy"]) is (deadline_s is not None)
 
 
 def test_workloads_get_deadlines_by_the_time_that_jobs_take_alone():

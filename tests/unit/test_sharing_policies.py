@@ -220,6 +220,14 @@ def test_onto_puts_a_job_on_the_very_gpus_of_another_where_others_are_free() -> 
     assert ends(onto) == {"a": 200, "b": 200}
 
 
+def test_guaranteed_says_who_is_as_fast_as_if_alone_whatever_was_asked_for() -> None:
+    jobs = [job("a", 0, 1), job("b", 0, 1, guaranteed=True)]
+    decision = Decision(ON_NODE_0, onto={"b": "a"}, guaranteed={"a": True, "b": False})
+    assert ends(run(Scripted(decision), jobs, Cluster.uniform(1, 4), HALF)) == {"a": 100, "b": 150}
+    with pytest.raises(InfeasibleDecisionError, match="'nobody' is not active"):
+        run(Scripted(Decision(ON_NODE_0, guaranteed={"nobody": True})), jobs, Cluster.uniform(1, 4), HALF)
+
+
 def test_anew_places_a_job_again_whose_nodes_stay_the_same() -> None:
     jobs = [job("a", 0, 1), job("b", 0, 1), job("c", 50, 1)]
     apart = Decision({**ON_NODE_0, "c": ((0, 1),)}, anew=["b"])

@@ -140,6 +140,17 @@ def test_a_page_is_filled_from_results_and_only_between_its_marks(tmp_path: Path
     ]
 
 
+def test_a_page_has_means_to_as_many_decimals_as_were_published(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", {"a": [100.04], "b": [150.5], "c": [7]}, {"a": 100.0, "b": 150.25})
+    page = tmp_path / "page.md"
+    page.write_text("<!-- simsched: digits one jct_mean_s -->\n<!-- simsched: end -->\n")
+    assert CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--page", str(page)]).exit_code == 0
+    text = page.read_text()
+    assert "| a | every digit | 100.0 | 100.0 |" in text
+    assert "| b | 0.17% off | 150.25 | 150.50 |" in text
+    assert "| c | - | - | 7.0 |" in text
+
+
 def test_what_cannot_be_filled_or_judged_is_said(tmp_path: Path) -> None:
     write_run(tmp_path / "one", {"a": [100], "b": [150]}, {"a": 10, "b": 15})
     bare = tmp_path / "bare.md"
