@@ -182,10 +182,12 @@ def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
     tables = {name: (cell.table("jobs", JOB_COLUMNS), cell.table("allocations", HELD_COLUMNS))
               for name, cell in cells.items()}  # fmt: skip
     seed = rows[0].cells[0].seed
+    outages = {name: cell.outages for name, cell in cells.items() if len(cell.outages)}
     return occupancy(
         tables,
         node_sizes(rows[0].cells[0], [table for _, table in tables.values()]),
         title=f"{run.name}: who held which GPUs (seed {seed})",
+        outages=outages,
     )
 
 
