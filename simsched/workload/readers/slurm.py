@@ -91,7 +91,7 @@ class _Blocks:
         self.steps = 0
 
     def convert(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the jobs among the rows, with ends that are mended; `shifted` tells which were, if that can be known."""
+        """Return the jobs among the rows, their ends mended; `shifted` tells which were, if that can be known."""
         steps = table["JobID"].str.contains(".", regex=False).to_numpy("bool")
         self.steps += int(steps.sum())
         table = table[~steps].reset_index(drop=True)
