@@ -172,7 +172,8 @@ class RunResults:
             for position, (key, value) in enumerate(self._index(cell).items()):
                 frame.insert(position, key, str(value) if isinstance(value, list | dict) else value)  # type: ignore[arg-type]
             frames.append(frame)
-        return pd.concat(frames, ignore_index=True).set_index(["policy", *self.run.swept, "seed", *last])
+        rows = [frame for frame in frames if len(frame)] or frames[:1]  # of none, columns have no types
+        return pd.concat(rows, ignore_index=True).set_index(["policy", *self.run.swept, "seed", *last])
 
 
 def read_run(folder: str | Path) -> RunResults:

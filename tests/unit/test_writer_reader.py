@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from simsched.api.results import RunResults
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, Recorder
 from simsched.errors import InputError
 from simsched.results import writer as writer_module
@@ -144,6 +145,19 @@ def test_there_is_a_table_of_outages_only_where_there_are_any(tmp_path):
             writer.outage(record)
     assert [tuple(row) for row in read_table(tmp_path / "some", "outages").itertuples(index=False)] == records
     assert sorted(writer.short) == ["allocations", "jobs", "outages", "rounds"]
+
+
+def test_outages_of_a_run_are_those_of_the_cells_that_have_any(tmp_path):
+    make_run(tmp_path)
+    empty = RunResults(read_run(tmp_path)).outages()
+    assert (len(empty), empty.index.names) == (0, ["policy", "seed", "node"])
+    make_cell(tmp_path / "cells" / "c2")
+    with TableWriter(tmp_path / "cells" / "c2", tables=("outages",)) as writer:
+        writer.outage(OutageRecord(1, 10, 20, "off", True))
+    content = json.loads((tmp_path / "run.json").read_text())
+    content["cells"].append({**content["cells"][0], "cell": "c2", "seed": 2, "folder": "cells/c2"})
+    write_json(tmp_path / "run.json", content)
+    assert RunResults(read_run(tmp_path)).outages()["end_s"].to_dict() == {("F", 2, 1): 20}
 
 
 def test_an_unknown_table_is_refused(tmp_path):
