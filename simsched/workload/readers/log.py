@@ -60,7 +60,7 @@ _LATE = "jobs were eligible after their start only; they count as not having wai
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"
 _ROUNDED = "asked for more than a GPU, but no whole number of them, rounded up"
 #: How many rows are turned into a table at once.
-_BLOCK = 50_000
+_BLOCK = 20_000
 #: How many examples of each reason are kept.
 EXAMPLES = 3
 
