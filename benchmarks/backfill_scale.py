@@ -19,7 +19,7 @@ from simsched_policies.slurm.policy import SlurmBackfill
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.engine.options import EngineOptions
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -45,6 +45,9 @@ class Waits:
 
     def decision(self, record: DecisionRecord) -> None:
         """Forget a decision."""
+
+    def outage(self, record: OutageRecord) -> None:
+        """Forget when a node was out of use."""
 
 
 def log_of(jobs: int, gpus_in_all: float, days: float | None, rng: np.random.Generator) -> list[JobSpec]:

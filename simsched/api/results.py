@@ -107,6 +107,10 @@ class RunResults:
         """Return the decisions of the policies; the index ends with `time_s`."""
         return self._gathered("rounds", ["time_s"])
 
+    def outages(self) -> pd.DataFrame:
+        """Return the intervals during which a node was out of use, and why; the index ends with `node`."""
+        return self._gathered("outages", ["node"])
+
     def compare(self, policy: str, reference: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Return how a policy differs from a reference, seed by seed, one row a metric and point of the sweep.
 
@@ -164,11 +168,12 @@ class RunResults:
     def _gathered(self, table: str, last: list[str]) -> pd.DataFrame:
         frames = []
         for cell in self.run.cells:
-            frame = cell.table(table)
+            frame = cell.outages.copy() if table == "outages" else cell.table(table)
             for position, (key, value) in enumerate(self._index(cell).items()):
                 frame.insert(position, key, str(value) if isinstance(value, list | dict) else value)  # type: ignore[arg-type]
             frames.append(frame)
-        return pd.concat(frames, ignore_index=True).set_index(["policy", *self.run.swept, "seed", *last])
+        rows = [frame for frame in frames if len(frame)] or frames[:1]  # of none, columns have no types
+        return pd.concat(rows, ignore_index=True).set_index(["policy", *self.run.swept, "seed", *last])
 
 
 def read_run(folder: str | Path) -> RunResults:

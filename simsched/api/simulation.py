@@ -13,7 +13,7 @@ import pandas as pd
 
 from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
 from simsched.engine.options import EngineOptions
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord
 from simsched.engine.simulation import simulate as run_engine
 from simsched.errors import input_error, nearest
 from simsched.model.application import Application, ApplicationSource
@@ -46,12 +46,16 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run."""
+    """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
+
+    `outages` are the intervals during which a node was out of use.
+    """
 
     jobs: pd.DataFrame
     allocations: pd.DataFrame
     decisions: pd.DataFrame
     metrics: Mapping[str, float]
+    outages: pd.DataFrame
 
     def __repr__(self) -> str:
         """Say in a line how large it was; the tables are its attributes."""
@@ -99,7 +103,9 @@ def simulate(
         feature for feature, used in ((TOPOLOGY, place.levels), (FRAGMENTATION, options.fragmentation)) if not used
     }
     intervals, decisions = _without(unused, intervals, ALLOCATIONS), _without(unused, decisions, ROUNDS)
-    return Simulation(done, intervals, decisions, summarise(done, intervals, decisions, place.total_gpus))
+    metrics = summarise(done, intervals, decisions, place.total_gpus)
+    outages = pd.DataFrame(recorder.outages, columns=OutageRecord._fields)
+    return Simulation(done, intervals, decisions, metrics, outages)
 
 
 def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import numpy as np
 
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.ledger import Ledger
+from simsched.engine.outage_log import OutageLog
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
@@ -63,14 +64,16 @@ class FailureOptions:
             raise ValueError(message)
 
 
-def draw_outages(options: FailureOptions, mtbf_s: float, rng: np.random.Generator) -> Callable[[float], Outage]:
+def draw_outages(
+    options: FailureOptions, mtbf_s: float, rng: np.random.Generator, kind: str = "node failure"
+) -> Callable[[float], Outage]:
     """Return a function that draws the next outage after a second; `node` of what it returns is 0."""
     scale_s = mtbf_s / gamma(1 + 1 / options.weibull_shape)
 
     def draw(after_s: float) -> Outage:
         down_s = after_s + scale_s * float(rng.weibull(options.weibull_shape))
         repair_s = options.repair_median_s * exp(options.repair_sigma * rng.standard_normal())
-        return Outage(0, down_s, down_s + repair_s)
+        return Outage(0, down_s, down_s + repair_s, kind)
 
     return draw
 
@@ -86,16 +89,18 @@ class Failures:
         cluster: ClusterState,
         ledger: Ledger,
         active: Mapping[str, JobState],
+        log: OutageLog,
         on_change: Callable[[Sequence[JobState]], None],
         on_repair: Callable[[], None],
     ) -> None:
-        """Report every failure with the jobs that it hit, and every repair."""
+        """Report every failure with the jobs that it hit, and every repair; the `log` has them all."""
         self._options = options
         self._seed = seed
         self._clock = clock
         self._cluster = cluster
         self._ledger = ledger
         self._active = active
+        self._log = log
         self._on_change = on_change
         self._on_repair = on_repair
         self._job_failures: JobFailures = PhillyFailures()
@@ -110,7 +115,7 @@ class Failures:
         if options.rack_mtbf_s is not None:
             for index, rack in enumerate(options.racks):
                 rng = stream(self._seed, f"failures of rack {index}")
-                self._next(rack, draw_outages(options, options.rack_mtbf_s, rng), 0)
+                self._next(rack, draw_outages(options, options.rack_mtbf_s, rng, "rack failure"), 0)
         for outage in options.outages:
             self._appoint((outage.node,), outage, None)
 
@@ -146,15 +151,21 @@ class Failures:
             self._ledger.evict(job)
         for node in nodes:
             self._cluster.break_down(node)
+            self._log.breaks(node, outage.kind)
+            if node in self._cluster.returning:
+                self._log.back(node)
         if hit:
             self._ledger.set_speeds()
         up = max(self._clock.ticks(outage.up_s), self._clock.now)
-        self._clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw))
+        self._clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw, self._clock.now))
         self._on_change(hit)
 
-    def _repair(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
+    def _repair(
+        self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, since: float
+    ) -> None:
         for node in nodes:
             self._cluster.repair(node)
+            self._log.repaired(node, outage.kind, since)
         if draw is not None:
             self._next(nodes, draw, outage.up_s)
         self._on_repair()

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 
 from simsched.engine.errors import InvariantError
 from simsched.engine.occupancy import Occupancy
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
 from simsched.model.cluster import Node
 from simsched.model.parts import SLACK
@@ -94,6 +94,11 @@ class CheckingRecorder:
         """Check a decision's time, and pass it on."""
         self._advance(record.time_s)
         self._inner.decision(record)
+
+    def outage(self, record: OutageRecord) -> None:
+        """Check when an outage is told, and pass it on."""
+        self._advance(record.end_s)
+        self._inner.outage(record)
 
     def _advance(self, time_s: float) -> None:
         if time_s < self._now_s:

@@ -89,6 +89,16 @@ class DecisionRecord(NamedTuple):
     provisioned_gpus: Mapping[str, float] = MappingProxyType({})
 
 
+class OutageRecord(NamedTuple):
+    """One interval during which a node was out of use; `ended` tells that it was over before the run was."""
+
+    node: int
+    start_s: float
+    end_s: float
+    kind: str
+    ended: bool
+
+
 class Recorder(Protocol):
     """Takes the records as they come, in the order in which they happen."""
 
@@ -101,6 +111,9 @@ class Recorder(Protocol):
     def decision(self, record: DecisionRecord) -> None:
         """Take a decision."""
 
+    def outage(self, record: OutageRecord) -> None:
+        """Take an interval for which a node was out of use."""
+
 
 class MemoryRecorder:
     """Keeps the records in lists."""
@@ -110,6 +123,7 @@ class MemoryRecorder:
         self.jobs: list[JobRecord] = []
         self.allocations: list[AllocationRecord] = []
         self.decisions: list[DecisionRecord] = []
+        self.outages: list[OutageRecord] = []
 
     def job(self, record: JobRecord) -> None:
         """Keep a finished job."""
@@ -122,3 +136,7 @@ class MemoryRecorder:
     def decision(self, record: DecisionRecord) -> None:
         """Keep a decision."""
         self.decisions.append(record)
+
+    def outage(self, record: OutageRecord) -> None:
+        """Keep an interval for which a node was out of use."""
+        self.outages.append(record)

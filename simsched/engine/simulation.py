@@ -26,6 +26,7 @@ from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import LiveView, ReadOnly
 from simsched.engine.news import News
 from simsched.engine.options import EngineOptions
+from simsched.engine.outage_log import OutageLog
 from simsched.engine.patience import Patience
 from simsched.engine.providers import Granted
 from simsched.engine.records import JobRecord, Recorder
@@ -158,7 +159,8 @@ class _Simulation:
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         self._view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
         self._fragmentation = Fragmentation(cluster, rigid=policy.rigid) if options.fragmentation else None
-        state = (self._clock, self._cluster, self._ledger, self._active)
+        self._log = OutageLog(self._clock, recorder, [node for node, up in enumerate(self._cluster.up) if not up])
+        state = (self._clock, self._cluster, self._ledger, self._active, self._log)
         happens = (self._on_failure, self._on_repair)
         self._failures = None if failures is None else Failures(failures, seed, *state, *happens)
 
@@ -183,6 +185,7 @@ class _Simulation:
             self._failures.begin()
         if not self._clock.run():
             raise self._patience.stuck(self._active)
+        self._log.close()
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
 
@@ -365,13 +368,16 @@ class _Simulation:
             if node not in wanted:
                 cluster.returning.discard(node)
                 cluster.take_down(node)
+                self._log.let_go(node)
             elif node in cluster.broken:
                 cluster.returning.add(node)
+                self._log.back(node)
             elif not cluster.up[node] and node not in cluster.starting:
                 cluster.start(node, self._clock.at(ready, Phase.RECOVERY, partial(self._on_join, node)))
 
     def _on_join(self, node: int) -> None:
         self._cluster.bring_up(node)
+        self._log.back(node)
         if self._triggers.node_change:
             self._request(self._clock.now)
 

@@ -176,6 +176,8 @@ def _run_missing(
         done = run_in_pool(missing, folder, min(workers, len(missing)), listener, limits)
     with contextlib.closing(done):
         for cell, outcome in done:
+            if outcome.interrupted:
+                raise KeyboardInterrupt
             outcomes[cell.task.key] = outcome
             if outcome.error:
                 listener.failed(cell, outcome.error)

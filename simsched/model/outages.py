@@ -9,11 +9,12 @@ import numpy as np
 
 
 class Outage(NamedTuple):
-    """A node that is down from one second to another."""
+    """A node that is down from one second to another, and of what kind that is, in the words of its source."""
 
     node: int
     down_s: float
     up_s: float
+    kind: str = "outage"
 
 
 @dataclass(frozen=True, slots=True)

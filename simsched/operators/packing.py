@@ -12,6 +12,8 @@ from simsched.model.pod import Pod, PodNode
 from simsched.packing.inflation import Filling, fill
 from simsched.results.statistics import Estimate, estimate
 
+_SHARE = (0.0, 1.0)
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -53,7 +55,7 @@ def pack(
 
 def _averaged(rule: str, fillings: Sequence[Filling]) -> Packed:
     curves = np.array([filling.allocated for filling in fillings])
-    curve = tuple(estimate(values) for values in curves.T)
+    curve = tuple(estimate(values, within=_SHARE) for values in curves.T)
     demand = tuple(float(step) for step in fillings[0].demand)
-    unusable = estimate(filling.unusable for filling in fillings)
+    unusable = estimate((filling.unusable for filling in fillings), within=_SHARE)
     return Packed(rule, demand, curve, curve[-1], unusable, estimate(filling.refused for filling in fillings))

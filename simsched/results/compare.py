@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from simsched.errors import input_error, nearest
-from simsched.results.metric_names import find_metric, ratio_key
+from simsched.results.metric_names import find_metric, range_of, ratio_key
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Difference, Estimate, estimate, paired_difference
 
@@ -47,12 +47,13 @@ class Row:
     def estimate(self, metric: str) -> Estimate | None:
         """Average a metric (named as in the summaries) over the replications; None where no summary has it.
 
-        Copies of one run are counted once.
+        The interval keeps to the range of the metric. Copies of one run are counted once.
         """
         values = self.values.get(metric)
         if not values:
             return None
-        return estimate(list(values.values())[:1] if self.copies else values.values())
+        chosen = list(values.values())[:1] if self.copies else values.values()
+        return estimate(chosen, within=range_of(metric))
 
 
 @dataclass(frozen=True)

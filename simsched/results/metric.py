@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,8 @@ import pandas as pd
 from simsched.results.power import Power
 
 SECONDS_PER_HOUR = 3600
+#: The greatest values in units that have one.
+_GREATEST = MappingProxyType({"share": 1.0, "%": 100.0})
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
 
@@ -115,6 +119,7 @@ class Metric:
 
     `unit` is `s`, `GPU h`, `node h`, `1/h`, `$`, `kWh`, `%`, `share` (of 1) or empty (a plain count); `better` is
     `lower`, `higher` or empty where neither is. `compute` gives None where the tables do not allow the metric.
+    `greatest` is the greatest possible value, where the unit does not tell it.
     """
 
     name: str
@@ -123,6 +128,12 @@ class Metric:
     better: str
     meaning: str
     compute: Callable[[Tables], float | None]
+    greatest: float = math.inf
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The values that it can have: shares up to 1, percentages up to 100, none below 0."""
+        return 0.0, _GREATEST.get(self.unit, self.greatest)
 
 
 def ratio(above: float, below: float) -> float | None:

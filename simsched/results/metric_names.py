@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.metric import SECONDS_PER_HOUR, Metric
 from simsched.results.metrics import METRICS
+from simsched.results.statistics import ANY_VALUE, Range
 
 #: Metrics of rho that exist without one application, too (`simsched.results.partial_rho`).
 PARTIAL_RHO = ("rho_above_1", "rho_above_2")
@@ -57,6 +58,12 @@ def find_metric(name: str) -> Reading:
     if stem in METRICS and (application is None or named):
         return _reading(METRICS[stem], application, METRICS[stem].unit, 1.0)
     raise _unknown(name)
+
+
+def range_of(key: str) -> Range:
+    """Return the values that a metric of the summaries can have, that of one application, tenant or type included."""
+    metric = METRICS.get(key.partition("[")[0])
+    return ANY_VALUE if metric is None else metric.range
 
 
 def ratio_key(key: str) -> str:

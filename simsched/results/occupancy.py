@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
 import pandas as pd
 
 from simsched.results.over_time import Floats, integrals
+from simsched.words import counted
 
+_HOUR_S = 3600
+#: The kind of outage of a node that the policy has let go; nodes of all others are out of order.
+OFF = "off"
 #: The columns of the tables that are needed here.
 HELD_COLUMNS = ("job_id", "start_s", "end_s", "placement", "restarting")
 JOB_COLUMNS = ("job_id", "application", "tenant", "status", "num_gpus", "submit_time_s", "end_time_s", "restarts")
@@ -38,12 +44,14 @@ def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = Non
 
     The tables say how many GPUs a job holds on a node, not which: it gets the lowest that are free, side by side where
     there is such a gap. Jobs that share GPUs get places beyond those of the node. `number` counts the placements of a
-    job from 1, so a stay with a higher one follows a restart.
+    job from 1, so a stay with a higher one follows a restart; where `jobs` has how many `restarts` there were, pauses
+    in one placement that were none, as for checkpoints, are told apart from those that were.
     """
+    restarts = dict(zip(jobs["job_id"], jobs["restarts"], strict=True)) if "restarts" in jobs else None
     ends = dict(zip(jobs["job_id"], jobs["end_time_s"], strict=True))
     free: dict[int, list[tuple[float, int]]] = {}
     found: list[Stay] = []
-    for job_id, placement, start, ready, end, number in _placements(allocations):
+    for job_id, placement, start, ready, end, number in _placements(allocations, restarts):
         for pair in placement.split():
             node, gpus = (int(part) for part in pair.split(":"))
             if nodes is not None and node >= nodes:
@@ -53,19 +61,43 @@ def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = Non
     return found
 
 
-def _placements(allocations: pd.DataFrame) -> list[tuple[str, str, float, float, float, int]]:
+#: Job, start, end, placement, and whether it makes no progress: a row of the intervals.
+_Held = tuple[str, float, float, str, bool]
+
+
+def _placements(
+    allocations: pd.DataFrame, restarts: Mapping[str, int] | None
+) -> list[tuple[str, str, float, float, float, int]]:
     """Join the intervals of a job with one placement; return job, placement, start, ready, end and number by start."""
-    table = allocations.sort_values(["job_id", "start_s"], kind="stable")
+    table = allocations.sort_values(["job_id", "start_s"], kind="stable")[list(HELD_COLUMNS)]
     joined: list[tuple[str, str, float, float, float, int]] = []
-    for row in table[list(HELD_COLUMNS)].itertuples(index=False):
-        job_id, start, end, placement, restarting = row
-        ready = end if restarting else start
-        last = joined[-1] if joined and joined[-1][0] == job_id else None
-        if last is not None and last[1] == placement and last[4] == start and not (restarting and last[3] < start):
-            joined[-1] = (job_id, placement, last[2], end if last[3] == start and restarting else last[3], end, last[5])
-        else:
-            joined.append((job_id, placement, start, ready, end, 1 if last is None else last[5] + 1))
+    for job_id, rows in groupby(table.itertuples(index=False, name=None), key=itemgetter(0)):
+        own = list(rows)
+        begins = _begins(own, None if restarts is None else restarts.get(job_id))
+        for number, (first, beyond) in enumerate(pairwise([*begins, len(own)]), start=1):
+            start, end, placement = own[first][1], own[beyond - 1][2], own[first][3]
+            ready = next((begin for _, begin, _, _, pauses in own[first:beyond] if not pauses), end)
+            joined.append((job_id, placement, start, ready, end, number))
     return sorted(joined, key=lambda one: (one[2], one[0]))
+
+
+def _begins(own: Sequence[_Held], restarts: int | None) -> list[int]:
+    """Find where the placements of one job begin, of which there are one more than `restarts` (None: unknown).
+
+    One begins with other GPUs and after a gap. A pause on the same GPUs may be a restart or, for instance, a
+    checkpoint: as many are taken for restarts as are missing, those that last about as long as the job's first start.
+    """
+    found, pauses = [0], []
+    for place, (before, row) in enumerate(pairwise(own), start=1):
+        if row[3] != before[3] or row[1] != before[2]:
+            found.append(place)
+        elif row[4] and not before[4]:
+            pauses.append(place)
+    if restarts is not None:
+        first_s = own[0][2] - own[0][1] if own[0][4] else 0.0
+        pauses.sort(key=lambda place: (abs(own[place][2] - own[place][1] - first_s), place))
+        pauses = pauses[: max(restarts + 1 - len(found), 0)]
+    return sorted([*found, *pauses])
 
 
 def _places(busy: list[tuple[float, int]], gpus: int, start: float, end: float) -> list[tuple[int, int]]:
@@ -90,6 +122,15 @@ def _runs(places: list[int]) -> list[list[int]]:
         else:
             runs.append([place])
     return runs
+
+
+def outages_told(outages: pd.DataFrame) -> str:
+    """Say how often nodes were out of use, why, and for how many node-hours in all."""
+    hours = (outages["end_s"] - outages["start_s"]).groupby(outages["kind"]).agg(["size", "sum"])
+    return ", ".join(
+        f"{kind} {counted(int(times), 'time')} ({seconds / _HOUR_S:,.1f} node-hours)"
+        for kind, times, seconds in hours.itertuples()
+    )
 
 
 def waiting_by(jobs: pd.DataFrame, allocations: pd.DataFrame, groups: Mapping[str, str], edges: Floats) -> pd.DataFrame:

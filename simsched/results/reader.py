@@ -36,7 +36,7 @@ class Cell:
     """The results of one policy under one seed at one point of the sweep.
 
     `policy` is the label under which the policy is shown, `policy_name` the policy itself; `point` maps swept keys to
-    their values. The three tables are read when first asked for and kept; `table` reads without keeping.
+    their values. The tables are read when first asked for and kept; `table` reads without keeping.
     """
 
     folder: Path
@@ -77,6 +77,13 @@ class Cell:
     def rounds(self) -> pd.DataFrame:
         """The decisions, `diagnostics` being a dict in each row."""
         return self.table("rounds")
+
+    @cached_property
+    def outages(self) -> pd.DataFrame:
+        """The intervals during which a node was out of use; empty where no node ever was."""
+        if not self.has("outages"):
+            return frame_of(TABLES["outages"].arrow().empty_table())
+        return self.table("outages")
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,7 @@ class Run:
 
 
 def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a result table (`jobs`, `allocations` or `rounds`) of a cell folder.
+    """Read a result table (`jobs`, `allocations`, `rounds` or `outages`) of a cell folder.
 
     Raises `InputError` where the file is missing, damaged, of another version, or lacks a column.
     """

@@ -48,5 +48,6 @@ RHO_METRICS = (
         "higher",
         "Jain's index of `rho`, (sum rho)^2 / (n sum rho^2): 1 where all jobs fare alike",
         _rho(jain_index),
+        greatest=1.0,
     ),
 )

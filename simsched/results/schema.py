@@ -43,11 +43,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One result table: what a row is, and its columns in order."""
+    """One result table: what a row is, and its columns in order.
+
+    An `occasional` one is there only where it has a row.
+    """
 
     name: str
     row: str
     columns: tuple[Column, ...]
+    occasional: bool = False
 
     @property
     def file(self) -> str:
@@ -194,8 +198,27 @@ ROUNDS = Table(
     ),
 )
 
+OUTAGES = Table(
+    "outages",
+    "one interval during which a node was out of use, in the order of the ends; those of one node may overlap",
+    (
+        Column("node", _COUNT, "", "the node, counted from 0"),
+        Column("start_s", _TIME, "s", "begin of the interval"),
+        Column("end_s", _TIME, "s", "end of the interval, or of the run where that comes first"),
+        Column(
+            "kind",
+            _TEXT,
+            "",
+            "`node failure`, `rack failure`, what a list of outages says (else `outage`), or `off`: let go by the "
+            "policy, asleep or not rented, until it is up again",
+        ),
+        Column("ended", pa.bool_(), "", "whether the interval was over before the run was"),
+    ),
+    occasional=True,
+)
+
 #: The tables of a cell, by name.
-TABLES: dict[str, Table] = {table.name: table for table in (JOBS, ALLOCATIONS, ROUNDS)}
+TABLES: dict[str, Table] = {table.name: table for table in (JOBS, ALLOCATIONS, ROUNDS, OUTAGES)}
 
 
 def schema_markdown() -> str:
@@ -212,7 +235,7 @@ def _section(table: Table) -> str:
     lines = [
         f"### {table.file}",
         "",
-        f"A row is {table.row}.",
+        f"A row is {table.row}." + (" Only where there is such an interval." if table.occasional else ""),
         "",
         "| column | type | unit | meaning |",
         "|---|---|---|---|",

@@ -29,8 +29,8 @@ class Estimate:
 
     @property
     def half_width(self) -> float | None:
-        """Half the width of the interval; None where there is none."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+        """How far the interval reaches from the mean, to the farther end where it is cut off; None without interval."""
+        return None if self.low is None or self.high is None else max(self.high - self.mean, self.mean - self.low)
 
     @property
     def excludes_zero(self) -> bool:
@@ -50,12 +50,18 @@ class Difference:
     relative: Estimate | None
 
 
-def estimate(values: Iterable[float], confidence: float = CONFIDENCE) -> Estimate:
+#: The least and the greatest value that something can have.
+Range = tuple[float, float]
+ANY_VALUE: Range = (-math.inf, math.inf)
+
+
+def estimate(values: Iterable[float], confidence: float = CONFIDENCE, within: Range = ANY_VALUE) -> Estimate:
     """Average one value per seed, with the interval of Student's t.
 
     The interval is mean +- t(n - 1) * s / sqrt(n), s being the standard deviation with n - 1 in the denominator. It
-    holds if the seeds are independent and their values not too far from normal. One value has no interval; no value
-    raises `ValueError`.
+    holds if the seeds are independent and their values not too far from normal. What lies outside the range `within`
+    which all values are is cut off: the true mean cannot be there, so the rest covers it as often. One value has no
+    interval; no value raises `ValueError`.
     """
     sample = np.asarray(list(values), dtype=float)
     n = sample.size
@@ -66,7 +72,8 @@ def estimate(values: Iterable[float], confidence: float = CONFIDENCE) -> Estimat
     if n == 1:
         return Estimate(mean, 1)
     half = float(stdtrit(n - 1, 0.5 + confidence / 2)) * float(sample.std(ddof=1)) / math.sqrt(n)
-    return Estimate(mean, n, mean - half, mean + half)
+    least, greatest = within
+    return Estimate(mean, n, min(mean, max(mean - half, least)), max(mean, min(mean + half, greatest)))
 
 
 def paired_difference(

@@ -28,18 +28,18 @@ _MAPPINGS = [i for i, column in enumerate(ROUNDS.columns) if column.type == pa.m
 
 
 class TableWriter:
-    """Streams records to `jobs.parquet`, `allocations.parquet` and `rounds.parquet` in a folder.
+    """Streams records to `jobs.parquet`, `allocations.parquet`, `rounds.parquet` and the like in a folder.
 
     A context manager that takes the engine's records as tuples in the order of the schema. Of each table at most
     `row_group_rows` rows wait in memory. The files get their names when the block ends well; if it ends with an
     exception, nothing of them stays. The same records give the same bytes. Records of tables that are not among
-    `tables` are dropped.
+    `tables` are dropped. An occasional table has no file without a record.
     """
 
     def __init__(
         self,
         folder: Path,
-        tables: Collection[str] = ("jobs", "allocations", "rounds"),
+        tables: Collection[str] = tuple(TABLES),
         *,
         features: Collection[str] = (),
         row_group_rows: int = ROW_GROUP_ROWS,
@@ -53,14 +53,15 @@ class TableWriter:
             name: _TableFile(self._folder, table, features, row_group_rows) if name in tables else None
             for name, table in TABLES.items()
         }
-        self._jobs, self._allocations, self._rounds = (self._tables[name] for name in TABLES)
+        self._jobs, self._allocations, self._rounds, self._outages = (self._tables[name] for name in TABLES)
 
     def __enter__(self) -> TableWriter:
         """Open the files under temporary names."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for table in self._open_tables():
-                table.open()
+            for table in self._wanted():
+                if not table.occasional:
+                    table.open()
         except OSError as error:
             self._discard()
             raise input_error(self._folder, f"cannot write results: {error.strerror}", "name another folder") from error
@@ -71,13 +72,14 @@ class TableWriter:
         if kind is not None:
             self._discard()
             return
+        written = [table for table in self._wanted() if table.is_open]
         try:
-            for table in self._open_tables():
+            for table in written:
                 table.close()
         except BaseException:
             self._discard()
             raise
-        for table in self._open_tables():
+        for table in written:
             table.publish()
 
     def job(self, record: Row) -> None:
@@ -98,18 +100,27 @@ class TableWriter:
                 row[place] = sorted(row[place].items()) if row[place] else ()
             self._rounds.add(row)
 
+    def outage(self, record: Row) -> None:
+        """Take an interval for which a node was out of use."""
+        if self._outages is not None:
+            if not self._outages.is_open:
+                self._outages.open()
+            self._outages.add(record)
+
     @property
     def short(self) -> dict[str, pa.Table]:
         """The tables that were written as one row group at most, so that nobody needs to read them back."""
         return {
-            name: table.whole for name, table in self._tables.items() if table is not None and table.whole is not None
+            name: table.whole
+            for name, table in self._tables.items()
+            if table is not None and table.whole is not None and (table.whole.num_rows or not table.occasional)
         }
 
-    def _open_tables(self) -> list[_TableFile]:
+    def _wanted(self) -> list[_TableFile]:
         return [table for table in self._tables.values() if table is not None]
 
     def _discard(self) -> None:
-        for table in self._open_tables():
+        for table in self._wanted():
             table.discard()
 
 
@@ -128,6 +139,11 @@ class _TableFile:
         #: What is in the file as long as that is one row group at most, None where it is more.
         self.whole: pa.Table | None = self._schema.empty_table()
         self._writer: pq.ParquetWriter | None = None
+        self.occasional = table.occasional
+
+    @property
+    def is_open(self) -> bool:
+        return self._writer is not None
 
     def open(self) -> None:
         self._writer = pq.ParquetWriter(self._staged.path, self._schema, compression="zstd", write_page_checksum=True)

@@ -1,4 +1,4 @@
-"""Lists of outages: when which node was down. Read and written as CSV (node, down, up; seconds)."""
+"""Lists of outages: when which node was down. Read and written as CSV (node, down, up; seconds; read, also kind)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from simsched.model.outages import Outage
 
 COLUMNS = ("node", "down", "up")
 _DAY_S = 86_400
+#: The kind of an outage of which the list says none.
+_KIND = "outage"
 
 
 def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
     """Read a list of outages, or a trace of faults (.json), sorted by their begin.
 
-    `nodes` is how many the cluster has (None: unknown).
+    `nodes` is how many the cluster has (None: unknown). A CSV may say of what kind an outage is, such as maintenance.
 
     Raises `InputError` naming every line with no number, an end before its begin, a node that does not exist, or an
     overlap with another outage of the same node.
@@ -128,7 +130,7 @@ def _outage(row: Mapping[str, str | None], nodes: int | None) -> Outage:
     if not 0 <= down_s <= up_s < float("inf"):
         message = f"node {node} is up again at {up_s:g} s, before it goes down at {down_s:g} s"
         raise ValueError(message)
-    return Outage(node, down_s, up_s)
+    return Outage(node, down_s, up_s, (row.get("kind") or "").strip() or _KIND)
 
 
 def _overlaps(path: Path, found: Sequence[tuple[Outage, int]]) -> Iterator[Problem]:

@@ -37,8 +37,10 @@ policies:
   - {name: tiresias, label: "Tiresias-with-one-very-long-name-of-no-spaces", params: {interval_s: 60}}
 seeds: 2
 published: {"Tiresias+Oracle, realistic": {jct_mean_min: 12.3, makespan_min: 45.6}}
+failures: {outages_path: outages.csv}
 report: {plots: false}
 """
+OUTAGES = "node,down,up,kind\n1,900,1000,maintenance\n"
 #: Runs in a copy of the page, which has no such script.
 MEASURE = """<script>
 addEventListener("load", () => {
@@ -104,6 +106,7 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "page.yaml").write_text(EXPERIMENT)
+    (folder / "outages.csv").write_text(OUTAGES)
     for arguments in (["run", folder / "page.yaml", "--out", folder, "--workers", 1], ["report", folder / "page"]):
         done = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="simsched")
         assert done.exit_code == 0, done.output
@@ -218,6 +221,8 @@ addEventListener("load", () => {
   seen.explained = root.querySelector(".keys, .hint + .hint") !== null;
   bars()[0].dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
   seen.story = root.querySelector(".story").textContent;
+  root.querySelector("[data-outage]").dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+  seen.outage = root.querySelector(".story").textContent;
   const labels = () => [...root.querySelectorAll("svg")].map(one => one.lastElementChild.textContent);
   seen.before = labels();
   root.querySelector(".in").click();
@@ -251,6 +256,10 @@ def test_the_occupancy_can_be_zoomed_and_asked(page, tmp_path):
     assert seen["unexplained"] == 0  # every colour of a bar is in the legend, where there is one
     assert "asked for" in seen["story"]
     assert "waited" in seen["story"]
+    assert (
+        seen["outage"]
+        == "node 1 under First come, first served (Philly) · maintenance · from 15.0 min · to 16.7 min · in all 100 s"
+    )
     assert len(set(seen["zoomed"])) == 1  # both panels share their time
     assert seen["zoomed"] != seen["before"] == seen["after"]
     assert seen["faded"] > 0

@@ -143,6 +143,35 @@ def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signal
         assert simsched("report", "stopped/slow").exit_code == 0
 
 
+INTERRUPTED = """
+import os, signal
+from simsched.policy import Decision, Policy
+
+class Interrupted(Policy):
+    name = "interrupted"
+
+    def decide(self, view, rng):
+        if "real" in os.environ.get("INTERRUPT", ""):
+            os.kill(os.getpid(), signal.SIGINT)
+        raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize(("how", "workers"), [("real", ["1"]), ("raised", ["1"]), ("raised", APART)])
+def test_an_interrupt_inside_a_policy_ends_the_run_as_any_other_does(slow, simsched, monkeypatch, capfd, how, workers):
+    (slow / "slow.py").write_text(INTERRUPTED.replace("Interrupted(", "Slow("))
+    monkeypatch.setenv("INTERRUPT", how)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done = simsched("run", "slow.yaml", "--out", "inside", "--workers", *workers)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.exit_code == 130
+    assert done.stderr.splitlines()[-1] == "simsched: interrupted; what was finished is kept"
+    assert "Traceback" not in done.stderr + capfd.readouterr().err  # of the workers too
+    assert temporary(slow, "inside") == []
+
+
 def test_a_worker_that_is_killed_loses_nothing(slow, simsched):
     (slow / "slow").touch()
     killed = []

@@ -1,9 +1,12 @@
+import math
+
 import pytest
 
 from simsched.engine.records import JobRecord
 from simsched.errors import InputError
 from simsched.results.compare import comparison, paired_differences, row_name
 from simsched.results.expected_times import Agreement, compare_expected, read_expected
+from simsched.results.metric_names import range_of
 from simsched.results.reader import Cell, Run, read_cell
 from simsched.results.writer import TableWriter, write_json
 
@@ -14,6 +17,22 @@ def cell(tmp_path, policy, seed, jct, point=None):
 
 def run(tmp_path, cells, published=None):
     return Run(tmp_path, "tiny", tuple(cells), published or {}, {})
+
+
+def test_intervals_keep_to_the_range_of_the_metric(tmp_path):
+    names = {
+        "gpu_utilisation[v100]": (0, 1),
+        "top5_accuracy": (0, 100),
+        "rho_jain": (0, 1),
+        "jct_mean_s": (0, math.inf),
+    }
+    assert {name: range_of(name) for name in names} == names
+    assert range_of("jct_mean_ratio") == (-math.inf, math.inf)
+    found = [{"gpu_utilisation": value, "queueing_mean_s": 100 - 99 * value} for value in (0.99, 1.0, 0.9)]
+    cells = [Cell(tmp_path, {}, summary, "a", "a", seed, {}) for seed, summary in enumerate(found)]
+    (row,) = comparison(run(tmp_path, cells))
+    assert row.estimate("gpu_utilisation").high == 1
+    assert row.estimate("queueing_mean_s").low == 0
 
 
 def test_cells_are_gathered_per_policy_over_seeds_in_the_order_of_the_grid(tmp_path):

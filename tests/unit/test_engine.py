@@ -2,67 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from simsched_policies.fifo import Fifo
 from simsched_policies.tiresias import Tiresias
 
 from simsched.agent.fixed_agent import FixedBatch
-from simsched.engine.errors import InfeasibleDecisionError, StuckError
-from simsched.engine.failures import FailureOptions
-from simsched.engine.garbage import spared_by_the_collector
-from simsched.engine.options import LEAST_TICK_S, EngineOptions
+from simsched.engine.options import EngineOptions
 from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.engine.state import JobState
-from simsched.errors import InputError
-from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.model.outages import Outage
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, View
 from simsched.testing.builders import Applications, run, toy_application
-
-ONE_GPU = Cluster.uniform(1, 1)
-
-
-@dataclass
-class Script(Policy):
-    """Decides at given seconds as told; in between everything stays."""
-
-    name: ClassVar[str] = "script"
-    rigid: ClassVar[bool] = False
-
-    steps: Mapping[int, Mapping[str, Allocation]]
-    interval_s: int = 10
-    seen: dict[int, tuple[list[str], list[str], list[str]]] = field(default_factory=dict)
-    watch: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    rent: Mapping[int, set[int]] = field(default_factory=dict)
-
-    @property
-    def triggers(self) -> Triggers:
-        return Triggers(interval_s=self.interval_s)
-
-    def decide(self, view: View, rng) -> Decision:
-        names = [job.id for job in view.arrived], list(view.finished), [job.id for job in view.reached_threshold]
-        self.seen[view.now_s] = names
-        here = self.steps.get(view.now_s, {})
-        stop = [job_id for job_id, new in here.items() if not new]
-        start = {job_id: new for job_id, new in here.items() if new}
-        watch, target_nodes = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
-        return Decision.change(start, stop, watch=watch, target_nodes=target_nodes)
-
-
-def fixed(job_id: str, submit_s: int = 0, gpus: int = 1, duration_s: int = 100) -> JobSpec:
-    return JobSpec(job_id, submit_s, gpus, duration_s=duration_s)
-
-
-def toy(job_id: str, submit_s: int = 0, gpus: int = 1, batch: int = 16) -> JobSpec:
-    return JobSpec(job_id, submit_s, gpus, application="toy", batch_size=batch)
+from tests.scripted import ONE_GPU, Script, fixed, toy
 
 
 def test_a_single_job_waits_restarts_and_runs() -> None:
@@ -200,123 +154,6 @@ def test_a_quiet_time_is_skipped() -> None:
     assert len(records.decisions) < 15
 
 
-@pytest.mark.parametrize(
-    ("allocation", "reason"),
-    [
-        (((0, 5),), "node 0 (4 GPUs) is 1 GPUs short for jobs a"),
-        (((7, 1),), "there is no node 7"),
-        (((0, 0),), "0 GPUs on node 0"),
-        (((0, 1), (0, 1)), "a node is named twice"),
-    ],
-)
-def test_an_infeasible_decision_names_policy_time_node_and_jobs(allocation: Allocation, reason: str) -> None:
-    with pytest.raises(InfeasibleDecisionError) as caught:
-        run(Script({10: {"a": allocation}}), [fixed("a")])
-    assert "policy 'script' at t=10 s" in str(caught.value)
-    assert reason in str(caught.value)
-
-
-def test_two_jobs_cannot_share_a_gpu() -> None:
-    with pytest.raises(InfeasibleDecisionError, match=r"node 1 .4 GPUs. is 2 GPUs short for jobs a, b"):
-        run(Script({10: {"a": ((1, 3),), "b": ((1, 3),)}}), [fixed("a"), fixed("b")])
-
-
-def test_a_decision_about_a_job_that_is_gone_is_refused() -> None:
-    with pytest.raises(InfeasibleDecisionError, match="job 'ghost' is not active"):
-        run(Script({10: {"ghost": ((0, 1),)}}), [fixed("a")])
-
-
-def test_mixed_gpu_types_are_refused() -> None:
-    cluster = Cluster.of(NodeGroup(1, 2, "t4"), NodeGroup(1, 2, "a100"))
-    with pytest.raises(InfeasibleDecisionError, match="GPU types are mixed"):
-        run(Script({10: {"a": ((0, 1), (1, 1))}}), [fixed("a")], cluster=cluster)
-
-
-def test_a_policy_that_never_places_a_job_is_stopped() -> None:
-    with pytest.raises(StuckError, match="2 jobs wait: a, b"):
-        run(Script({}), [fixed("a"), fixed("b")], options=EngineOptions(idle_rounds=20))
-
-
-@pytest.mark.parametrize(
-    ("jobs", "reason"),
-    [
-        ([], "there are no jobs"),
-        ([fixed("a", gpus=9)], "it asks for 9 GPUs and can never fit a cluster of 8"),
-        ([fixed("a", gpus=0)], "it asks for 0 GPUs"),
-        ([fixed("a", duration_s=0)], "its duration is 0 s"),
-        ([fixed("a", -1)], "it is submitted at -1 s"),
-        ([fixed("a"), fixed("a")], "its id is used twice"),
-        ([fixed("a", 5), fixed("b", 4)], "not sorted by submit time"),
-        ([toy("a", batch=8)], "its batch size 8 is out of range for toy (16 to 256)"),
-        ([toy("a", gpus=4, batch=16)], "its batch size 16 on 4 GPUs is below toy's least of 8 per GPU"),
-    ],
-)
-def test_jobs_that_could_never_run_are_refused_before_anything_runs(jobs: list[JobSpec], reason: str) -> None:
-    with pytest.raises(InputError) as caught:
-        run(Fifo(), jobs)
-    assert reason in str(caught.value)
-
-
-def test_a_rented_node_is_paid_for_at_once_and_up_after_its_start() -> None:
-    cloud = EngineOptions(initial_nodes=1, node_start_s=25)
-    script = Script({40: {"a": ((1, 1),)}, 70: {"a": ((0, 1),)}}, rent={10: {0, 1}, 70: {0}})
-    records = run(script, [fixed("a", duration_s=20)], options=cloud)
-    seen = {row.time_s: (row.available_gpus, row.provisioned_nodes) for row in records.decisions}
-    assert [seen[now] for now in (10, 30, 40, 70)] == [(4, 2), (4, 2), (8, 2), (4, 1)]
-    assert records.jobs[0].end_time_s == 70 + 30 + 20
-
-
-def test_a_node_that_is_let_go_while_it_starts_never_comes_up() -> None:
-    cloud = EngineOptions(initial_nodes=1, node_start_s=25)
-    script = Script({40: {"a": ((0, 1),)}}, rent={10: {0, 1}, 20: {0}})
-    records = run(script, [fixed("a", duration_s=20)], options=cloud)
-    seen = {row.time_s: (row.available_gpus, row.provisioned_nodes) for row in records.decisions}
-    assert [seen[now] for now in (10, 20, 40)] == [(4, 2), (4, 1), (4, 1)]
-
-
-def test_a_broken_node_that_is_let_go_meanwhile_does_not_come_back() -> None:
-    failures = FailureOptions(outages=(Outage(1, 5, 35),))
-    script = Script({40: {"a": ((0, 1),)}}, rent={10: {0}})
-    records, options = MemoryRecorder(), EngineOptions(restart_delay_s=30)
-    jobs = [fixed("a", duration_s=20)]
-    simulate(Cluster.uniform(2, 4), jobs, Applications(), script, options, 0, records, failures=failures)
-    assert {row.available_gpus for row in records.decisions if row.time_s > 5} == {4}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        ({"restart_delay_s": -1}, "restart_delay_s"),
-        ({"node_start_s": -1}, "node_start_s and initial_nodes"),
-        ({"initial_nodes": -1}, "node_start_s and initial_nodes"),
-        ({"tick_s": LEAST_TICK_S / 2}, "tick_s"),
-        ({"tick_s": 1.5}, "tick_s"),
-        ({"max_jobs_per_gpu": 0}, "max_jobs_per_gpu"),
-        ({"interference": 1.0}, "interference"),
-        ({"interference": -0.1}, "interference"),
-    ],
-)
-def test_options_that_no_cluster_can_have_are_refused(wrong: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        EngineOptions(**wrong)
-
-
-def test_options_at_the_edge_of_what_a_cluster_can_have() -> None:
-    for tick_s in (0, LEAST_TICK_S, 1):
-        assert EngineOptions(restart_delay_s=0, node_start_s=0, initial_nodes=0, tick_s=tick_s).tick_s == tick_s
-
-
-def test_a_node_that_is_not_up_holds_no_job() -> None:
-    cloud = EngineOptions(initial_nodes=1, node_start_s=25)
-    with pytest.raises(InfeasibleDecisionError, match="node 1 is down"):
-        run(Script({20: {"a": ((1, 1),)}}, rent={10: {0, 1}}), [fixed("a")], options=cloud)
-
-
-def test_a_node_that_holds_a_job_cannot_go() -> None:
-    with pytest.raises(InfeasibleDecisionError, match="node 1 is to go but holds jobs a"):
-        run(Script({10: {"a": ((1, 1),)}}, rent={20: {0}}), [fixed("a")])
-
-
 def test_jobs_that_reply_to_a_completion_arrive_at_their_second_and_the_run_waits_for_them() -> None:
     def reply(record: JobRecord) -> list[JobSpec]:
         if record.job_id != "a":
@@ -333,29 +170,6 @@ def test_jobs_that_reply_to_a_completion_arrive_at_their_second_and_the_run_wait
     ]
 
 
-@pytest.mark.parametrize(
-    ("job", "reason"),
-    [
-        (fixed("a", 100), "its id is used twice"),
-        (fixed("b", 34), "it is submitted at 34 s, in reply to something that happens at 35 s"),
-        (fixed("b", 35, gpus=2), "can never fit"),
-    ],
-)
-def test_a_reply_that_could_never_run_is_refused(job: JobSpec, reason: str) -> None:
-    options = EngineOptions(restart_delay_s=30)
-    with pytest.raises(InputError, match=reason):
-        simulate(
-            ONE_GPU,
-            [fixed("a", 0, duration_s=5)],
-            Applications(),
-            Fifo(),
-            options,
-            0,
-            MemoryRecorder(),
-            on_finish=lambda _: [job],
-        )
-
-
 def test_a_policy_is_told_the_age_of_a_job_from_its_submission() -> None:
     ages: dict[float, float] = {}
 
@@ -370,12 +184,6 @@ def test_a_policy_is_told_the_age_of_a_job_from_its_submission() -> None:
     assert {now: age for now, age in ages.items() if now in (7, 40)} == {7: 0, 40: 33}
 
 
-def test_target_nodes_that_do_not_exist_are_named() -> None:
-    for wanted in ({0, 2}, {-1}):
-        with pytest.raises(InfeasibleDecisionError, match="target_nodes names nodes outside 0 to 1"):
-            run(Script({}, rent={10: wanted}), [fixed("a")])
-
-
 def test_agents_that_come_from_elsewhere_are_told_the_cluster_too() -> None:
     told: list[Cluster] = []
 
@@ -388,35 +196,3 @@ def test_agents_that_come_from_elsewhere_are_told_the_cluster_too() -> None:
         agents=Agents(),
     )  # fmt: skip
     assert told == [ONE_GPU]
-
-
-class CountingFifo(Fifo):
-    """Counts the states of jobs that are in memory and not of active jobs."""
-
-    def decide(self, view, rng):
-        in_memory = sum(type(found) is JobState for found in gc.get_objects())
-        self.most_left = max(getattr(self, "most_left", 0), in_memory - len(view.jobs))
-        return super().decide(view, rng)
-
-
-def test_jobs_that_have_ended_leave_nothing_to_the_collector():
-    policy = CountingFifo()
-    gc.collect()
-    gc.disable()
-    try:
-        run(policy, [JobSpec(f"j{i:02}", 10 * i, 1, duration_s=25) for i in range(40)], cluster=ONE_GPU)
-    finally:
-        gc.enable()
-    assert policy.most_left <= 1  # the one that has just ended
-
-
-@pytest.mark.parametrize(("set_to", "within"), [((700, 9, 8), 20_000), ((30_000, 9, 8), 30_000), ((0, 9, 8), 0)])
-def test_the_collector_looks_seldom_during_a_run_and_as_before_after_it(set_to, within):
-    before = gc.get_threshold()
-    gc.set_threshold(*set_to)
-    try:
-        with spared_by_the_collector(), spared_by_the_collector():
-            assert gc.get_threshold() == (within, 9, 8)
-        assert (gc.get_threshold(), gc.get_freeze_count()) == (set_to, 0)
-    finally:
-        gc.set_threshold(*before)

@@ -22,22 +22,42 @@ from simsched_policies.slurm.multifactor import (
 
 from simsched.errors import InputError
 
+#: What a controller printed of a job (gollum, University of Michigan, 2018-03-29): factors times weights.
+PRINTED = {
+    "age": ("0.251721", 16800, "4228.92"),
+    "fair_share": ("0.042337", 25000, "1058.42"),
+    "size": ("0.996510", 10000, "9965.10"),
+    "partition": ("0.666667", 30000, "20000.00"),
+}
+USED, SHARES, DAMPENING, NICE = "0.111913", "0.002453", 10, 2500
+#: Shares that are printed as 0.002453; the factor needs digits of them that are not (0.00245317 to 0.00245320).
+HIDDEN_SHARES = 0.0024531867
 
-def test_a_line_of_a_real_log_to_its_printed_digits() -> None:
-    # slurmctld of a university cluster: U 0.111913, S 0.002453, dampening 10; weights 16800, 25000, 10000, 30000.
-    half = 5e-7  # printed figures are rounded to six digits
-    least = classic_fair_share(0.111913 + half, 0.002453 - half, 10)
-    most = classic_fair_share(0.111913 - half, 0.002453 + half, 10)
-    assert least <= 0.042337 <= most
-    assert most - least < 6e-5
-    factors = Factors(age=0.251721, fair_share=0.042337, size=0.996510, partition=0.666667)
-    weights = Weights(age=16800, fair_share=25000, size=10000, partition=30000)
-    printed = {"age": 4228.92, "fair_share": 1058.42, "size": 9965.10, "partition": 20000.0}
-    for name, value in printed.items():
-        weight = getattr(weights, name)
-        one = priority(Factors(**{name: getattr(factors, name)}), weights)
-        assert one == pytest.approx(value, abs=weight * half + 0.005), name
-    assert priority(factors, weights, nice=2500) == pytest.approx(32752.4, abs=0.05)
+
+def test_lines_of_a_real_log_to_every_printed_digit() -> None:
+    assert f"{HIDDEN_SHARES:.6f}" == SHARES
+    factors = Factors(
+        age=age_factor(152_241),  # the only whole second of seven days that is printed so
+        fair_share=classic_fair_share(float(USED), HIDDEN_SHARES, DAMPENING),
+        size=size_factor(2, 573, favour_small=True),
+        partition=relative_factor(2, {"this": 2, "highest": 3}),
+    )
+    weights = Weights(**{name: weight for name, (_, weight, _) in PRINTED.items()})
+    for name, (factor, weight, product) in PRINTED.items():
+        value = getattr(factors, name)
+        assert (f"{value:.6f}", f"{value * weight:.2f}") == (factor, product), name
+    whole = priority(factors, weights, nice=NICE)
+    assert f"{whole:.2f}" == "32752.43"
+    # Printed are 32752.49 and, without decimals, "+  0" for the other resources: less than a half, about 0.06.
+    assert 0.04 < 32752.49 - whole < 0.07
+
+
+def test_the_printed_digits_of_shares_do_not_suffice_for_the_printed_factor() -> None:
+    used, shares, half = float(USED), float(SHARES), 5e-7  # printed figures are rounded to six digits
+    assert f"{classic_fair_share(used, shares, DAMPENING):.6f}" == "0.042327"
+    assert classic_fair_share(used - half, shares, DAMPENING) < 0.0423365
+    assert classic_fair_share(used, shares - half, DAMPENING) < 0.042337 - half
+    assert classic_fair_share(used, shares + half, DAMPENING) > 0.042337 + half
 
 
 def test_factors_stay_between_nothing_and_one() -> None:

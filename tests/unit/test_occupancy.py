@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simsched.report.figures.occupancy import queue_over_time
-from simsched.results.occupancy import HELD_COLUMNS, colour_groups, stays, waiting_by
+from simsched.engine import outage_log
+from simsched.report.figures.occupancy import occupancy, queue_over_time
+from simsched.results.occupancy import HELD_COLUMNS, OFF, colour_groups, stays, waiting_by
 
 
 def held(*rows):
@@ -39,6 +40,41 @@ def test_another_placement_a_gap_or_a_restart_begins_another_stay():
     assert [(one.start_s, one.ready_s, one.end_s, one.number, one.ended) for one in found] == [
         (0, 0, 10, 1, False), (10, 10, 20, 2, False), (25, 25, 30, 3, False), (30, 35, 40, 4, True),
     ]  # fmt: skip
+
+
+def test_pauses_for_checkpoints_are_no_restarts():
+    rows = [("a", 0, 30, "0:1", True), ("a", 30, 90, "0:1", False)]
+    rows += [("a", 90, 100, "0:1", True), ("a", 100, 130, "0:1", False)]  # a checkpoint of 10 s
+    rows += [("a", 130, 160, "0:1", True), ("a", 160, 190, "0:1", False)]  # a restart, as long as the first start
+    rows += [("a", 190, 200, "0:1", True), ("a", 200, 230, "0:1", False)]  # a checkpoint
+    for restarts, starts in ((0, [0]), (1, [0, 130]), (2, [0, 90, 130])):
+        found = stays(held(*rows), jobs(a=230).assign(restarts=restarts))
+        assert [(one.start_s, one.number) for one in found] == [(at, place) for place, at in enumerate(starts, start=1)]
+
+
+def test_nodes_out_of_use_are_drawn_told_apart_and_counted():
+    outages = pd.DataFrame(
+        [(1, 0, 3600, "node failure", True), (0, 1800, 3600, OFF, True), (9, 0, 60, "node failure", False)],
+        columns=["node", "start_s", "end_s", "kind", "ended"],
+    )
+    columns = {"submit_time_s": 0, "status": "", "application": "x", "tenant": "", "restarts": 0}
+    table = jobs(a=3600).assign(**columns)
+    figure, data = occupancy({"fifo": (table, held(("a", 0, 3600, "0:1", False)))}, [1, 2], outages={"fifo": outages})
+    hatched = [one for one in figure.axes[0].collections if one.get_hatch()]
+    assert [box.vertices[:4].tolist() for one in hatched for box in one.get_paths()] == [
+        [[0, 1], [1, 1], [1, 3], [0, 3]]
+    ]
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["node failure", "node off"]
+    assert "node failure 2 times (1.0 node-hours), off 1 time (0.5 node-hours)" in figure.texts[1].get_text().replace(
+        "\n", " "
+    )
+    assert data[["node", "start_s", "end_s", "kind"]].to_numpy().tolist() == [
+        [0, 0, 3600, ""], [1, 0, 3600, "node failure"], [0, 1800, 3600, OFF],
+    ]  # fmt: skip
+
+
+def test_the_kind_of_a_node_that_is_off_is_called_alike_by_those_who_write_and_read_it():
+    assert OFF == outage_log.OFF
 
 
 def test_jobs_get_the_lowest_free_gpus_side_by_side_where_there_is_such_a_gap():

@@ -45,6 +45,11 @@ def test_other_columns_are_refused(tmp_path):
         read_outages(written(tmp_path, "node,start,end\n0,1,2\n"))
 
 
+def test_a_list_may_say_of_what_kind_an_outage_is(tmp_path):
+    path = written(tmp_path, "node,down,up,kind\n0,1,2,maintenance\n1,1,2,\n")
+    assert [outage.kind for outage in read_outages(path)] == ["maintenance", "outage"]
+
+
 def event(node, day, kind, what="GPU"):
     return {"node_id": node, "event_time": day, "event_type": f"fault_{kind}", "fault_type": {"Class": what}}
 

@@ -3,23 +3,22 @@ from typing import get_type_hints
 
 import pytest
 
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord
 from simsched.results.metrics import METRICS, metrics_markdown
 from simsched.results.schema import TABLES, schema_markdown
 
+RECORDS = [
+    ("jobs", JobRecord), ("allocations", AllocationRecord), ("rounds", DecisionRecord), ("outages", OutageRecord),
+]  # fmt: skip
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 
 
-@pytest.mark.parametrize(
-    ("table", "record"), [("jobs", JobRecord), ("allocations", AllocationRecord), ("rounds", DecisionRecord)]
-)
+@pytest.mark.parametrize(("table", "record"), RECORDS)
 def test_columns_are_the_fields_of_the_engines_records_in_order(table, record):
     assert tuple(column.name for column in TABLES[table].columns) == record._fields
 
 
-@pytest.mark.parametrize(
-    ("table", "record"), [("jobs", JobRecord), ("allocations", AllocationRecord), ("rounds", DecisionRecord)]
-)
+@pytest.mark.parametrize(("table", "record"), RECORDS)
 def test_arrow_types_fit_the_annotations_of_the_records(table, record):
     kinds = {str: {"string"}, int: {"int32", "int64"}, bool: {"bool"}, float: {"double", "int64"}}
     hints = get_type_hints(record)

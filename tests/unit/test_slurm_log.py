@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from simsched.errors import InputError
 from simsched.operators.log_input import node_names, read_operator_log
+from simsched.workload.readers import log as log_reader
 from simsched.workload.readers import read_trace
 from simsched.workload.readers.log import LOG_COLUMNS, Limits
 from simsched.workload.readers.slurm import read_sacct
@@ -49,6 +51,19 @@ def reasons(found):
     return {entry.reason: entry.count for entry in found.left_out}
 
 
+BAD = [
+    line("1"),
+    line("2", End="2024-03-01T10:04:00", Elapsed=""),
+    line("3", Start="2024-03-01T09:00:00", Elapsed=""),
+    line("4", NodeList="g[01-02],x9"),
+    line("5", AllocTRES="gres/gpu=99"),
+    line("6", End="Unknown", State="RUNNING"),
+    line("7", AllocTRES="cpu=4", ReqTRES="cpu=4"),
+    line("8", End="2024-03-01T10:04:30", Elapsed=""),
+    line("9")[:40],
+]
+
+
 def test_a_job_with_all_its_fields(tmp_path: Path) -> None:
     found = read_sacct(log(tmp_path, line()))
     assert list(found.table.columns) == list(LOG_COLUMNS)
@@ -85,6 +100,32 @@ def test_requeued_jobs_are_added_up_and_numbers_used_again_told_apart(tmp_path: 
     assert sum(found.adjusted.values()) == 2
 
 
+def test_a_log_is_the_same_in_blocks_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = {"Start": "2024-03-01T12:00:00", "End": "2024-03-01T12:30:00", "Elapsed": "00:30:00"}
+    shifted = line("3", End="2024-03-01T12:05:00")
+    lines = [*BAD, line("1.batch"), line("1", **again), shifted, line("8_1", State="NODE_FAIL"), line("8_1", **again)]
+    path = log(tmp_path, *lines)
+    whole = read_sacct(path)
+    for rows in (1, 4):
+        monkeypatch.setattr(log_reader, "_BLOCK", rows)
+        found = read_sacct(path)
+        pd.testing.assert_frame_equal(found.table, whole.table)
+        assert (found.summary(), found.examples) == (whole.summary(), whole.examples)
+
+
+def test_attempts_that_never_began_or_ended_count_for_nothing(tmp_path: Path) -> None:
+    begun = {"Start": "2024-03-01T10:30:00", "End": "Unknown", "Elapsed": ""}
+    last = {"Start": "2024-03-01T12:00:00", "End": "2024-03-01T12:30:00", "Elapsed": "00:30:00"}
+    unknown = {"Start": "Unknown", "End": "Unknown", "Elapsed": "", "Eligible": "2024-03-01T09:59:00"}
+    rows = [line("1", **begun, State="NODE_FAIL"), line("1", **unknown, State="REQUEUED"), line("1", **last)]
+    # In order of start: begun and never ended, ended after half an hour; one without a start comes last.
+    (job,) = read_sacct(log(tmp_path, *rows[:1], rows[2])).table.to_dict("records")
+    assert (job["start_s"], job["duration_s"], job["attempts"]) == (1709289000, 1800.0, 2)
+    found = read_sacct(log(tmp_path, *rows))
+    assert reasons(found) == {"never started": 1}
+    assert found.table["job_id"].tolist() == ["1"]
+
+
 def test_time_zones_and_clocks_that_were_changed(tmp_path: Path) -> None:
     # In Berlin the clock goes from 02:00 to 03:00 on 2024-03-31, and from 03:00 back to 02:00 on 2024-10-27.
     spring = {"Submit": "2024-03-31T01:00:00", "Start": "2024-03-31T01:30:00", "End": "2024-03-31T03:30:00"}
@@ -102,19 +143,6 @@ def test_time_zones_and_clocks_that_were_changed(tmp_path: Path) -> None:
     assert table.loc["3", "submit_s"] == 1709283600
     with pytest.raises(InputError, match="is no time zone"):
         read_sacct(path, time_zone="Berlin")
-
-
-BAD = [
-    line("1"),
-    line("2", End="2024-03-01T10:04:00", Elapsed=""),
-    line("3", Start="2024-03-01T09:00:00", Elapsed=""),
-    line("4", NodeList="g[01-02],x9"),
-    line("5", AllocTRES="gres/gpu=99"),
-    line("6", End="Unknown", State="RUNNING"),
-    line("7", AllocTRES="cpu=4", ReqTRES="cpu=4"),
-    line("8", End="2024-03-01T10:04:30", Elapsed=""),
-    line("9")[:40],
-]
 
 
 def test_one_summary_of_what_makes_no_sense(tmp_path: Path) -> None:

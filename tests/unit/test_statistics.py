@@ -57,3 +57,12 @@ def test_a_reference_of_zero_has_no_relative_difference():
     difference = paired_difference({1: 3.0, 2: 5.0}, {1: 0.0, 2: 1.0})
     assert difference.absolute.mean == 3.5
     assert difference.relative is None
+
+
+def test_an_interval_is_cut_off_where_no_value_can_be():
+    found = estimate([0.9, 1.0, 0.98], within=(0, 1))
+    whole = estimate([0.9, 1.0, 0.98])
+    assert whole.high > 1
+    assert (found.low, found.high, found.half_width) == (whole.low, 1, pytest.approx(whole.half_width))
+    assert estimate([0.0, 0.0, 0.1], within=(0, 1)).low == 0
+    assert estimate([2.0, 2.1], within=(0, 1)).high == 2.05  # values that are out of range are not hidden

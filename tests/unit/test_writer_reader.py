@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, Recorder
+from simsched.api.results import RunResults
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, Recorder
 from simsched.errors import InputError
 from simsched.results import writer as writer_module
 from simsched.results.metrics import summarise
@@ -27,6 +28,9 @@ ROUNDS = [
     DecisionRecord(60, 2, 2, 3, 4, 1, 2, 0, 0, {"z": 1.0, "fitness": 0.25}),
     DecisionRecord(120, 1, 1, 1, 4, 1, 0, 0, 1, {}),
 ]
+
+
+ALWAYS = [table for table in TABLES.values() if not table.occasional]
 
 
 def write(folder, **options):
@@ -69,7 +73,7 @@ def test_what_is_written_is_read_back(tmp_path):
 
 def test_the_files_have_the_columns_and_types_of_the_schema(tmp_path):
     write(tmp_path)
-    for table in TABLES.values():
+    for table in ALWAYS:
         schema = pq.read_schema(tmp_path / table.file)
         assert schema.names == [column.name for column in table.written()]
         assert [field.type for field in schema] == [column.type for column in table.written()]
@@ -94,7 +98,7 @@ def test_the_same_records_give_the_same_bytes_whatever_the_order_of_diagnostics(
             writer.allocation(allocation)
         for round_ in (shuffled, ROUNDS[1]):
             writer.decision(round_)
-    for table in TABLES.values():
+    for table in ALWAYS:
         assert (tmp_path / "one" / table.file).read_bytes() == (tmp_path / "two" / table.file).read_bytes()
 
 
@@ -131,6 +135,31 @@ def test_tables_not_asked_for_are_not_written(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["jobs.parquet"]
 
 
+def test_there_is_a_table_of_outages_only_where_there_are_any(tmp_path):
+    write(tmp_path / "none")
+    assert not (tmp_path / "none" / "outages.parquet").exists()
+    assert list(read_cell(make_cell(tmp_path / "none")).outages.columns) == list(OutageRecord._fields)
+    records = [OutageRecord(1, 10, 20, "off", True), OutageRecord(0, 5, 25, "node failure", False)]
+    with TableWriter(tmp_path / "some") as writer:
+        for record in records:
+            writer.outage(record)
+    assert [tuple(row) for row in read_table(tmp_path / "some", "outages").itertuples(index=False)] == records
+    assert sorted(writer.short) == ["allocations", "jobs", "outages", "rounds"]
+
+
+def test_outages_of_a_run_are_those_of_the_cells_that_have_any(tmp_path):
+    make_run(tmp_path)
+    empty = RunResults(read_run(tmp_path)).outages()
+    assert (len(empty), empty.index.names) == (0, ["policy", "seed", "node"])
+    make_cell(tmp_path / "cells" / "c2")
+    with TableWriter(tmp_path / "cells" / "c2", tables=("outages",)) as writer:
+        writer.outage(OutageRecord(1, 10, 20, "off", True))
+    content = json.loads((tmp_path / "run.json").read_text())
+    content["cells"].append({**content["cells"][0], "cell": "c2", "seed": 2, "folder": "cells/c2"})
+    write_json(tmp_path / "run.json", content)
+    assert RunResults(read_run(tmp_path)).outages()["end_s"].to_dict() == {("F", 2, 1): 20}
+
+
 def test_an_unknown_table_is_refused(tmp_path):
     with pytest.raises(InputError, match="no result table 'job'"):
         TableWriter(tmp_path, tables=("job",))
@@ -139,6 +168,7 @@ def test_an_unknown_table_is_refused(tmp_path):
 def write_and_fail(folder):
     with TableWriter(folder, row_group_rows=1) as writer:
         writer.job(JOBS[0])
+        writer.outage(OutageRecord(1, 10, 20, "off", True))
         message = "the simulation failed"
         raise RuntimeError(message)
 

@@ -26,7 +26,8 @@ class Usage:
         self._numbers: dict[tuple[str, str], int] = {}
         self._names: list[str] = []
         self._running: list[int] = []
-        self._since_s: float = 0.0
+        #: Up to when what each user holds is counted.
+        self._since_s: list[float] = []
         self._gpu_s: list[float] = []
         self._factors: npt.NDArray[np.float64] | None = None
         self._updated_s: float | None = None
@@ -42,6 +43,7 @@ class Usage:
         self._names.append(name)
         self._running.append(0)
         self._gpu_s.append(0.0)
+        self._since_s.append(0.0)
         return self._numbers.setdefault((tenant, user), len(self._numbers))
 
     def _new_accounts(self, tenant: str) -> list[Account]:
@@ -58,32 +60,28 @@ class Usage:
 
     def begin(self, user: int, gpus: int, now_s: float) -> None:
         """Note that a user holds more GPUs from now on."""
-        self._settle(now_s)
+        self._settle(user, now_s)
         self._running[user] += gpus
 
     def end(self, user: int, gpus: int, now_s: float) -> None:
         """Note that a user holds fewer GPUs from now on."""
-        self._settle(now_s)
+        self._settle(user, now_s)
         self._running[user] -= gpus
 
-    def _settle(self, now_s: float) -> None:
-        elapsed = now_s - self._since_s
-        if elapsed > 0:
-            for user, gpus in enumerate(self._running):
-                if gpus:
-                    self._gpu_s[user] += gpus * elapsed
-            self._since_s = now_s
+    def _settle(self, user: int, now_s: float) -> None:
+        self._gpu_s[user] += self._running[user] * (now_s - self._since_s[user])
+        self._since_s[user] = now_s
 
     def update(self, now_s: float, every_s: float) -> None:
         """Charge what was used and let it decay, if the last time is `every_s` ago."""
         if self._updated_s is not None and now_s - self._updated_s < every_s:
             return
         self._updated_s = now_s
-        self._settle(now_s)
         self._tree.advance(now_s)
-        for user, gpu_s in enumerate(self._gpu_s):
-            if gpu_s:
-                self._tree.charge(self._names[user], gpu_s)
+        for user, name in enumerate(self._names):
+            self._settle(user, now_s)
+            if self._gpu_s[user]:
+                self._tree.charge(name, self._gpu_s[user])
                 self._gpu_s[user] = 0.0
         self._factors = None
 

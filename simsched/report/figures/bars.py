@@ -104,7 +104,7 @@ def _bar(axes: Axes, row: object, place: int, shown: Shown, look: Look) -> float
     if pd.notna(published):
         axes.plot(published, place, marker="D", markersize=6, color="white", markeredgecolor="black", zorder=4)
         reach = max(reach, published)
-    text = number(mean) + (f" ±{number((high - low) / 2)}" if pd.notna(high) else "")
+    text = number(mean) + (f" ±{number(max(high - mean, mean - low))}" if pd.notna(high) else "")
     where: Any = ("axes fraction", "data")
     axes.annotate(text, (1, place), xycoords=where, xytext=(5, 0), textcoords="offset points", va="center", size=8)
     return reach

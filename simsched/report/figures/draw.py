@@ -71,7 +71,7 @@ FIGURES = MappingProxyType(
         "over-time": "GPUs allocated and statistical efficiency over time",
         "gpu-types": "how busy each GPU type was and how long its jobs took, where there are several",
         "pairs": "speeds of the pairs of jobs that shared a GPU, where these were measured in pairs",
-        "occupancy": "nodes down, time across: which job held which GPUs (first seed)",
+        "occupancy": "nodes down, time across: which job held which GPUs, and nodes out of use (first seed)",
         "queue-over-time": "waiting jobs over time, by tenant (first seed)",
         "job-timeline": "GPUs, batch size and efficiency of the largest job",
         "nodes-over-time": "nodes rented or up, where they come and go",
@@ -182,10 +182,12 @@ def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
     tables = {name: (cell.table("jobs", JOB_COLUMNS), cell.table("allocations", HELD_COLUMNS))
               for name, cell in cells.items()}  # fmt: skip
     seed = rows[0].cells[0].seed
+    outages = {name: cell.outages for name, cell in cells.items() if len(cell.outages)}
     return occupancy(
         tables,
         node_sizes(rows[0].cells[0], [table for _, table in tables.values()]),
         title=f"{run.name}: who held which GPUs (seed {seed})",
+        outages=outages,
     )
 
 

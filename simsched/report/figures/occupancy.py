@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import PALETTE, Drawn, new_figure, styled
 from simsched.report.units import Shown, time_unit
-from simsched.results.occupancy import Stay, colour_groups, stays, waiting_by
+from simsched.results.occupancy import OFF, Stay, colour_groups, outages_told, stays, waiting_by
 
 #: More nodes than this are not told apart on a page.
 MOST_NODES = 32
@@ -23,18 +25,31 @@ _MOST_BINS = 120
 _LEAST_WHOLE = 4
 _STARTING = "#FFFFFF"
 _BAR = 0.92
+#: How nodes look that are off, and how those that are out of order are hatched, one kind after the other.
+_OFF_GREY, _BROKEN_GREY, _HATCH_GREY, _BREAKS = "#E4E4E4", "#F2F2F2", "#777777", "#C00020"
+_HATCHES = ("/////", "\\\\\\\\\\", "xxxxx", ".....")
 
+_OFF_LABEL = "node off"
+_NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 #: Jobs and intervals of one cell.
 Tables = tuple[pd.DataFrame, pd.DataFrame]
 
 
-def occupancy(cells: Mapping[str, Tables], nodes: Sequence[int], *, title: str = "Occupancy") -> Drawn:
+def occupancy(
+    cells: Mapping[str, Tables],
+    nodes: Sequence[int],
+    *,
+    title: str = "Occupancy",
+    outages: Mapping[str, pd.DataFrame] = _NONE,
+) -> Drawn:
     """Draw one panel a policy: every node a row of GPUs, every job a bar on the GPUs that it held.
 
     `cells` maps labels to the tables of jobs and allocations of one cell each; `nodes` has the GPUs of each node, of
     which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar begins
     pale while the job starts or restarts, with a black edge from the second placement on; a cross
-    ends a job that failed or was killed. Data: `policy` and the fields of `simsched.results.occupancy.Stay`.
+    ends a job that failed or was killed. `outages` are the tables of outages of these cells, where there are any: the
+    rows of a node are hatched while it is out of order, and grey while it is off. Data: `policy` and the fields of
+    `simsched.results.occupancy.Stay`; with outages also `kind`, on rows that have no job.
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
@@ -42,21 +57,28 @@ def occupancy(cells: Mapping[str, Tables], nodes: Sequence[int], *, title: str =
     found = {label: stays(intervals, jobs, len(shown)) for label, (jobs, intervals) in cells.items()}
     last_s = max((stay.end_s for own in found.values() for stay in own), default=1.0)
     unit = time_unit(last_s)
+    out_of_use = _kinds(outages)
     with styled():
         height = max(1.2, min(0.16 * sum(shown) + 0.3, 5.0))
-        figure = new_figure(7.2, height * len(cells) + 0.5, title, _caption(by, len(nodes)))
+        told = "" if not outages else _outages_caption(outages)
+        figure = new_figure(7.2, height * len(cells) + 0.5, title, _caption(by, len(nodes)) + told)
         panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (label, own) in zip(panels, found.items(), strict=True):
             failed = set(cells[label][0].query("status in ('Failed', 'Killed')")["job_id"])
-            _panel(axes, own, shown, unit, {job: colours[group] for job, group in groups.items()}, failed)
+            tops = _tops(own, shown)
+            if label in outages:
+                times = {name: outages[label][name] * unit.factor for name in ("start_s", "end_s")}
+                _bands(axes, outages[label].assign(**times), out_of_use, tops)
+            _panel(axes, own, tops, unit, {job: colours[group] for job, group in groups.items()}, failed)
             axes.set_title(label)
         panels[-1].set_xlim(0, last_s * unit.factor)
         panels[-1].set_xlabel(unit.title("time since the start of the workload"))
-        if by != "job":
-            handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
+        handles = [] if by == "job" else [Patch(color=colour, label=name) for name, colour in colours.items()]
+        handles += [Patch(**look, label=_OFF_LABEL if kind == OFF else kind) for kind, look in out_of_use.items()]
+        if handles:
             panels[0].legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, title=None)
-    lines = [{"policy": label, **asdict(stay)} for label, own in found.items() for stay in own]
-    return figure, pd.DataFrame(lines)
+    lines = pd.DataFrame([{"policy": label, **asdict(stay)} for label, own in found.items() for stay in own])
+    return figure, _with_outages(lines, outages, shown)
 
 
 def _common_groups(cells: Mapping[str, Tables]) -> tuple[str, dict[str, str]]:
@@ -83,12 +105,60 @@ def _caption(by: str, nodes: int) -> str:
     return text
 
 
-def _panel(
-    axes: Axes, own: Sequence[Stay], nodes: Sequence[int], unit: Shown, colours: Mapping[str, str], failed: set[str]
-) -> None:
+def _outages_caption(outages: Mapping[str, pd.DataFrame]) -> str:
+    kinds = {kind for table in outages.values() for kind in table["kind"]}
+    hatched = " Hatched: the node is out of order, from the red line on." if kinds - {OFF} else ""
+    grey = " Grey: the policy has let the node go (it is asleep or not rented)." if OFF in kinds else ""
+    told = "; ".join(f"{label}: {outages_told(table)}" for label, table in outages.items() if len(table))
+    return f"{hatched}{grey} Out of use under {told}."
+
+
+def _kinds(outages: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, Any]]:
+    """Return how nodes look that are out of use, by kind, those first that are out of order."""
+    names = sorted({kind for table in outages.values() for kind in table["kind"]}, key=lambda kind: (kind == OFF, kind))
+    return {
+        name: {"facecolor": _OFF_GREY, "edgecolor": _OFF_GREY, "linewidth": 0.0}
+        if name == OFF
+        else {"facecolor": _BROKEN_GREY, "edgecolor": _HATCH_GREY, "linewidth": 0.0,
+              "hatch": _HATCHES[place % len(_HATCHES)]}
+        for place, name in enumerate(names)
+    }  # fmt: skip
+
+
+def _with_outages(lines: pd.DataFrame, outages: Mapping[str, pd.DataFrame], nodes: Sequence[int]) -> pd.DataFrame:
+    rows = [
+        {"policy": label, "job_id": "", "node": node, "first_gpu": 0, "gpus": nodes[node], "start_s": start,
+         "ready_s": start, "end_s": end, "number": 0, "ended": ended, "kind": kind}
+        for label, table in outages.items()
+        for node, start, end, kind, ended in table.itertuples(index=False)
+        if node < len(nodes)
+    ]  # fmt: skip
+    return pd.concat([lines.assign(kind=""), pd.DataFrame(rows)], ignore_index=True) if rows else lines
+
+
+def _tops(own: Sequence[Stay], nodes: Sequence[int]) -> np.ndarray:
+    """Return where the rows of each node begin, and where the last end: its GPUs, or more where jobs share them."""
     heights = [max([gpus, *(stay.first_gpu + stay.gpus for stay in own if stay.node == node)])
                for node, gpus in enumerate(nodes)]  # fmt: skip
-    tops = np.concatenate([[0], np.cumsum(heights)])
+    return np.concatenate([[0], np.cumsum(heights)])
+
+
+def _bands(axes: Axes, outages: pd.DataFrame, looks: Mapping[str, Mapping[str, Any]], tops: np.ndarray) -> None:
+    """Draw for which time which node was out of use, behind the jobs; times are in the unit of the axis."""
+    for kind, look in looks.items():
+        own = outages[(outages["kind"] == kind) & (outages["node"] < len(tops) - 1)]
+        first, last = (own[name].to_numpy() for name in ("start_s", "end_s"))
+        top, bottom = (tops[own["node"].to_numpy() + down] for down in (0, 1))
+        corners = np.stack([[first, top], [last, top], [last, bottom], [first, bottom]]).transpose(2, 0, 1)
+        axes.add_collection(PolyCollection(list(corners), **look, zorder=0.4 if kind == OFF else 0.5))
+        if kind != OFF:
+            axes.add_collection(LineCollection(list(corners[:, [0, 3]]), colors=_BREAKS, linewidths=0.9, zorder=2.5))
+
+
+def _panel(
+    axes: Axes, own: Sequence[Stay], tops: np.ndarray, unit: Shown, colours: Mapping[str, str], failed: set[str]
+) -> None:
+    nodes, heights = range(len(tops) - 1), np.diff(tops)
     bars = [_box(stay, tops, stay.start_s, stay.end_s, unit.factor) for stay in own]
     pale = [_box(stay, tops, stay.start_s, stay.ready_s, unit.factor) for stay in own if stay.ready_s > stay.start_s]
     faces = [colours.get(stay.job_id, PALETTE[-1]) for stay in own]

@@ -35,6 +35,14 @@
       story.textContent = parts.filter(Boolean).join(" · ");
     }
 
+    function tellOutage(index, name) {
+      const [node, start, end, kind, ended] = data.panels[name].outages[index];
+      const parts = [`node ${node} under ${name}`, kind === "off" ? "off: let go by the policy" : kind,
+        `from ${time(start)}`, ended ? `to ${time(end)}` : `to the end of the run, ${time(end)}`,
+        `in all ${time(end - start)}`];
+      story.textContent = parts.join(" · ");
+    }
+
     function draw() {
       const shown = view();
       panels.forEach((panel, index) => {
@@ -42,7 +50,7 @@
         panel.host.hidden = name === undefined;
         if (name === undefined) return;
         panel.host.textContent = "";
-        const {stays} = data.panels[name];
+        const {stays, outages} = data.panels[name];
         const caption = document.createElement("p");
         caption.className = "panel";
         caption.textContent = name;
@@ -60,7 +68,19 @@
           const text = make("text", {x: LEFT - 5, y: top + data.nodes[node] * GPU / 2 + 4, "text-anchor": "end"}, svg);
           text.textContent = node;
         });
+        if (outages.length) {
+          const hatch = make("pattern", {id: `${clip}-hatch`, width: 6, height: 6, patternUnits: "userSpaceOnUse"}, svg);
+          make("path", {d: "M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2", stroke: "#777"}, hatch);
+        }
         const bars = make("g", {"clip-path": `url(#${clip})`}, svg);
+        outages.forEach(([node, start, end, kind], place) => {
+          if (end < from || start > to) return;
+          const off = kind === "off", y = tops[node], tall = data.nodes[node] * GPU;
+          make("rect", {x: x(start), y, width: Math.max(x(end) - x(start), 2), height: tall,
+            fill: off ? "#dcdcdc" : `url(#${clip}-hatch)`, "data-outage": place}, bars);
+          if (!off) make("line", {x1: x(start), x2: x(start), y1: y, y2: y + tall, stroke: "#c00020",
+            "pointer-events": "none"}, bars);
+        });
         for (const [job, node, first, gpus, start, ready, end, number, colour] of stays) {
           if (end < from || start > to) continue;
           const y = tops[node] + first * GPU, tall = gpus * GPU - 1;
@@ -82,11 +102,16 @@
         }
         svg.addEventListener("wheel", event => { event.preventDefault();
           zoom(event.deltaY < 0 ? 0.8 : 1.25, (event.offsetX - LEFT) / (width - LEFT - RIGHT)); }, {passive: false});
-        svg.addEventListener("pointerover", event => { const job = event.target.dataset.job; if (job) tell(job, name); });
+        svg.addEventListener("pointerover", event => {
+          const {job, outage} = event.target.dataset;
+          if (job) tell(job, name);
+          if (outage) tellOutage(+outage, name);
+        });
         svg.addEventListener("click", event => {
-          const job = event.target.dataset.job || null;
+          const {outage} = event.target.dataset, job = event.target.dataset.job || null;
           chosen = chosen === job ? null : job;
           if (job) tell(job, name);
+          if (outage) tellOutage(+outage, name);
           draw();
         });
         let grabbed = null;

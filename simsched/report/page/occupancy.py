@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from simsched.report.figures.draw import node_sizes
 from simsched.report.figures.style import PALETTE
 from simsched.results.compare import Row
-from simsched.results.occupancy import HELD_COLUMNS, JOB_COLUMNS, colour_groups, stays
+from simsched.results.occupancy import HELD_COLUMNS, JOB_COLUMNS, OFF, colour_groups, stays
 from simsched.results.reader import Cell
 
 #: More than these make a page slow.
@@ -42,16 +42,17 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     names = sorted(set(groups.values()))
     places = {job: names.index(group) for job, group in groups.items()}
     panels = {name: _panel(cell, len(nodes), places) for name, cell in cells.items()}
-    if sum(len(panel["stays"]) for panel in panels.values()) > _MOST_STAYS:
+    if sum(len(panel["stays"]) + len(panel["outages"]) for panel in panels.values()) > _MOST_STAYS:
         return ""
     until = max((stay[6] for panel in panels.values() for stay in panel["stays"]), default=1)
     data = {"nodes": _heights(nodes, panels), "until": until, "colours": list(PALETTE), "panels": panels}
+    asking = " Hovering a node that is out of use tells why." if any(p["outages"] for p in panels.values()) else ""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     return f"""<div class="block occupancy" id="{anchor}-occupancy">
 <h3>Who held which GPUs (seed {first.seed})</h3>
 <p class="hint">Nodes down, time across: a bar is a job on its GPUs. Wheel or buttons zoom, dragging moves, hovering or
-tapping a bar tells its job's story; a tap also pales the other jobs.</p>
-{_legend(by, names)}
+tapping a bar tells its job's story; a tap also pales the other jobs.{asking}</p>
+{_legend(by, names, {outage[3] for panel in panels.values() for outage in panel["outages"]})}
 <div class="tools"><button type="button" class="in">Zoom in</button> <button type="button" class="out">Zoom out</button>
 <button type="button" class="all">All</button> {_choices(list(panels))}</div>
 <p class="story" role="status" aria-live="polite"></p>
@@ -60,9 +61,12 @@ tapping a bar tells its job's story; a tap also pales the other jobs.</p>
 </div>"""
 
 
-def _legend(by: str, names: Sequence[str]) -> str:
-    """Say what colours and marks mean."""
+def _legend(by: str, names: Sequence[str], kinds: Collection[str]) -> str:
+    """Say what colours and marks mean, those of `kinds` of outages too."""
     marks = "Black edge: started again or moved; pale: it restores its state; &times;: it failed or was killed."
+    broken = ", ".join(sorted(set(kinds) - {OFF}))
+    marks += f" Hatched, from the red line on: the node is out of order ({escape(broken)})." if broken else ""
+    marks += " Grey: the policy has let the node go." if OFF in kinds else ""
     if by == "job":
         return f'<p class="hint">Colours only tell jobs apart. {marks}</p>'
     colours = " ".join(
@@ -97,7 +101,18 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
              places.get(s.job_id, last)]
             for s in found
         ],
+        "outages": _outages(cell, nodes),
     }  # fmt: skip
+
+
+def _outages(cell: Cell, nodes: int) -> list[list[Any]]:
+    """Return when which node was out of use, those first that are off, as others are drawn upon them."""
+    rows = [
+        [int(node), _short(start), _short(end), str(kind), bool(ended)]
+        for node, start, end, kind, ended in cell.outages.itertuples(index=False)
+        if node < nodes
+    ]
+    return sorted(rows, key=lambda row: row[3] != OFF)
 
 
 def _short(seconds: float) -> float | int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -60,7 +60,7 @@ _LATE = "jobs were eligible after their start only; they count as not having wai
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"
 _ROUNDED = "asked for more than a GPU, but no whole number of them, rounded up"
 #: How many rows are turned into a table at once.
-_BLOCK = 50_000
+_BLOCK = 20_000
 #: How many examples of each reason are kept.
 EXAMPLES = 3
 
@@ -292,26 +292,33 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise unreadable(path, error) from None
 
 
-def frame(path: Path, header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], key: str) -> Sieve:
+def frame(
+    path: Path,
+    header: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[str]]],
+    key: str,
+    convert: Callable[[pd.DataFrame], pd.DataFrame] = lambda block: block,
+) -> Sieve:
     """Make a table of text of the rows that have as many fields as the header; the others are left out.
 
-    Rows are taken in blocks, since text takes less memory in a table than in lists.
+    Rows are taken in blocks, since text takes less memory in a table than in lists; `convert` turns each block into
+    what is kept of it.
     """
-    blocks, short, wide = [_block(header, ())], [], []
+    blocks, short, wide = [convert(_block(header, (), key))], [], []
     rest = iter(rows)
     while block := list(islice(rest, _BLOCK)):
-        blocks.append(_block(header, [row for row in block if len(row[1]) == len(header)]))
+        blocks.append(convert(_block(header, [row for row in block if len(row[1]) == len(header)], key)))
         short += [(i, str(cells[0])) for i, cells in block if len(cells) < len(header)]
         wide += [(i, str(cells[0])) for i, cells in block if len(cells) > len(header)]
     table = pd.concat(blocks[-1:] if len(blocks) < 3 else blocks, ignore_index=True)
-    table["job_id"] = table[key] if key in table else [f"line-{i}" for i in table["line"]]
     sieve = Sieve(path, table)
     sieve.note("line is cut short", short)
     sieve.note("line has too many fields", wide)
     return sieve
 
 
-def _block(header: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]]) -> pd.DataFrame:
+def _block(header: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]], key: str) -> pd.DataFrame:
     table = pd.DataFrame([cells for _, cells in rows], columns=list(header), dtype=str)
     table["line"] = np.array([i for i, _ in rows], dtype=np.int64)
+    table["job_id"] = table[key] if key in table else [f"line-{i}" for i in table["line"]]
     return table

@@ -54,14 +54,14 @@ def read_sacct(
     if header[-1] == "":  # sacct -p, unlike -P, ends every line with a separator
         header, rows = header[:-1], ((i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows)
     _require(place, header)
-    sieve = frame(place, header, rows, "JobID")
-    steps = sieve.table["JobID"].str.contains(".", regex=False).to_numpy("bool")
-    sieve.table = sieve.table[~steps].reset_index(drop=True)
     _zone(place, time_zone)
-    _convert(sieve, time_zone)
+    blocks = _Blocks(time_zone)
+    sieve = frame(place, header, rows, "JobID", blocks.convert)
+    if "shifted" in sieve.table:
+        sieve.mend(sieve.table.pop("shifted"), _SHIFTED)
     merged, reused = _merge(sieve)
     adjusted = {_MERGED: merged, _REUSED: reused}
-    ignored = {_STEPS: int(steps.sum())}
+    ignored = {_STEPS: blocks.steps}
     return finish(sieve, "slurm", limits=limits, strict=strict, adjusted=adjusted, ignored=ignored)
 
 
@@ -81,39 +81,55 @@ def _zone(path: Path, name: str) -> None:
         raise input_error(path, f"'{name}' is no time zone", "name one such as Europe/Berlin or UTC") from None
 
 
-def _convert(sieve: Sieve, time_zone: str) -> None:
-    """Turn text into the columns of a log, and mend ends."""
-    table = sieve.table
-    for column, name in (("submit_s", "Submit"), ("start_s", "Start"), ("end_s", "End"), ("eligible_s", "Eligible")):
-        if name in table:
-            table[column] = moments(table[name], time_zone)
-    table["state"] = table["State"].str.split().str[0].fillna("")
-    known: dict[tuple[str, ...], tuple[float, str]] = {}
-    found: list[tuple[float, str]] = []
-    for texts in zip(*(table[name] for name in _TRES if name in table), strict=True):
-        if texts not in known:
-            known[texts] = _gpus(texts)
-        found.append(known[texts])
-    table["gpus"], table["gpu_type"] = [count for count, _ in found], [kind for _, kind in found]
-    raw = {"TimelimitRaw": 60.0, "Timelimit": 0.0}
-    name = next((name for name in raw if name in table), "")
-    if name:
-        table["time_limit_s"] = _seconds(table[name], raw[name])
-    for column, name in (("queue", "Partition"), ("qos", "QOS"), ("account", "Account"), ("user", "User")):
-        table[column] = table[name].str.strip() if name in table else ""
-    table["array"] = table["job_id"].str.extract(r"^(\d+)_", expand=False).fillna("")
-    if "Priority" in table:
-        table["priority"] = pd.to_numeric(table["Priority"], errors="coerce").fillna(0.0)
-    if "NodeList" in table:
-        names = {text: ",".join(expand_nodes(text)) for text in table["NodeList"].unique()}
-        table["nodes"] = table["NodeList"].map(names)
-    _mend_ends(sieve)
-    sieve.table = table[[name for name in table if name in LOG_COLUMNS]]  # the text is no longer needed
+class _Blocks:
+    """Turns blocks of text into the columns of a log; what was found in one helps with the next."""
+
+    def __init__(self, time_zone: str) -> None:
+        self._time_zone = time_zone
+        self._gpus: dict[tuple[str, ...], tuple[float, str]] = {}
+        self._nodes: dict[str, str] = {}
+        self.steps = 0
+
+    def convert(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the jobs among the rows, their ends mended; `shifted` tells which were, if that can be known."""
+        steps = table["JobID"].str.contains(".", regex=False).to_numpy("bool")
+        self.steps += int(steps.sum())
+        table = table[~steps].reset_index(drop=True)
+        times = (("submit_s", "Submit"), ("start_s", "Start"), ("end_s", "End"), ("eligible_s", "Eligible"))
+        for column, name in times:
+            if name in table:
+                table[column] = moments(table[name], self._time_zone)
+        table["state"] = table["State"].str.split().str[0].fillna("")
+        self._count_gpus(table)
+        raw = {"TimelimitRaw": 60.0, "Timelimit": 0.0}
+        name = next((name for name in raw if name in table), "")
+        if name:
+            table["time_limit_s"] = _seconds(table[name], raw[name])
+        for column, name in (("queue", "Partition"), ("qos", "QOS"), ("account", "Account"), ("user", "User")):
+            table[column] = table[name].str.strip() if name in table else ""
+        table["array"] = table["job_id"].str.extract(r"^(\d+)_", expand=False).fillna("")
+        if "Priority" in table:
+            table["priority"] = pd.to_numeric(table["Priority"], errors="coerce").fillna(0.0)
+        if "NodeList" in table:
+            for text in table["NodeList"].unique():
+                if text not in self._nodes:
+                    self._nodes[text] = ",".join(expand_nodes(text))
+            table["nodes"] = table["NodeList"].map(self._nodes)
+        _mend_ends(table)
+        return table[[name for name in table if name in LOG_COLUMNS or name == "shifted"]]
+
+    def _count_gpus(self, table: pd.DataFrame) -> None:
+        known, found = self._gpus, []
+        for texts in zip(*(table[name] for name in _TRES if name in table), strict=True):
+            if texts not in known:
+                known[texts] = _gpus(texts)
+            found.append(known[texts])
+        table["gpus"] = np.array([count for count, _ in found], dtype=np.float64)
+        table["gpu_type"] = pd.Series([kind for _, kind in found], dtype=str)
 
 
-def _mend_ends(sieve: Sieve) -> None:
+def _mend_ends(table: pd.DataFrame) -> None:
     """Set the end to start plus elapsed time where they differ by what clocks are changed by."""
-    table = sieve.table
     name = next((name for name in ("ElapsedRaw", "Elapsed") if name in table), "")
     if not name:
         return
@@ -122,7 +138,7 @@ def _mend_ends(sieve: Sieve) -> None:
     with np.errstate(invalid="ignore"):
         shifted = (np.abs(gap) <= _SHIFT_S) & (gap != 0) & (gap % _QUARTER_S == 0) & (elapsed > 0)
     table.loc[shifted, "end_s"] = table["start_s"].to_numpy()[shifted] + elapsed[shifted]
-    sieve.mend(shifted, _SHIFTED)
+    table["shifted"] = shifted
 
 
 def moments(text: pd.Series, time_zone: str) -> Numbers:
@@ -174,45 +190,48 @@ def _gpus(texts: Sequence[str]) -> tuple[float, str]:
 
 
 def _merge(sieve: Sieve) -> tuple[int, int]:
-    """Add up the attempts of requeued jobs and tell jobs of one number apart; returns how many of each."""
+    """Add up the attempts of requeued jobs and tell jobs of one number apart; returns how many of each.
+
+    Attempts are rows of one number, in order of submission and start, all but the last of which ended in a state after
+    which Slurm starts the job again. Their last row stands for the job, with the first submission and start.
+    """
     table = sieve.table
     table["attempts"] = 1
     table["duration_s"] = table["end_s"] - table["start_s"]
     twice = table["job_id"].duplicated(keep=False).to_numpy("bool")
-    merged, reused, parts = 0, 0, [table[~twice]]
-    for name, rows in table[twice].groupby("job_id", sort=True):
-        runs = _runs(rows.sort_values(["submit_s", "start_s", "line"], kind="stable"))
-        for number, run in enumerate(runs):
-            one = _added(run)
-            if number:
-                one["job_id"] = f"{name}#{number + 1}"
-            parts.append(one)
-        reused += len(runs) - 1
-        merged += sum(len(run) > 1 for run in runs)
-    sieve.table = pd.concat(parts, ignore_index=True)
+    merged = reused = 0
+    if twice.any():
+        rows = table[twice].sort_values(["job_id", "submit_s", "start_s", "line"], kind="stable", ignore_index=True)
+        again = rows["state"].isin(_AGAIN).to_numpy("bool")
+        job = rows["job_id"].ne(rows["job_id"].shift()).cumsum().to_numpy()
+        begins = np.append(True, (job[1:] != job[:-1]) | ~again[:-1])
+        first = np.flatnonzero(begins)
+        number = np.arange(len(first)) - np.searchsorted(job[first], job[first])
+        merged, reused = int((np.diff(first, append=len(rows)) > 1).sum()), int((number > 0).sum())
+        table = pd.concat([table[~twice], _added(rows, first, number)], ignore_index=True)
+    sieve.table = table.reset_index(drop=True)
     sieve.table["state"] = sieve.table["state"].map(_STATUS).fillna("")
     return merged, reused
 
 
-def _runs(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Cut the rows of a number where one did not end in a state after which Slurm starts the job again."""
-    again = rows["state"].isin(_AGAIN).to_numpy("bool")
-    cuts = [i + 1 for i in range(len(rows) - 1) if not again[i]]
-    return [rows.iloc[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-
-
-def _added(rows: pd.DataFrame) -> pd.DataFrame:
-    started = rows[rows["start_s"].notna()]
-    last = rows.iloc[[-1]].copy()
-    last["submit_s"] = rows["submit_s"].min()
-    last["line"] = rows["line"].min()
+def _added(rows: pd.DataFrame, first: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """Make one row of each run of rows that begins at `first`; `number` counts those of one job number from 0."""
+    last = np.append(first[1:], len(rows)) - 1
+    found = rows.iloc[last].reset_index(drop=True)
+    for column in ("submit_s", "line"):
+        found[column] = np.fmin.reduceat(rows[column].to_numpy(), first)
     if "eligible_s" in rows:
-        last["eligible_s"] = rows["eligible_s"].iloc[0]
-    if len(started):
-        last["start_s"] = started["start_s"].min()
-        last["duration_s"] = started["duration_s"].sum()
-        last["attempts"] = len(started)
-    return last
+        found["eligible_s"] = rows["eligible_s"].to_numpy()[first]
+    start, lasts = rows["start_s"].to_numpy("float64"), rows["duration_s"].to_numpy("float64")
+    started = np.isfinite(start)
+    attempts = np.add.reduceat(started.astype("int64"), first)
+    service = np.add.reduceat(np.where(started & np.isfinite(lasts), lasts, 0.0), first)
+    found["start_s"] = np.fmin.reduceat(start, first)
+    found["duration_s"] = np.where(attempts > 0, service, found["duration_s"])
+    found["attempts"] = np.maximum(attempts, 1)
+    suffix = [f"{name}#{place + 1}" if place else name for name, place in zip(found["job_id"], number, strict=True)]
+    found["job_id"] = suffix
+    return found
 
 
 def _matches(head: Head) -> bool:

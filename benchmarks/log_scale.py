@@ -1,0 +1,163 @@
+"""Time the reading of generated `sacct -P` logs, and `simsched calibrate` on them.
+
+Usage: python benchmarks/log_scale.py LINES... [--calibrate] [--policy NAME] [--profile] [--keep FILE]
+
+The logs have what real ones have: steps, arrays, jobs that were requeued, numbers that were used again, jobs that never
+started, that run still, or that end before they start, lines that are cut short, and timestamps of a zone with summer
+time. Every line of the table is a process of its own, so that its memory is its own.
+"""
+
+import argparse
+import cProfile
+import hashlib
+import os
+import pstats
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+HEADER = "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|ReqTRES|AllocTRES|State"
+HEADER += "|Priority|NodeList"
+SIZES, SHARES = (0, 1, 2, 4, 8, 16, 64), (0.1, 0.5, 0.12, 0.1, 0.13, 0.04, 0.01)
+STATES, OF_STATES = ("COMPLETED", "FAILED", "CANCELLED by 1001", "TIMEOUT"), (0.7, 0.15, 0.1, 0.05)
+JOBS_A_DAY = 2740
+ZONE = "Europe/Berlin"
+
+
+def write_log(path: Path, lines: int, seed: int = 1) -> int:
+    """Write a log of so many lines below its header; returns how many of them are jobs."""
+    rng = np.random.default_rng(seed)
+    jobs = lines  # more than enough: some have several lines
+    gpus = rng.choice(SIZES, size=jobs, p=SHARES).tolist()
+    submits = (1_700_000_000 + np.cumsum(rng.exponential(86400 / JOBS_A_DAY, size=jobs))).astype("int64")
+    waits = rng.exponential(1800, size=jobs).astype("int64")
+    lasts = np.clip(rng.lognormal(7.5, 1.6, size=jobs), 10, 5 * 86400).astype("int64")
+    moments = [_texts(submits), _texts(submits + 5), _texts(submits + 5 + waits), _texts(submits + 5 + waits + lasts)]
+    states = rng.choice(STATES, size=jobs, p=OF_STATES).tolist()
+    fate = rng.random(jobs).tolist()
+    users, nodes = rng.integers(0, 300, size=jobs).tolist(), rng.integers(1, 2000, size=jobs).tolist()
+    written = 0
+    with path.open("w", encoding="utf-8") as file:
+        file.write(HEADER + "\n")
+        for job in range(jobs):
+            times = [texts[job] for texts in moments]
+            tres = f"billing=8,cpu={8 * gpus[job] or 4},mem=64G,node=1"
+            tres += f",gres/gpu:a100={gpus[job]},gres/gpu={gpus[job]}" if gpus[job] else ""
+            name = f"{job // 5 * 5 + 100_000}_{job % 5}" if fate[job] < 0.2 else f"{job + 100_000}"
+            state, elapsed = states[job], int(lasts[job])
+            rows = [(name, times, elapsed, state)]
+            if fate[job] > 0.998:
+                rows = [(name, [*times[:2], "Unknown", "Unknown"], 0, "PENDING")]
+            elif fate[job] > 0.997:
+                rows = [(name, [*times[:2], times[3], times[2]], 0, state)]
+            elif fate[job] > 0.99:
+                rows.insert(0, (name, [*times[:2], times[1], times[2]], int(waits[job]), "NODE_FAIL"))
+            elif fate[job] > 0.9:
+                rows += [(f"{name}.{step}", times, elapsed, "COMPLETED") for step in ("batch", "extern")]
+            user, node = users[job], nodes[job]
+            for one, stamps, seconds, final in rows:
+                cells = (one, f"user{user}", f"lab{user % 12}", f"part{user % 4}", "normal", *stamps, f"{seconds}",
+                         f"{(seconds // 60 + 60) * 2}", tres, tres, final, f"{user * 100}", f"g{node:04d}")  # fmt: skip
+                text = "|".join(cells)
+                file.write((text[:60] if fate[job] < 1e-4 else text) + "\n")
+                written += 1
+                if written == lines:
+                    return job + 1
+    return jobs
+
+
+def _texts(seconds: np.ndarray) -> list[str]:
+    """Write seconds as sacct does, one at a time as wide as all of them."""
+    local = seconds + 3600
+    return np.datetime_as_string(local.astype("datetime64[s]")).tolist()
+
+
+def read(path: Path) -> str:
+    """Read a log, and return what came of it: counts, and a hash of the table and of what was said."""
+    from simsched.workload.readers.slurm import read_sacct
+
+    found = read_sacct(path, time_zone=ZONE)
+    text = found.table.to_csv() + found.summary()
+    return f"{len(found)} jobs, {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def calibrate(path: Path, policy: str) -> str:
+    """Run the command in this process."""
+    from click.testing import CliRunner
+
+    from simsched.cli.main import cli
+
+    with tempfile.TemporaryDirectory() as out:
+        done = CliRunner().invoke(
+            cli, ["calibrate", str(path), "--policy", policy, "--time-zone", ZONE, "--out", out], prog_name="simsched"
+        )
+    return done.output.splitlines()[-1] if done.exit_code else "calibrated"
+
+
+def one(path: Path, task: str, policy: str, *, profiled: bool) -> None:
+    """Do one thing in this process and print what it took."""
+    from simsched.workload.readers import slurm  # noqa: F401 - loaded before the time is taken
+
+    began, wall, base = time.process_time(), time.perf_counter(), _memory_mib()
+    profiler = cProfile.Profile()
+    if profiled:
+        profiler.enable()
+    said = read_only(path) if task == "read" else calibrate(path, policy)
+    if profiled:
+        profiler.disable()
+    spent, wall = time.process_time() - began, time.perf_counter() - wall
+    print(
+        f"{task:>9}  {spent:7.1f} s CPU  {wall:7.1f} s  {_memory_mib():6.0f} MiB (before {base:.0f})  {said}",
+        flush=True,
+    )
+    if profiled:
+        pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
+
+
+def read_only(path: Path) -> str:
+    """Read a log and count its jobs."""
+    from simsched.workload.readers.slurm import read_sacct
+
+    return f"{len(read_sacct(path, time_zone=ZONE))} jobs"
+
+
+def _memory_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Write a log of each size and measure it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lines", nargs="*", type=int, default=[10_000, 100_000])
+    parser.add_argument("--calibrate", action="store_true", help="Run `simsched calibrate` too.")
+    parser.add_argument("--policy", default="slurm-backfill")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--keep", type=Path, help="Write the (last) log here.")
+    parser.add_argument(
+        "--one", nargs=2, metavar=("FILE", "TASK"), help="Measure in this process: read, calibrate, hash."
+    )
+    given = parser.parse_args()
+    if given.one:
+        path, task = Path(given.one[0]), given.one[1]
+        if task == "hash":
+            print(read(path))
+        else:
+            one(path, task, given.policy, profiled=given.profile)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for lines in given.lines:
+            path = given.keep or Path(folder) / "sacct.txt"
+            jobs = write_log(path, lines)
+            print(f"{lines} lines, {jobs} jobs, {path.stat().st_size / 2**20:.0f} MiB", flush=True)
+            for task in ("read", "calibrate") if given.calibrate else ("read",):
+                command = [sys.executable, __file__, "--one", str(path), task, "--policy", given.policy]
+                subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True, env=os.environ)
+
+
+if __name__ == "__main__":
+    main()

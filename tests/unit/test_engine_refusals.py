@@ -1,0 +1,122 @@
+"""What the engine refuses: decisions, jobs and options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simsched_policies.fifo import Fifo
+
+from simsched.engine.errors import InfeasibleDecisionError, StuckError
+from simsched.engine.options import LEAST_TICK_S, EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
+from simsched.errors import InputError
+from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.job import JobSpec
+from simsched.model.placement import Allocation
+from simsched.testing.builders import Applications, run
+from tests.scripted import ONE_GPU, Script, fixed, toy
+
+
+@pytest.mark.parametrize(
+    ("allocation", "reason"),
+    [
+        (((0, 5),), "node 0 (4 GPUs) is 1 GPUs short for jobs a"),
+        (((7, 1),), "there is no node 7"),
+        (((0, 0),), "0 GPUs on node 0"),
+        (((0, 1), (0, 1)), "a node is named twice"),
+    ],
+)
+def test_an_infeasible_decision_names_policy_time_node_and_jobs(allocation: Allocation, reason: str) -> None:
+    with pytest.raises(InfeasibleDecisionError) as caught:
+        run(Script({10: {"a": allocation}}), [fixed("a")])
+    assert "policy 'script' at t=10 s" in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_two_jobs_cannot_share_a_gpu() -> None:
+    with pytest.raises(InfeasibleDecisionError, match=r"node 1 .4 GPUs. is 2 GPUs short for jobs a, b"):
+        run(Script({10: {"a": ((1, 3),), "b": ((1, 3),)}}), [fixed("a"), fixed("b")])
+
+
+def test_a_decision_about_a_job_that_is_gone_is_refused() -> None:
+    with pytest.raises(InfeasibleDecisionError, match="job 'ghost' is not active"):
+        run(Script({10: {"ghost": ((0, 1),)}}), [fixed("a")])
+
+
+def test_mixed_gpu_types_are_refused() -> None:
+    cluster = Cluster.of(NodeGroup(1, 2, "t4"), NodeGroup(1, 2, "a100"))
+    with pytest.raises(InfeasibleDecisionError, match="GPU types are mixed"):
+        run(Script({10: {"a": ((0, 1), (1, 1))}}), [fixed("a")], cluster=cluster)
+
+
+def test_a_policy_that_never_places_a_job_is_stopped() -> None:
+    with pytest.raises(StuckError, match="2 jobs wait: a, b"):
+        run(Script({}), [fixed("a"), fixed("b")], options=EngineOptions(idle_rounds=20))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "reason"),
+    [
+        ([], "there are no jobs"),
+        ([fixed("a", gpus=9)], "it asks for 9 GPUs and can never fit a cluster of 8"),
+        ([fixed("a", gpus=0)], "it asks for 0 GPUs"),
+        ([fixed("a", duration_s=0)], "its duration is 0 s"),
+        ([fixed("a", -1)], "it is submitted at -1 s"),
+        ([fixed("a"), fixed("a")], "its id is used twice"),
+        ([fixed("a", 5), fixed("b", 4)], "not sorted by submit time"),
+        ([toy("a", batch=8)], "its batch size 8 is out of range for toy (16 to 256)"),
+        ([toy("a", gpus=4, batch=16)], "its batch size 16 on 4 GPUs is below toy's least of 8 per GPU"),
+    ],
+)
+def test_jobs_that_could_never_run_are_refused_before_anything_runs(jobs: list[JobSpec], reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        run(Fifo(), jobs)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"restart_delay_s": -1}, "restart_delay_s"),
+        ({"node_start_s": -1}, "node_start_s and initial_nodes"),
+        ({"initial_nodes": -1}, "node_start_s and initial_nodes"),
+        ({"tick_s": LEAST_TICK_S / 2}, "tick_s"),
+        ({"tick_s": 1.5}, "tick_s"),
+        ({"max_jobs_per_gpu": 0}, "max_jobs_per_gpu"),
+        ({"interference": 1.0}, "interference"),
+        ({"interference": -0.1}, "interference"),
+    ],
+)
+def test_options_that_no_cluster_can_have_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        EngineOptions(**wrong)
+
+
+def test_options_at_the_edge_of_what_a_cluster_can_have() -> None:
+    for tick_s in (0, LEAST_TICK_S, 1):
+        assert EngineOptions(restart_delay_s=0, node_start_s=0, initial_nodes=0, tick_s=tick_s).tick_s == tick_s
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (fixed("a", 100), "its id is used twice"),
+        (fixed("b", 34), "it is submitted at 34 s, in reply to something that happens at 35 s"),
+        (fixed("b", 35, gpus=2), "can never fit"),
+    ],
+)
+def test_a_reply_that_could_never_run_is_refused(job: JobSpec, reason: str) -> None:
+    options = EngineOptions(restart_delay_s=30)
+    with pytest.raises(InputError, match=reason):
+        simulate(
+            ONE_GPU,
+            [fixed("a", 0, duration_s=5)],
+            Applications(),
+            Fifo(),
+            options,
+            0,
+            MemoryRecorder(),
+            on_finish=lambda _: [job],
+        )
