@@ -17,7 +17,8 @@ from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
-from simsched.engine.failures import FailureOptions, Failures
+from simsched.engine.failure_options import FailureOptions
+from simsched.engine.failures import Failures
 from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
 from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment

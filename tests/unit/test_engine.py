@@ -13,7 +13,7 @@ from simsched_policies.tiresias import Tiresias
 
 from simsched.agent.fixed_agent import FixedBatch
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
-from simsched.engine.failures import FailureOptions
+from simsched.engine.failure_options import FailureOptions
 from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.options import LEAST_TICK_S, EngineOptions
 from simsched.engine.records import JobRecord, MemoryRecorder

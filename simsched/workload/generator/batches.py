@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from simsched.workload.philly_statistics import (
     CLASSES,
@@ -17,6 +16,7 @@ from simsched.workload.philly_statistics import (
     Integers,
     PhillyStatistics,
     bucket_of,
+    normal_share,
 )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _durations(
     """Return the service times of passed jobs: alike within a batch, each distributed as its class and GPUs say."""
     cells = statistics.cells
     alike = np.array([statistics.alike(cell.job_class, cell.large) for cell in cells])[batches.cell[batch]]
-    share = ndtr(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)
+    share = normal_share(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)
     bucket = bucket_of(batches.gpus)
     key = (batches.cell * 100 + bucket)[batch]
     gpus = batches.gpus[batch]
