@@ -19,6 +19,9 @@ SECONDS_PER_HOUR = 3600
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
 
+#: The percentiles that metrics name.
+PERCENTS = (50, 90, 95, 99)
+
 #: A column of numbers, truth values or texts, without gaps.
 Column = npt.NDArray[Any]
 
@@ -44,6 +47,17 @@ class Columns:
         import pandas as pd  # slow to load
 
         return pd.DataFrame(dict(self._arrays))
+
+    @cached_property
+    def _percentiles(self) -> dict[str, dict[float, float]]:
+        return {}
+
+    def percentile(self, name: str, percent: float) -> float:
+        """Return a percentile of a column of numbers, interpolated linearly; `percent` is one of `PERCENTS`."""
+        if name not in self._percentiles:  # all of them at once take hardly longer than one
+            found = np.percentile(self[name], PERCENTS)
+            self._percentiles[name] = dict(zip(PERCENTS, found.tolist(), strict=True))
+        return self._percentiles[name][percent]
 
     def where(self, mask: Column) -> Columns:
         """Return the rows where `mask` holds."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +23,9 @@ from simsched.results.schema import ROUNDS, TABLES, Table
 ROW_GROUP_ROWS = 65_536
 #: Rows that are held as they came; then they are made columns, which take less memory.
 _ROWS_AS_THEY_CAME = 4096
+#: Tables of so many rows at most are neither compressed nor given dictionaries: that would take longer than all else
+#: about writing them, and save at most a quarter of some kilobytes.
+_ROWS_TOO_FEW_TO_COMPRESS = 32
 
 Row = Sequence[Any]
 
@@ -34,6 +39,9 @@ class TableWriter:
     `row_group_rows` rows wait in memory. The files get their names when the block ends well; if it ends with an
     exception, nothing of them stays. The same records give the same bytes. Records of tables that are not among
     `tables` are dropped.
+
+    With `keep_short`, files of one row group at most are not written at all: their `contents` are for the caller to
+    write, who thereby needs not read them again for a hash.
     """
 
     def __init__(
@@ -43,6 +51,7 @@ class TableWriter:
         *,
         features: Collection[str] = (),
         row_group_rows: int = ROW_GROUP_ROWS,
+        keep_short: bool = False,
     ) -> None:
         """Write into `folder`, which is made if need be; `features` bring columns of their own."""
         unknown = sorted(set(tables) - set(TABLES))
@@ -50,19 +59,18 @@ class TableWriter:
             raise input_error(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
         self._folder = Path(folder)
         self._tables = {
-            name: _TableFile(self._folder, table, features, row_group_rows) if name in tables else None
+            name: _TableFile(self._folder, table, features, row_group_rows, keep_short) if name in tables else None
             for name, table in TABLES.items()
         }
         self._jobs, self._allocations, self._rounds = (self._tables[name] for name in TABLES)
 
     def __enter__(self) -> TableWriter:
-        """Open the files under temporary names."""
+        """Make the folder."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for table in self._open_tables():
-                table.open()
+            if not os.access(self._folder, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
-            self._discard()
             raise input_error(self._folder, f"cannot write results: {error.strerror}", "name another folder") from error
         return self
 
@@ -105,6 +113,11 @@ class TableWriter:
             name: table.whole for name, table in self._tables.items() if table is not None and table.whole is not None
         }
 
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The files of these tables, by name."""
+        return {table.name: table.content for table in self._open_tables() if table.content is not None}
+
     def _open_tables(self) -> list[_TableFile]:
         return [table for table in self._tables.values() if table is not None]
 
@@ -114,23 +127,25 @@ class TableWriter:
 
 
 class _TableFile:
-    """One Parquet file that is being written under a temporary name."""
+    """One Parquet file: written under a temporary name, or, where it has one row group at most, kept in memory."""
 
-    def __init__(self, folder: Path, table: Table, features: Collection[str], row_group_rows: int) -> None:
+    def __init__(
+        self, folder: Path, table: Table, features: Collection[str], row_group_rows: int, keep_short: bool
+    ) -> None:
+        self.name = table.file
         self._schema, self._places = _layout(table.name, frozenset(features))
         self._path = folder / table.file
-        self._staged = StagedFile(self._path)
+        self._keep_short = keep_short
         self._limit = row_group_rows
         self._rows: list[Row] = []
         self._most_rows = min(_ROWS_AS_THEY_CAME, row_group_rows)
         self._columns: list[pa.RecordBatch] = []
         self._in_columns = 0
-        #: What is in the file as long as that is one row group at most, None where it is more.
-        self.whole: pa.Table | None = self._schema.empty_table()
+        #: The table and its file's content, None where it is not short.
+        self.whole: pa.Table | None = None
+        self.content: bytes | None = None
+        self._staged: StagedFile | None = None
         self._writer: pq.ParquetWriter | None = None
-
-    def open(self) -> None:
-        self._writer = pq.ParquetWriter(self._staged.path, self._schema, compression="zstd", write_page_checksum=True)
 
     def add(self, row: Row) -> None:
         rows = self._rows
@@ -140,13 +155,16 @@ class _TableFile:
 
     def close(self) -> None:
         self._make_columns()
+        if self._writer is None:
+            self._keep()
+            return
         self._flush()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._writer.close()
+        self._writer = None
 
     def publish(self) -> None:
-        self._staged.publish()
+        if self._staged is not None:
+            self._staged.publish()
 
     def discard(self) -> None:
         self._rows, self._columns = [], []
@@ -155,7 +173,8 @@ class _TableFile:
             if writer is not None:
                 writer.close()
         with contextlib.suppress(OSError):
-            self._staged.discard()
+            if self._staged is not None:
+                self._staged.discard()
 
     def _make_columns(self) -> None:
         """Turn the rows that came into columns, and write those that fill a row group."""
@@ -171,11 +190,34 @@ class _TableFile:
 
     def _flush(self) -> None:
         """Write the columns as one row group."""
-        if self._columns and self._writer is not None:
-            table = pa.Table.from_batches(self._columns, schema=self._schema).combine_chunks()
-            self._writer.write_table(table, row_group_size=self._limit)
-            self.whole = table if self.whole is not None and not self.whole.num_rows else None
-        self._columns, self._in_columns = [], 0
+        if self._writer is None:
+            self._staged = StagedFile(self._path)
+            self._writer = self._open(self._staged.path)
+        if self._columns:
+            self._writer.write_table(self._taken(), row_group_size=self._limit)
+
+    def _keep(self) -> None:
+        """Make the content of a file of one row group, or of none."""
+        sink = pa.BufferOutputStream()
+        table = self._taken()
+        with self._open(sink, few=table.num_rows <= _ROWS_TOO_FEW_TO_COMPRESS) as writer:
+            if table.num_rows:
+                writer.write_table(table, row_group_size=self._limit)
+        self.whole, self.content = table, sink.getvalue().to_pybytes()
+        if not self._keep_short:
+            self._staged = StagedFile(self._path)
+            self._staged.path.write_bytes(self.content)
+
+    def _taken(self) -> pa.Table:
+        """Return the columns, and begin anew."""
+        columns, self._columns, self._in_columns = self._columns, [], 0
+        return pa.Table.from_batches(columns, schema=self._schema).combine_chunks()
+
+    def _open(self, where: Path | pa.BufferOutputStream, *, few: bool = False) -> pq.ParquetWriter:
+        compression = "none" if few else "zstd"
+        return pq.ParquetWriter(
+            where, self._schema, compression=compression, use_dictionary=not few, write_page_checksum=True
+        )
 
 
 @lru_cache(maxsize=64)
@@ -191,5 +233,9 @@ def write_json(path: Path, content: object) -> None:
 
     Not-a-number and infinity raise `ValueError`: they are not JSON, and a result that is not a number is left out.
     """
-    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    write_text(Path(path), text + "\n")
+    write_text(Path(path), json_text(content))
+
+
+def json_text(content: object) -> str:
+    """Return JSON with sorted keys, as all files have it; raises as `write_json` does."""
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
