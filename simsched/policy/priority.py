@@ -13,7 +13,7 @@ ones, the less urgent decides; ties by the order of the types).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
@@ -51,6 +51,7 @@ class PriorityScheduler:
         self._running = [Running()]
         self._nodes: tuple[Node, ...] = ()
         self._up: list[bool] = []
+        self._shown_up: Sequence[bool] = ()
         self._free = FreeGpus((), (), ())
         self._numbers, self._versions = count(), count()
         #: Placers may refuse, so jobs are placed as the walk goes and not after it.
@@ -64,10 +65,10 @@ class PriorityScheduler:
     @property
     def waits(self) -> bool:
         """Return whether any job waits."""
-        waiting = len(self._entries)
-        for on in self._running:
-            waiting -= len(on.items)
-        return waiting > 0
+        running = self._running
+        if len(running) == 1:
+            return len(self._entries) > len(running[0].items)
+        return len(self._entries) > sum([len(on.items) for on in running])
 
     @property
     def running(self) -> Iterator[str]:
@@ -89,9 +90,11 @@ class PriorityScheduler:
 
     def update(self, view: View) -> None:
         """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
-        if view.lost or view.up != self._up:
+        up = view.up
+        if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._up):
             self._look_again(view)
             return
+        self._shown_up = up
         for job_id in view.finished:
             entry = self._entries.pop(job_id, None)
             if entry is not None and entry.allocation:

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +29,9 @@ _ROWS_TOO_FEW_TO_COMPRESS = 32
 
 Row = Sequence[Any]
 
-_MAPPINGS = [i for i, column in enumerate(ROUNDS.columns) if column.type == pa.map_(pa.string(), pa.float64())]
+_DIAGNOSTICS, _PROVISIONED = (
+    i for i, column in enumerate(ROUNDS.columns) if column.type == pa.map_(pa.string(), pa.float64())
+)
 
 
 class TableWriter:
@@ -63,6 +65,8 @@ class TableWriter:
             for name, table in TABLES.items()
         }
         self._jobs, self._allocations, self._rounds = (self._tables[name] for name in TABLES)
+        self._provisioned: Mapping[str, float] = {}
+        self._provisioned_pairs: list[tuple[str, float]] = []
 
     def __enter__(self) -> TableWriter:
         """Make the folder."""
@@ -102,8 +106,11 @@ class TableWriter:
         """Take a decision; its mappings are copied, keys sorted."""
         if self._rounds is not None:
             row = list(record)
-            for place in _MAPPINGS:
-                row[place] = sorted(row[place].items()) if row[place] else ()
+            row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items()) if row[_DIAGNOSTICS] else ()
+            if row[_PROVISIONED] is not self._provisioned:  # another mapping only where nodes come or go
+                self._provisioned = row[_PROVISIONED]
+                self._provisioned_pairs = sorted(self._provisioned.items())
+            row[_PROVISIONED] = self._provisioned_pairs
             self._rounds.add(row)
 
     @property
