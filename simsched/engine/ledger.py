@@ -129,7 +129,7 @@ class Ledger:
         """Bring service and progress of a job up to this instant, and record the interval that ends here."""
         now = self._clock.now
         ticks = now - job.since
-        if not job.gpus or not ticks:
+        if not ticks or not job.gpus:
             return
         begin = job.progress
         if job.running is not None:
