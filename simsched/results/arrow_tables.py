@@ -16,6 +16,7 @@ from simsched.results.version import SCHEMA_VERSION
 
 #: Tables of more rows are read by several threads, which take longer to start than a short table to read.
 ROWS_FOR_THREADS = 50_000
+_FEW = 1000
 RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
 
 
@@ -71,10 +72,11 @@ class _Arrays(Mapping[str, Column]):
 
 def _array(column: pa.ChunkedArray) -> Column:
     """Return a column as an array, mappings as lists of pairs."""
-    if pa.types.is_map(column.type):
-        return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
-    array: Column = column.to_numpy()
-    return array
+    if len(column) > _FEW and not pa.types.is_map(column.type):
+        whole: Column = column.to_numpy()  # loads pandas
+        return whole
+    numbers = pa.types.is_primitive(column.type)
+    return np.fromiter(column.to_pylist(), column.type.to_pandas_dtype() if numbers else object, len(column))
 
 
 def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from simsched.errors import input_error
 from simsched.files import StagedFile, write_text
+from simsched.results.arrow_columns import arrow_array
 from simsched.results.schema import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
@@ -188,7 +189,9 @@ class _TableFile:
         rows, self._rows = self._rows, []
         if rows:
             columns = list(zip(*rows, strict=True))
-            arrays = [pa.array(columns[at], field.type) for at, field in zip(self._places, self._schema, strict=True)]
+            arrays = [
+                arrow_array(columns[at], field.type) for at, field in zip(self._places, self._schema, strict=True)
+            ]
             self._columns.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
             self._in_columns += len(rows)
         if self._in_columns == self._limit:
