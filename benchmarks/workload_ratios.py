@@ -47,7 +47,7 @@ Row = dict[str, str]
 
 def coupled(trace: Trace, recipe: PolluxRecipe, seed: int) -> Trace:
     """Reduce a trace to the jobs at certain shares of its list, sorted by class and time of day."""
-    table = eligible(trace, recipe)
+    table = pd.DataFrame(dict(eligible(trace, recipe)))
     order = table.assign(c=np.searchsorted([3600, 36000, 360000], table["gpu_time_s"], side="right"))
     order = order.sort_values(["c", "time_s"], kind="stable")
     rng = np.random.default_rng([seed, 99])
@@ -60,7 +60,8 @@ def coupled(trace: Trace, recipe: PolluxRecipe, seed: int) -> Trace:
     found = trace.table.set_index("row", drop=False).loc[rows]
     # The rows are numbered in the order of the draw, so that equal ranks meet equal random numbers of the recipe.
     found = found.assign(row=np.arange(len(found)), job_id=[str(i) for i in range(len(found))])
-    return replace(trace, table=found.sort_values("submit_time_s", kind="stable").reset_index(drop=True))
+    found = found.sort_values("submit_time_s", kind="stable").reset_index(drop=True)
+    return replace(trace, columns={str(name): column for name, column in found.items()})
 
 
 class Bench:

@@ -7,7 +7,10 @@ import stat
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+
+_MOST_AT_ONCE = 8
 
 
 class StagedFile:
@@ -68,9 +71,14 @@ def sync_all(paths: Collection[Path]) -> None:
 
     One after the other, each would wait for a write of the file system's journal that it could have shared.
     """
-    with ThreadPoolExecutor(max(len(paths), 1)) as pool:
-        for _ in pool.map(sync, paths):  # raises what `sync` does
-            pass
+    for _ in _syncing_threads(os.getpid()).map(sync, paths):  # raises what `sync` does
+        pass
+
+
+@cache
+def _syncing_threads(process: int) -> ThreadPoolExecutor:
+    """Return the threads that wait for disks; a process that was forked has none of its parent's."""
+    return ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix=f"sync-{process}")
 
 
 def is_special(path: Path) -> bool:

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, View
-from simsched.policy.placers import PLACERS, PlacerName
-from simsched.policy.priority import PriorityScheduler
+from simsched.policy import Decision, JobView, Policy, View
+from simsched.policy.placers import PLACERS, Placer, PlacerName
+from simsched.policy.priority import Key, PriorityScheduler
 
 
 @dataclass
@@ -25,12 +25,19 @@ class Fifo(Policy):
     backfill: bool = False
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(init=False, repr=False)
+    _placer: Placer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
         self._scheduler = PriorityScheduler(preempts=False, blocking=not self.backfill)
+        self._placer = PLACERS[self.placement]
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start the longest waiting."""
-        self._scheduler.take_in(view, lambda job: (), PLACERS[self.placement])
+        self._scheduler.take_in(view, _by_arrival, self._placer)
         return Decision.change(*self._scheduler.schedule())
+
+
+def _by_arrival(job: JobView) -> Key:
+    """Return the same key for all: ties go to the job added first."""
+    return ()

@@ -10,9 +10,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from simsched.closed_loop import response_surface
 from simsched.closed_loop.response_surface import Hyperparameters, accuracy, step_factor
@@ -23,6 +21,9 @@ from simsched.keys import key
 from simsched.model.application import Application, ApplicationSource
 from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.model.scaled import ScaledApplication
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _WIDTH = "@"  # sets a trial's application off from its width: `cifar10@1.25`
 
@@ -123,6 +124,8 @@ class Tuner:
 
     def trials(self) -> pd.DataFrame:
         """Return the finished trials in the order of completion, one row each."""
+        import pandas as pd
+
         return pd.DataFrame(self._rows)
 
     def _next(self, time_s: float) -> JobSpec:

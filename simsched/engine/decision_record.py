@@ -30,21 +30,18 @@ def decision_record(
     stranded: Stranded,
 ) -> DecisionRecord:
     """Make the record of a decision that has just been carried out."""
-    return DecisionRecord(  # by place, which takes half the time of names and is done at every decision
+    values = (
         now_s,
         active_jobs,
         cluster.running_jobs,
         cluster.allocated_gpus,
         cluster.available_gpus,
         cluster.provisioned_nodes,
-        moves.started,
-        moves.stopped,
-        moves.moved,
+        *moves,
         diagnostics,
         len(cluster.broken),
         cluster.failures,
-        stranded.gpus,
-        stranded.by_node,
-        stranded.by_domain,
+        *stranded,
         cluster.provisioned_gpus,
     )
+    return tuple.__new__(DecisionRecord, values)  # a third of the time of a call of the class, at every decision

@@ -19,7 +19,7 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         batch_size = total_batch(job.batch, job.gpus)
         rate, efficiency = job.rate, running.efficiency
         throughput = running.throughput * (1 - job.interference) * job.speed
-    return AllocationRecord(  # by place, which takes half the time of names and is done for every interval
+    values = (
         job.request.id,
         job.since * clock.unit_s,
         clock.now_s,
@@ -40,6 +40,7 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         job.speed,
         0 if job.site is None else job.site.levels_crossed,
     )
+    return tuple.__new__(AllocationRecord, values)  # a third of the time of a call of the class, for every interval
 
 
 def total_batch(batch: BatchChoice, gpus: int) -> int:

@@ -11,6 +11,8 @@ from simsched.engine.state import JobState
 TIME_LIMIT = "TimeLimit"
 #: The final state of a job that the policy cancelled.
 CANCELLED = "Cancelled"
+#: Attempts, failures, and what was lost to these, of a job that nothing happens to.
+_NO_FAILURES = (1, 0, 0, 0, 0)
 
 
 def job_record(job: JobState, status: str) -> JobRecord:
@@ -18,7 +20,7 @@ def job_record(job: JobState, status: str) -> JobRecord:
     clock, request = job.clock, job.request
     now, unit_s = clock.now, clock.unit_s
     jct = now - job.submitted
-    record = JobRecord(  # by place, which takes half the time of names
+    values = (
         request.id,
         request.application,
         request.tenant,
@@ -35,10 +37,12 @@ def job_record(job: JobState, status: str) -> JobRecord:
         job.restart * unit_s,
         job.settled_gpu * unit_s,
         max(job.starts - 1, 0),
-        deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
-        declined=job.declined,
-        queue=request.queue,
+        *_NO_FAILURES,
+        math.inf if request.deadline_s is None else request.deadline_s,
+        job.declined,
+        request.queue,
     )
+    record = tuple.__new__(JobRecord, values)  # a third of the time of a call of the class
     recovery = job.recovery
     if recovery is None:
         return record

@@ -17,10 +17,10 @@ from simsched.engine.job_record import TIME_LIMIT, job_record
 from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
+from simsched.engine.sites import Sites
 from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
 from simsched.model.application import BatchChoice, Running
 from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of
-from simsched.model.topology import site_of
 from simsched.policy.signals import Speed
 
 
@@ -61,6 +61,7 @@ class Ledger:
         self._disturbed: dict[str, JobState] = {}
         #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
         self.paused: dict[str, JobState] = {}
+        self._sites = Sites(cluster.cluster)
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away; its progress and its agent's knowledge stay."""
@@ -106,8 +107,8 @@ class Ledger:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
         self._cluster.take(job.request.id, allocation, beside, onto)
-        job.allocation, job.site = allocation, site_of(self._cluster.cluster, allocation)
-        job.gpus = gpus_of(allocation)
+        job.allocation, job.gpus = allocation, gpus_of(allocation)
+        job.site = self._sites.of(allocation, gpu_type, job.gpus)
         job.since = now
         job.starts += 1
         if job.first_start is None:
@@ -128,7 +129,7 @@ class Ledger:
         """Bring service and progress of a job up to this instant, and record the interval that ends here."""
         now = self._clock.now
         ticks = now - job.since
-        if not job.gpus or not ticks:
+        if not ticks or not job.gpus:
             return
         begin = job.progress
         if job.running is not None:

@@ -56,7 +56,8 @@ class LiveView:
         self.jobs: Mapping[str, JobView] = MappingProxyType(jobs)
         self.nodes: Sequence[Node] = cluster.cluster.nodes
         self.free: Sequence[int] = ReadOnly(cluster.free)
-        self.up: Sequence[bool] = ReadOnly(cluster.up)
+        self._cluster = cluster
+        self._up, self._shown_up = cluster.up, ReadOnly(cluster.up)
         self.restart_delay_s = restart_delay_s
         self.max_jobs_per_gpu = max_jobs_per_gpu
         self.arrived: Sequence[JobView] = ()
@@ -68,6 +69,13 @@ class LiveView:
     def now_s(self) -> float:
         """Seconds since the start of the workload."""
         return self._clock.now_s
+
+    @property
+    def up(self) -> Sequence[bool]:
+        """Whether each node is up; another object whenever a node goes or comes."""
+        if self._up is not self._cluster.up:
+            self._up, self._shown_up = self._cluster.up, ReadOnly(self._cluster.up)
+        return self._shown_up
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Read a declared signal."""

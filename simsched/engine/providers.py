@@ -142,12 +142,13 @@ class Granted:
         }
         self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}
+        self._speeds, self._losses = signals.MEASURED_SPEEDS in self.job, signals.LOSSES in self.job
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
 
     def prepare(self, job: JobState) -> None:
         """Have a job that is submitted keep what it measures and report its losses, where somebody may read them."""
-        if signals.MEASURED_SPEEDS in self.job:
+        if self._speeds:
             job.speeds = {}
-        curve = job.app.loss_curve if signals.LOSSES in self.job else None
+        curve = job.app.loss_curve if self._losses else None
         if curve is not None:
             job.losses = LossReporter(job.app, curve, stream(self._seed, f"losses/{job.request.id}"))

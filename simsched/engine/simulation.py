@@ -17,7 +17,8 @@ from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
-from simsched.engine.failures import FailureOptions, Failures
+from simsched.engine.failure_options import FailureOptions
+from simsched.engine.failures import Failures
 from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
 from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
@@ -152,6 +153,8 @@ class _Simulation:
         self._agents = agents or policy
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
+        #: Whether the agents of a class grant leases.
+        self._leases: dict[type, bool] = {}
         model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
         self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
@@ -203,9 +206,13 @@ class _Simulation:
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(request, facts)
-        if hasattr(job.agent, "lease"):
+        kind = type(job.agent)
+        leases = self._leases.get(kind)
+        if leases is None:
+            leases = self._leases[kind] = hasattr(job.agent, "lease")
+        if leases:
             job.leases = cast("LeasingAgent", job.agent)
-        self.agent_classes.setdefault(app.name, type(job.agent).__name__)
+        self.agent_classes.setdefault(app.name, kind.__name__)
         self._granted.prepare(job)
         if self._failures is not None:
             job.recovery = self._failures.recovery_of(spec)
@@ -285,7 +292,7 @@ class _Simulation:
         if not self._active and not (self._triggers.quiet and self._submitted < self._expected):
             return
         decision = self._ask()
-        moves = self._apply({}, _NO_CHANGE) if decision == _NO_CHANGE else self._apply(self._check(decision), decision)
+        moves = self._apply({} if decision == _NO_CHANGE else self._check(decision), decision)
         self._record(moves, decision.diagnostics)
         if decision.renew_leases:
             self._ledger.renew_leases(self._active.values())
@@ -328,30 +335,35 @@ class _Simulation:
             raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
         if decision.target_nodes is not None:
             self._provision(set(decision.target_nodes))
-        for job_id in decision.declined:
-            self._active[job_id].declined = True
-        for job_id, attained_gpu_s in decision.watch.items():
-            self._ledger.watch(self._active[job_id], attained_gpu_s)
+        if decision.declined:
+            for job_id in decision.declined:
+                self._active[job_id].declined = True
+        if decision.watch:
+            for job_id, attained_gpu_s in decision.watch.items():
+                self._ledger.watch(self._active[job_id], attained_gpu_s)
         return moves
 
     def _move(self, changes: Mapping[str, Allocation], decision: Decision) -> Moves:
         """Take GPUs from jobs and give them to others."""
-        jobs = [(self._active[job_id], allocation) for job_id, allocation in changes.items()]
+        active, ledger = self._active, self._ledger
         started = stopped = moved = 0
-        for job, allocation in jobs:
+        for job_id, allocation in changes.items():
+            job = active[job_id]
             if job.allocation:
-                saved = job.request.id not in decision.unsaved
-                (self._ledger.release if saved else self._ledger.begin_anew)(job)
+                (ledger.begin_anew if job_id in decision.unsaved else ledger.release)(job)
                 moved += bool(allocation)
                 stopped += not allocation
             else:
                 started += bool(allocation)
-        for job_id in decision.cancel:
-            self._ledger.complete(self._active[job_id], CANCELLED)
-        for job, allocation in jobs:
+        if decision.cancel:
+            given = {job_id: active[job_id] for job_id, allocation in changes.items() if allocation}
+            for job_id in decision.cancel:
+                ledger.complete(active[job_id], CANCELLED)
+            active = given
+        beside, onto = decision.beside, decision.onto
+        for job_id, allocation in changes.items():
             if allocation:
-                job_id = job.request.id
-                self._ledger.place(job, allocation, decision.beside.get(job_id, ()), decision.onto.get(job_id))
+                ledger.place(active[job_id], allocation, beside.get(job_id, ()), onto.get(job_id))
         return Moves(started, stopped, moved)
 
     def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:

@@ -29,6 +29,7 @@ class ClusterState:
         )
         self.cluster = cluster
         first = len(cluster.nodes) if initial_nodes is None else initial_nodes
+        #: Which nodes are up; another list whenever a node goes or comes, so that to look whether any did is quick.
         self.up = [node.index < first for node in cluster.nodes]
         self.free = [node.gpus if node.index < first else 0 for node in cluster.nodes]
         self.available_gpus = sum(self.free)
@@ -82,10 +83,14 @@ class ClusterState:
         """Let a node join, empty."""
         self._provisioned = None
         self.starting.pop(node, None)
-        self.up[node] = True
+        self._set_up(node, up=True)
         self.nodes_up += 1
         self.free[node] = self.cluster.nodes[node].gpus
         self.available_gpus += self.free[node]
+
+    def _set_up(self, node: int, *, up: bool) -> None:
+        self.up = list(self.up)
+        self.up[node] = up
 
     def take_down(self, node: int) -> None:
         """Let an empty node go, or one that is still starting."""
@@ -93,7 +98,7 @@ class ClusterState:
         if node in self.starting:
             self.starting.pop(node).cancel()
         elif self.up[node]:
-            self.up[node] = False
+            self._set_up(node, up=False)
             self.nodes_up -= 1
             self.available_gpus -= self.cluster.nodes[node].gpus
             self.free[node] = 0

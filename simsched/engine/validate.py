@@ -27,10 +27,9 @@ def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, 
         }
     else:
         changes = {job_id: () for job_id in decision.stop if active[job_id].allocation}
-        changes.update(
-            {job_id: new for job_id, new in wanted.items() if active[job_id].allocation != new or job_id in anew}
-        )
-    changes.update({job_id: () for job_id in decision.cancel if active[job_id].allocation})
+        changes |= {job_id: new for job_id, new in wanted.items() if active[job_id].allocation != new or job_id in anew}
+    if decision.cancel:
+        changes |= {job_id: () for job_id in decision.cancel if active[job_id].allocation}
     for job_id in decision.onto:
         if job_id in changes:
             changes[job_id] = changes.pop(job_id)
@@ -42,10 +41,14 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
 
     Raises `InfeasibleDecisionError`.
     """
-    named = (
-        decision.allocations, decision.stop, decision.watch, decision.onto, decision.cancel, decision.declined,
-        decision.unsaved, decision.guaranteed,
+    others = (
+        decision.stop, decision.watch, decision.onto, decision.cancel, decision.declined, decision.unsaved,
+        decision.guaranteed,
     )  # fmt: skip
+    plain = decision.wake_at_s is None and decision.target_nodes is None and not any(others)
+    if plain and decision.allocations.keys() <= active.keys():
+        return  # it places jobs and does nothing else, as most do
+    named = (decision.allocations, *others)
     unknown = [job_id for ids in named if ids for job_id in ids if job_id not in active]
     if unknown:
         reasons = [f"job '{job_id}' is not active" for job_id in sorted({str(job_id) for job_id in unknown})]

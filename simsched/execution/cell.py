@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -43,12 +44,22 @@ from simsched.results.schema import (
 )
 from simsched.results.summary import summarise_folder
 from simsched.results.trials import TRIALS_FILE, write_trials
-from simsched.results.writer import TableWriter, write_json
+from simsched.results.writer import TableWriter, json_text, write_json
 
 NO_LIMITS = Limits()
 #: Result tables by name, as the writer has them.
 ResultTables = Mapping[str, Any]
 _NO_TABLES: ResultTables = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    """What a simulation leaves: the agents' classes by application, short tables, and the files of these by name."""
+
+    agents: Mapping[str, str]
+    tables: ResultTables
+    contents: Mapping[str, bytes]
+
 
 #: Called now and then with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
@@ -81,10 +92,11 @@ def run_cell(
     try:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         with limited_memory(limits):
-            agents, tables = _simulate(task, staged.path, progress, limits)
-            _summarise(staged.path, task.about, tables)
+            done = _simulate(task, staged.path, progress, limits)
+            summary = json_text(_summary(staged.path, task.about, done.tables)).encode()
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        seal(staged.path, cell_manifest(task, agents, environment, wall_s, cpu_s))
+        manifest = cell_manifest(task, done.agents, environment, wall_s, cpu_s)
+        seal(staged.path, manifest, {**done.contents, SUMMARY_FILE: summary})
     except MemoryError as error:
         store.discard(staged)
         raise CellError("MemoryError", _out_of_memory(limits)) from error
@@ -98,18 +110,17 @@ def run_cell(
     return wall_s
 
 
-def _summarise(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> None:
-    """Write the summary of a cell whose manifest says `about` its input; tables `at_hand` are not read."""
+def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> dict[str, float]:
+    """Compute the summary of a cell whose manifest says `about` its input; tables `at_hand` are not read."""
     groups = about["cluster"]
     gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
     power = Power.of(groups, about["power"]) if "power" in about else None
     price = about.get("node_price_per_h")
     prices = about.get("gpu_price_per_h", {})
     by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])] if prices else []
-    summary = summarise_folder(
+    return summarise_folder(
         folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups, at_hand=at_hand
     )
-    write_json(folder / SUMMARY_FILE, summary)
 
 
 def refresh_summary(folder: Path) -> bool:
@@ -117,7 +128,7 @@ def refresh_summary(folder: Path) -> bool:
     manifest = read_json(folder / MANIFEST_FILE)
     if manifest.get("summary_definition") == summary_definition():
         return False
-    _summarise(folder, manifest)
+    write_json(folder / SUMMARY_FILE, _summary(folder, manifest))
     seal(folder, {**manifest, "summary_definition": summary_definition()})
     return True
 
@@ -128,9 +139,7 @@ def _out_of_memory(limits: Limits) -> str:
     return f"it needs more than the {limits.memory_mib} MiB that --memory-per-cell allows"
 
 
-def _simulate(
-    task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits
-) -> tuple[Mapping[str, str], ResultTables]:
+def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> _Simulated:
     applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
     try:
         with quiet_stdout():
@@ -152,7 +161,7 @@ def _simulated(
     temporary: Path,
     progress: ProgressCallback | None,
     limits: Limits,
-) -> tuple[Mapping[str, str], ResultTables]:
+) -> _Simulated:
     kind = registry.load(task.policy, folder=task.policy_folder)
     policy = make_policy(kind, task.params, task.diagnostics)
     if limits.decision_s is not None:
@@ -170,15 +179,12 @@ def _run(
     applications: ApplicationSource,
     temporary: Path,
     progress: ProgressCallback | None,
-) -> tuple[Mapping[str, str], ResultTables]:
-    """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes.
-
-    Returns the classes of the agents by application, and the tables that are short enough to be kept at hand.
-    """
+) -> _Simulated:
+    """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with TableWriter(temporary, features=_features(task)) as writer:
+    with TableWriter(temporary, features=_features(task), keep_short=True) as writer:
         used = simulate(
             task.cluster,
             jobs,
@@ -197,7 +203,7 @@ def _run(
         write_trials(temporary, tuner.trials())
     if task.losses:
         write_losses(temporary, loss_tables(jobs, source))
-    return used, writer.short
+    return _Simulated(used, writer.short, writer.contents)
 
 
 def _features(task: Task) -> set[str]:

@@ -18,7 +18,6 @@ from simsched.model.placement import Site
 from simsched.plugins import quiet_stdout
 from simsched.policy import Policy
 from simsched.policy.quantum import Quantum
-from simsched.workload.places import located
 
 _MOST_PROBLEMS = 20
 
@@ -61,6 +60,8 @@ class Checks:
             try:
                 check_jobs(jobs, cluster, applications, rigid=policy.rigid)
             except InputError as error:
+                from simsched.workload.places import located  # loads the readers
+
                 self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
                 return
             self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from simsched.documents.section import Section
-from simsched.engine.failures import FailureOptions
+from simsched.engine.failure_options import FailureOptions
 from simsched.errors import input_error
 from simsched.model.cluster import Cluster
 from simsched.model.topology import check_nodes, consecutive

@@ -13,7 +13,7 @@ from simsched.applications.catalogue import ApplicationsOptions
 from simsched.applications.duration_by_type import with_speeds
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
 from simsched.engine import SEMANTICS
-from simsched.engine.failures import FailureOptions
+from simsched.engine.failure_options import FailureOptions
 from simsched.engine.options import EngineOptions
 from simsched.errors import input_error, nearest
 from simsched.experiment.cells import Lazy, Shape, spread
@@ -31,7 +31,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.plugins import parameters
 from simsched.policy import Policy
-from simsched.results.schema import SCHEMA_VERSION
+from simsched.results.version import SCHEMA_VERSION
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
 WORKLOAD_FILE = "workload"

@@ -21,7 +21,7 @@ from simsched.model.job import JobSpec
 from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of
-from simsched.workload.readers.workload_csv import is_workload, workload_files
+from simsched.workload.readers.head import is_workload, workload_files
 from simsched.workload.recipes.recipe import Configurations
 from simsched.workload.source import GENERATED, Drawn, WorkloadOptions, drawn_workload
 

@@ -117,7 +117,7 @@ def _imports(content: bytes, module: str, path: Path) -> Iterator[str]:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):
         return
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _with_parents(alias.name)
@@ -128,6 +128,18 @@ def _imports(content: bytes, module: str, path: Path) -> Iterator[str]:
                 base = ".".join([*steps[: len(steps) - node.level + 1], *([base] if base else [])])
             yield from _with_parents(base)
             yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all statements, inside others too; expressions, which are most of a tree, hold none."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inside = getattr(node, part, None)
+            if isinstance(inside, list):  # of a conditional expression it is an expression
+                waiting += inside
+        yield node
 
 
 def _with_parents(name: str) -> Iterator[str]:

@@ -51,8 +51,12 @@ class Decision(NamedTuple):
     def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:
         """Make a decision that touches only the jobs named."""
         if not rest:
-            return cls(start, False, stop)
+            return tuple.__new__(cls, (start, False, stop, *_THE_REST))  # half the time of a call of the class
         return cls(start, complete=False, stop=stop, **rest)  # type: ignore[arg-type]
+
+
+#: The defaults of what stands behind `stop`.
+_THE_REST = Decision({})[3:]
 
 
 def no_decision(returned: object) -> str:

@@ -195,6 +195,11 @@ def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:
 
 
 def _most_free(pool: Pool, gpus: int) -> Allocation | None:
+    nodes_with = pool.nodes_with
+    for count in range(len(nodes_with) - 1, gpus - 1, -1):
+        nodes = nodes_with[count]
+        if nodes:  # one node is enough, as it nearly always is
+            return ((_lowest(nodes), gpus),)
     return _fill(pool.most_free(), gpus)
 
 

@@ -13,7 +13,7 @@ ones, the less urgent decides; ties by the order of the types).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
@@ -51,7 +51,10 @@ class PriorityScheduler:
         self._running = [Running()]
         self._nodes: tuple[Node, ...] = ()
         self._up: list[bool] = []
+        self._shown_up: Sequence[bool] = ()
         self._free = FreeGpus((), (), ())
+        #: The job that was added last.
+        self._newest: Entry | None = None
         self._numbers, self._versions = count(), count()
         #: Placers may refuse, so jobs are placed as the walk goes and not after it.
         self._at_once = False
@@ -64,10 +67,13 @@ class PriorityScheduler:
     @property
     def waits(self) -> bool:
         """Return whether any job waits."""
-        waiting = len(self._entries)
-        for on in self._running:
-            waiting -= len(on.items)
-        return waiting > 0
+        return self._waiting_jobs() > 0
+
+    def _waiting_jobs(self) -> int:
+        running = self._running
+        if len(running) == 1:
+            return len(self._entries) - len(running[0].items)
+        return len(self._entries) - sum([len(on.items) for on in running])
 
     @property
     def running(self) -> Iterator[str]:
@@ -89,9 +95,11 @@ class PriorityScheduler:
 
     def update(self, view: View) -> None:
         """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
-        if view.lost or view.up != self._up:
+        up = view.up
+        if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._up):
             self._look_again(view)
             return
+        self._shown_up = up
         for job_id in view.finished:
             entry = self._entries.pop(job_id, None)
             if entry is not None and entry.allocation:
@@ -101,7 +109,7 @@ class PriorityScheduler:
     def add(self, job: JobView, key: Key, placer: Placer) -> None:
         """Let a job wait for GPUs that `placer` will choose."""
         types = self._free.fitting(job.facts)
-        entry = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
+        entry = self._newest = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
         self._at_once |= placer.waits
         self._wait(entry)
 
@@ -132,11 +140,29 @@ class PriorityScheduler:
         """
         self._fresh_key = fresh_key
         changes = self._changes = Changes({}, [])
-        if self.waits and (self._free.total or self._preempts):
+        waiting = self._waiting_jobs()
+        if waiting and (self._free.total or self._preempts) and not (waiting == 1 and self._start_newest()):
             self._gather()
             self._walk()
             self._settle()
         return changes
+
+    def _start_newest(self) -> bool:
+        """Start the only job that waits, if it is the newest and a type has room for it; return whether it was done.
+
+        The walk would do the same, and look at all queues for it.
+        """
+        entry = self._newest
+        if entry is None or entry.allocation or self._at_once or entry.id not in self._entries:
+            return False
+        free = self._free
+        for kind in entry.types:
+            allocation = free.choose_of(kind, entry.placer, entry.gpus)
+            if allocation is not None:
+                self._waiting.queues[entry.kind].clear()  # nobody else waits: what else is in it is stale
+                self._place(entry, allocation)
+                return True
+        return False
 
     def _gather(self) -> None:
         """Count what may be given away on each type, and find the first waiting job of each kind that might fit."""

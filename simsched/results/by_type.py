@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: The columns of jobs and of allocations that are looked at.
 TYPED_JOB_COLUMNS = ("job_id", "end_time_s", "jct_s")
@@ -37,6 +38,8 @@ def summarise_types(
         sizes[kind] = sizes.get(kind, 0) + int(group["nodes"]) * int(group["gpus_per_node"])
     if len(sizes) < 2 or not len(jobs):
         return {}
+    import pandas as pd  # slow to load, and few clusters have several types
+
     seconds = (allocations["end_s"] - allocations["start_s"]) * allocations["gpus"]
     if "gpu_share" in allocations:
         seconds = seconds * allocations["gpu_share"]

@@ -9,7 +9,7 @@ from simsched.results.metric import LOWER, SECONDS_PER_HOUR, Metric, Tables
 
 def _gpu_cost(tables: Tables) -> float | None:
     """Return the dollars for all GPU time held; of a GPU that is shared each holder pays its share."""
-    intervals = tables.allocations
+    intervals = tables.held
     if intervals is None or not len(tables.gpu_price_per_h):
         return None
     nodes = np.array([int(placement.partition(":")[0]) for placement in intervals["placement"]], dtype=np.int64)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
-
 from simsched.errors import InputError, Problem, input_error
 
 
@@ -22,6 +20,8 @@ class CurvePoint(NamedTuple):
 
 def read_curves(path: Path) -> tuple[CurvePoint, ...]:
     """Read a CSV of `figure,panel,series,x,y`, `#` beginning a comment; `InputError` names every row at fault."""
+    import pandas as pd  # slow to load, and few experiments show published curves
+
     remedy = "give a CSV with the columns figure,panel,series,x,y"
     try:
         table = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)

@@ -5,38 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 
-from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Metric, Tables, ratio
+from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Column, Columns, Metric, Tables, ratio
 
 
-def _of_deadlines(compute: Callable[[pd.DataFrame], float | None]) -> Callable[[Tables], float | None]:
+def _of_deadlines(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
     """Return a metric of the jobs with a deadline that is there only where there are such jobs."""
 
     def of_tables(tables: Tables) -> float | None:
-        if "deadline_s" not in tables.jobs:
+        if "deadline_s" not in tables.done:
             return None
-        jobs = tables.jobs
-        promised = jobs[np.isfinite(jobs["deadline_s"])]
+        promised = tables.done.where(np.isfinite(tables.done["deadline_s"]))
         return compute(promised) if len(promised) else None
 
     return of_tables
 
 
-def _late(jobs: pd.DataFrame) -> pd.Series:
-    return jobs["jct_s"] > jobs["deadline_s"]
+def _late(jobs: Columns) -> Column:
+    late: Column = jobs["jct_s"] > jobs["deadline_s"]
+    return late
 
 
-def _met(jobs: pd.DataFrame) -> float | None:
+def _met(jobs: Columns) -> float | None:
     return 1.0 - float(_late(jobs).mean()) if len(jobs) else None
 
 
-def _tardiness_s(jobs: pd.DataFrame) -> float:
-    return float((jobs["jct_s"] - jobs["deadline_s"]).clip(lower=0).mean())
+def _tardiness_s(jobs: Columns) -> float:
+    return float(np.maximum(jobs["jct_s"] - jobs["deadline_s"], 0).mean())
 
 
-def _late_gpu_s(jobs: pd.DataFrame) -> float:
-    return float(jobs.loc[_late(jobs), "attained_gpu_s"].sum())
+def _late_gpu_s(jobs: Columns) -> float:
+    return float(jobs["attained_gpu_s"][_late(jobs)].sum())
 
 
 DEADLINE_METRICS = (
@@ -70,7 +69,7 @@ DEADLINE_METRICS = (
         "share",
         HIGHER,
         "share of the jobs with a deadline that is not `declined` whose `jct_s` is at most `deadline_s`",
-        _of_deadlines(lambda jobs: _met(jobs[~jobs["declined"]])),
+        _of_deadlines(lambda jobs: _met(jobs.where(~jobs["declined"]))),
     ),
     Metric(
         "tardiness_mean_s",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 #: The modules of this package on which a cell's summary depends.
 _MODULES = (
+    "arrow_tables",
     "by_type",
     "cost_metrics",
     "deadline_metrics",

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
-from simsched.results.metric import LOWER, Metric, Tables, makespan_s
+from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s
 from simsched.results.over_time import integral
 from simsched.results.power import Power
 
@@ -39,9 +38,9 @@ def unused_energy_kwh(tables: Tables) -> float | None:
 
 
 def _unused_ws(tables: Tables, power: Power, parts: Mapping[str, tuple[float, float]]) -> float:
-    assert tables.rounds is not None  # or there would be no parts
+    assert tables.decided is not None  # or there would be no parts
     span_s = int(makespan_s(tables) or 0)
-    up_s = integral(tables.rounds, "provisioned_nodes", span_s)
+    up_s = integral(tables.decided, "provisioned_nodes", span_s)
     gpus_ws = sum(power.idle_w[kind] * idle_s for kind, (_, idle_s) in parts.items())
     return gpus_ws + power.node_w * up_s + power.asleep_w * (power.nodes * span_s - up_s)
 
@@ -49,22 +48,22 @@ def _unused_ws(tables: Tables, power: Power, parts: Mapping[str, tuple[float, fl
 def _gpu_seconds(tables: Tables) -> dict[str, tuple[float, float]] | None:
     """Return by type the GPU-seconds that were held and those that were powered and free."""
     span_s = makespan_s(tables)
-    if tables.power is None or tables.allocations is None or tables.rounds is None or span_s is None:
+    if tables.power is None or tables.held is None or tables.decided is None or span_s is None:
         return None
-    held = _held_gpu_s(tables.allocations, tables.power)
-    powered = _powered_gpu_s(tables.rounds, tables.power, span_s)
+    held = _held_gpu_s(tables.held, tables.power)
+    powered = _powered_gpu_s(tables.decided, tables.power, span_s)
     if powered is None or held is None:
         return None
     return {kind: (held.get(kind, 0.0), powered[kind] - held.get(kind, 0.0)) for kind in powered}
 
 
-def _held_gpu_s(allocations: pd.DataFrame, power: Power) -> dict[str, float] | None:
+def _held_gpu_s(allocations: Columns, power: Power) -> dict[str, float] | None:
     """Return the GPU-seconds held by type; a GPU that several jobs share counts once."""
-    seconds = (allocations["end_s"] - allocations["start_s"]).to_numpy(dtype=np.float64)
+    seconds = (allocations["end_s"] - allocations["start_s"]).astype(np.float64)
     if "gpu_share" in allocations:
-        seconds = seconds * allocations["gpu_share"].to_numpy(dtype=np.float64)
+        seconds = seconds * allocations["gpu_share"]
     if len(power.types) == 1:
-        return {power.types[0]: float(seconds @ allocations["gpus"].to_numpy(dtype=np.float64))}
+        return {power.types[0]: float(seconds @ allocations["gpus"].astype(np.float64))}
     if "placement" not in allocations:
         return None
     kind_of = [make.gpu_type for make in power.makes for _ in range(make.nodes)]
@@ -76,15 +75,16 @@ def _held_gpu_s(allocations: pd.DataFrame, power: Power) -> dict[str, float] | N
     return held
 
 
-def _powered_gpu_s(rounds: pd.DataFrame, power: Power, span_s: float) -> dict[str, float] | None:
+def _powered_gpu_s(rounds: Columns, power: Power, span_s: float) -> dict[str, float] | None:
     """Return the GPU-seconds of nodes that were up or coming up, by type; None where the rounds do not tell them."""
     if len({(make.gpus_per_node, make.gpu_type) for make in power.makes}) == 1:
         make = power.makes[0]
         return {make.gpu_type: float(make.gpus_per_node * integral(rounds, "provisioned_nodes", int(span_s)))}
     if "provisioned_gpus" not in rounds:
         return None
-    counts = pd.DataFrame([dict(row) for row in rounds["provisioned_gpus"]], columns=power.types)
-    counts["time_s"] = rounds["time_s"].to_numpy()
+    rows = [dict(row) for row in rounds["provisioned_gpus"]]
+    by_type = {kind: np.array([row.get(kind, np.nan) for row in rows], dtype=np.float64) for kind in power.types}
+    counts = Columns({**by_type, "time_s": rounds["time_s"]}, len(rounds))
     return {kind: float(integral(counts, kind, int(span_s))) for kind in power.types}
 
 

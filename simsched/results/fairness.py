@@ -17,14 +17,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from simsched.files import written_aside
 from simsched.results.sheets import read_sheet
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
@@ -80,6 +82,8 @@ def share_above(rho: npt.ArrayLike, limit: float) -> float:
 
 def fairness_table(jobs: pd.DataFrame, contention: Floats, solo_s: npt.ArrayLike) -> pd.DataFrame:
     """Set completion times against solo ones: `job_id, contention, solo_s, rho`, in the order of `jobs`."""
+    import pandas as pd
+
     solo = np.asarray(solo_s, dtype=np.float64)
     values = (jobs["job_id"].to_numpy(), contention, solo, jobs["jct_s"].to_numpy() / solo)
     return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simsched.results.metric import LOWER, Metric, Tables, ratio
+import numpy as np
+
+from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s, ratio
 from simsched.results.over_time import held_between_rounds
 
 
@@ -12,13 +14,13 @@ def _share(column: str) -> Callable[[Tables], float | None]:
     """Return the share of free GPU-seconds that is stranded, over the time in which jobs wait."""
 
     def compute(tables: Tables) -> float | None:
-        if tables.rounds is None or column not in tables.rounds or not len(tables.jobs):
+        rounds, until_s = tables.decided, makespan_s(tables)
+        if rounds is None or column not in rounds or until_s is None:
             return None
-        rounds = tables.rounds
         waiting = rounds["active_jobs"] > rounds["running_jobs"]
-        free = (rounds["available_gpus"] - rounds["allocated_gpus"]).where(waiting, 0)
-        both = rounds.assign(free_gpus=free, lost_gpus=rounds[column].where(waiting, 0))
-        until_s = float(tables.jobs["end_time_s"].max())
+        free = np.where(waiting, rounds["available_gpus"] - rounds["allocated_gpus"], 0)
+        lost = np.where(waiting, rounds[column], 0)
+        both = Columns({"time_s": rounds["time_s"], "free_gpus": free, "lost_gpus": lost}, len(rounds))
         start, end, free_gpus = held_between_rounds(both, "free_gpus", until_s)
         *_, lost_gpus = held_between_rounds(both, "lost_gpus", until_s)
         return ratio(float((end - start) @ lost_gpus), float((end - start) @ free_gpus))
@@ -27,7 +29,7 @@ def _share(column: str) -> Callable[[Tables], float | None]:
 
 
 def _crossing(tables: Tables) -> float | None:
-    intervals = tables.allocations
+    intervals = tables.held
     if intervals is None or "levels_crossed" not in intervals:
         return None
     gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]

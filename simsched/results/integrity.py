@@ -10,11 +10,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from simsched.errors import Problem, input_error
 from simsched.files import sync_all
-from simsched.results.writer import write_json
+from simsched.results.writer import json_text, write_json
 
 MANIFEST_FILE = "manifest.json"
 SUMMARY_FILE = "summary.json"
@@ -23,17 +24,32 @@ _SEAL = "manifest_sha256"
 _CHUNK = 1 << 20
 #: Files up to so many bytes are hashed by the quick check too.
 _SMALL = 1 << 16
+_NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
-def seal(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest of a whole cell, with sizes and hashes of the other files; all of it is on disk afterwards."""
-    listed = {}
-    others = sorted(path for path in folder.iterdir() if path.name != MANIFEST_FILE)
-    for path in others:
-        listed[path.name] = {"bytes": path.stat().st_size, "sha256": _hash_of(path)}
-    content = {name: value for name, value in manifest.items() if name != _SEAL} | {"files": listed}
-    write_json(folder / MANIFEST_FILE, {**content, _SEAL: _seal_of(content)})
-    sync_all([*others, folder / MANIFEST_FILE, folder])
+def seal(folder: Path, manifest: Mapping[str, Any], contents: Mapping[str, bytes] = _NOTHING) -> None:
+    """Write the manifest of a whole cell, with sizes and hashes of the other files; all of it is on disk afterwards.
+
+    `contents` are files that are still to be written, into a folder that nobody else looks into yet.
+    """
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    others = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST_FILE)
+    listed = {name: _listed(folder / name, contents.get(name)) for name in others}
+    said = {name: value for name, value in manifest.items() if name != _SEAL} | {"files": listed}
+    sealed = {**said, _SEAL: _seal_of(said)}
+    if contents:
+        (folder / MANIFEST_FILE).write_bytes(json_text(sealed).encode())
+    else:
+        write_json(folder / MANIFEST_FILE, sealed)
+    sync_all([*(folder / name for name in others), folder / MANIFEST_FILE, folder])
+
+
+def _listed(path: Path, content: bytes | None) -> dict[str, int | str]:
+    """Return what the manifest says of a file, which is read unless its content is known."""
+    if content is None:
+        return {"bytes": path.stat().st_size, "sha256": _hash_of(path)}
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def check(folder: Path) -> None:

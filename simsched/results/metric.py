@@ -7,19 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from simsched.results.power import Power
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SECONDS_PER_HOUR = 3600
 #: The greatest values in units that have one.
 _GREATEST = MappingProxyType({"share": 1.0, "%": 100.0})
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
+
+#: The percentiles that metrics name.
+PERCENTS = (50, 90, 95, 99)
 
 #: A column of numbers, truth values or texts, without gaps.
 Column = npt.NDArray[Any]
@@ -34,9 +39,33 @@ class Columns:
         self._rows = rows
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Columns:
-        """Return the columns of a DataFrame."""
+    def of(cls, table: pd.DataFrame | Columns) -> Columns:
+        """Return the columns of a DataFrame; columns stay what they are."""
+        if isinstance(table, Columns):
+            return table
         return cls({str(name): table[name].to_numpy() for name in table.columns}, len(table))
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The same as a DataFrame, for the few metrics that group rows."""
+        import pandas as pd  # slow to load
+
+        return pd.DataFrame(dict(self._arrays))
+
+    @cached_property
+    def _percentiles(self) -> dict[str, dict[float, float]]:
+        return {}
+
+    def percentile(self, name: str, percent: float) -> float:
+        """Return a percentile of a column of numbers, interpolated linearly; `percent` is one of `PERCENTS`."""
+        if name not in self._percentiles:  # all of them at once take hardly longer than one
+            found = np.percentile(self[name], PERCENTS)
+            self._percentiles[name] = dict(zip(PERCENTS, found.tolist(), strict=True))
+        return self._percentiles[name][percent]
+
+    def where(self, mask: Column) -> Columns:
+        """Return the rows where `mask` holds."""
+        return Columns({name: array[mask] for name, array in self._arrays.items()}, int(np.count_nonzero(mask)))
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -81,14 +110,15 @@ class LossTable(NamedTuple):
 class Tables:
     """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
 
+    Metrics read the tables as arrays: `done`, `held` and `decided` are those of jobs, allocations and rounds.
     `node_price_per_h` is what a node costs an hour, `gpu_price_per_h` what a GPU of each node does (empty: unknown),
     `power` what GPUs and nodes draw, `accuracies` are those of the trials of hyper-parameter tuning, in per cent, `rho`
     the ratios of finish-time fairness, and `losses` those of the applications over progress; None where there are none.
     """
 
-    jobs: pd.DataFrame
-    allocations: pd.DataFrame | None
-    rounds: pd.DataFrame | None
+    jobs: pd.DataFrame | Columns
+    allocations: pd.DataFrame | Columns | None
+    rounds: pd.DataFrame | Columns | None
     total_gpus: int
     node_price_per_h: float | None = None
     accuracies: Sequence[float] | None = None
@@ -143,7 +173,7 @@ def ratio(above: float, below: float) -> float | None:
 
 def makespan_s(tables: Tables) -> float | None:
     """Return the second of the last completion, None where no job has finished."""
-    return float(tables.jobs["end_time_s"].max()) if len(tables.jobs) else None
+    return float(tables.done["end_time_s"].max()) if len(tables.done) else None
 
 
 def total(tables: Tables, column: str) -> float:

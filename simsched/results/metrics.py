@@ -11,22 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from simsched.results.cost_metrics import COST_METRICS
 from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fragmentation import PLACEMENT_METRICS
-from simsched.results.metric import LossTable, Metric, Tables, means_by
+from simsched.results.metric import Columns, LossTable, Metric, Tables, means_by
 from simsched.results.power import Power
 from simsched.results.quality import QUALITY_METRICS
 from simsched.results.rho_metrics import RHO_METRICS
 from simsched.results.time_metrics import COMPLETION_METRICS, RUNNING_METRICS, WAITING_METRICS
 from simsched.results.trial_metrics import TRIAL_METRICS
 from simsched.results.usage_metrics import HOURS_METRICS, SHARING_METRICS, UTILISATION_METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def _finished(tables: Tables) -> float | None:
@@ -89,9 +92,9 @@ OCCASIONAL = (
 
 
 def summarise(
-    jobs: pd.DataFrame,
-    allocations: pd.DataFrame | None,
-    rounds: pd.DataFrame | None,
+    jobs: pd.DataFrame | Columns,
+    allocations: pd.DataFrame | Columns | None,
+    rounds: pd.DataFrame | Columns | None,
     total_gpus: int,
     *,
     node_price_per_h: float | None = None,
@@ -110,7 +113,7 @@ def summarise(
     )
     values = {name: metric.compute(tables) for name, metric in METRICS.items()}
     summary = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    for column in ("tenant", "application", *(("status",) if "failures" in jobs else ())):
+    for column in ("tenant", "application", *(("status",) if "failures" in tables.done else ())):
         means = means_by(tables.done[column], tables.done["jct_s"])
         summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items() if name}
     return summary
@@ -118,7 +121,7 @@ def summarise(
 
 def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     """Compute the metrics of finish-time fairness from the ratios of a cell."""
-    tables = Tables(pd.DataFrame(), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    tables = Tables(Columns({}, 0), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
     values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from simsched.results.metric_names import PARTIAL_RHO
 from simsched.results.metrics import summarise_rho
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def summarise_rho_without(rho: pd.DataFrame) -> dict[str, float]:

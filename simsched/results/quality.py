@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from simsched.errors import input_error
 from simsched.files import write_text
 from simsched.results.metric import LOWER, LossTable, Metric, Tables
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 
@@ -100,9 +102,9 @@ def mean_loss(jobs: Sequence[Life]) -> float | None:
 
 def _of_lives(compute: Callable[[list[Life]], float | None]) -> Callable[[Tables], float | None]:
     def metric(tables: Tables) -> float | None:
-        if tables.losses is None or tables.allocations is None:
+        if tables.losses is None or tables.held is None:
             return None
-        found = lives(tables.jobs, tables.allocations, tables.losses)
+        found = lives(tables.done.frame, tables.held.frame, tables.losses)
         return compute(found) if found else None
 
     return metric

@@ -7,26 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.results.arrow_tables import ROWS_FOR_THREADS, RUN_AGAIN, read_arrow
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
-from simsched.results.schema import SCHEMA_VERSION, TABLES
+from simsched.results.schema import TABLES
 from simsched.results.what_was_run import published_values_hold
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 RUN_FILE = "run.json"
 
-#: Tables of more rows are read by several threads, which take longer to start than a short table to read.
-_ROWS_FOR_THREADS = 50_000
-_RERUN = "run the experiment again, which repeats only what is missing or damaged"
 _RUN_KEYS = ("name", "cells")
 _CELL_KEYS = ("cell", "policy", "seed", "point", "folder")
 
@@ -139,38 +137,15 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 
     Raises `InputError` where the file is missing, damaged, of another version, or lacks a column.
     """
-    table = TABLES[name]
-    path = Path(folder) / table.file
-    if not path.is_file():
-        raise input_error(path, f"the table of {name} is not there", f"record it, or {_RERUN}")
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            _check_schema(path, name, file.schema_arrow)
-            threads = file.metadata.num_rows > _ROWS_FOR_THREADS
-            arrow = file.read(columns=None if columns is None else list(columns), use_threads=threads)
-    except (pa.ArrowException, OSError) as error:
-        raise input_error(
-            path, f"cannot be read as Parquet ({_first_line(error)})", f"`simsched verify --remove RUN`, then {_RERUN}"
-        ) from error
-    return frame_of(arrow)
+    return frame_of(read_arrow(folder, name, columns))
 
 
 def frame_of(table: pa.Table, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Return a result table as pandas has it, or those of some columns that it has."""
     chosen = table if columns is None else table.select([name for name in columns if name in table.schema.names])
-    threads = table.num_rows > _ROWS_FOR_THREADS
+    threads = table.num_rows > ROWS_FOR_THREADS
     frame: pd.DataFrame = chosen.to_pandas(maps_as_pydicts="strict", use_threads=threads)
     return frame
-
-
-def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
-    version = (schema.metadata or {}).get(b"simsched_schema", b"none").decode()
-    if version != SCHEMA_VERSION:
-        message = f"its tables are of version {version}, this simsched reads version {SCHEMA_VERSION}"
-        raise input_error(path, message, "run the experiment again with this version")
-    missing = [column.name for column in TABLES[name].written() if column.name not in schema.names]
-    if missing:
-        raise input_error(path, f"lacks the column '{missing[0]}'", _RERUN)
 
 
 def _first_line(error: BaseException) -> str:
@@ -182,13 +157,13 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise input_error(path, "the file is not there", _RERUN) from error
+        raise input_error(path, "the file is not there", RUN_AGAIN) from error
     except json.JSONDecodeError as error:
-        raise input_error(path, f"is not valid JSON ({error.msg})", _RERUN, line=error.lineno) from error
+        raise input_error(path, f"is not valid JSON ({error.msg})", RUN_AGAIN, line=error.lineno) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read ({_first_line(error)})", _RERUN) from error
+        raise input_error(path, f"cannot be read ({_first_line(error)})", RUN_AGAIN) from error
     if not isinstance(content, dict):
-        raise input_error(path, "is not a JSON object", _RERUN)
+        raise input_error(path, "is not a JSON object", RUN_AGAIN)
     return content
 
 
@@ -295,17 +270,17 @@ def _rho_of(cell: Cell, file: Path) -> dict[str, float]:
 def _entries(path: Path, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     missing = [key for key in _RUN_KEYS if key not in content]
     if missing:
-        raise input_error(path, f"lacks the key '{missing[0]}'", f"delete it and {_RERUN}")
+        raise input_error(path, f"lacks the key '{missing[0]}'", f"delete it and {RUN_AGAIN}")
     entries = content["cells"]
     if not isinstance(entries, list) or not entries:
-        raise input_error(path, "lists no cells", _RERUN)
+        raise input_error(path, "lists no cells", RUN_AGAIN)
     problems: list[Problem] = []
     for number, entry in enumerate(entries):
         known = entry if isinstance(entry, Mapping) else {}
         absent = [key for key in _CELL_KEYS if key not in known]
         if absent:
             problems.append(
-                Problem(f"{path}: cells[{number}]", f"lacks the key '{absent[0]}'", f"delete it and {_RERUN}")
+                Problem(f"{path}: cells[{number}]", f"lacks the key '{absent[0]}'", f"delete it and {RUN_AGAIN}")
             )
     if problems:
         raise InputError(*problems)
@@ -315,5 +290,5 @@ def _entries(path: Path, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _mapping(path: Path, content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = content.get(key) or {}
     if not isinstance(value, Mapping):
-        raise input_error(path, f"'{key}' is not a mapping", f"delete it and {_RERUN}")
+        raise input_error(path, f"'{key}' is not a mapping", f"delete it and {RUN_AGAIN}")
     return value

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-#: Version of the tables; stored in every file, and raised when a column changes its meaning.
-SCHEMA_VERSION = "1"
+from simsched.results.version import SCHEMA_VERSION
 
 #: Features that show in the tables: GPUs that are shared, time finer than a second, failures, jobs with deadlines, ...
 SHARING, FINE_TIME, FAILURES, DEADLINES = "sharing", "fine-time", "failures", "deadlines"

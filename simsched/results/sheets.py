@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from simsched.errors import input_error
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _AGAIN = "run the experiment again"
 
@@ -17,6 +19,8 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
 
     Raises `InputError` where it is missing or damaged, or lacks a column.
     """
+    import pandas as pd  # slow to load, and few cells have such a file
+
     try:
         sheet = pd.read_csv(path, dtype={"job_id": str})
     except (ValueError, OSError) as error:

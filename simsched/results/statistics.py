@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 
@@ -71,9 +70,16 @@ def estimate(values: Iterable[float], confidence: float = CONFIDENCE, within: Ra
     mean = float(sample.mean())
     if n == 1:
         return Estimate(mean, 1)
-    half = float(stdtrit(n - 1, 0.5 + confidence / 2)) * float(sample.std(ddof=1)) / math.sqrt(n)
+    half = student_t(n - 1, confidence) * float(sample.std(ddof=1)) / math.sqrt(n)
     least, greatest = within
     return Estimate(mean, n, min(mean, max(mean - half, least)), max(mean, min(mean + half, greatest)))
+
+
+def student_t(degrees: int, confidence: float) -> float:
+    """Return within how many standard errors of its mean a share `confidence` of Student's t distribution lies."""
+    from scipy.special import stdtrit  # slow to load, and a single seed has no interval
+
+    return float(stdtrit(degrees, 0.5 + confidence / 2))
 
 
 def paired_difference(

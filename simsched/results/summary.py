@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow as pa
-
+from simsched.results.arrow_tables import columns_of, read_arrow
 from simsched.results.by_type import HELD_COLUMNS, TYPED_JOB_COLUMNS, summarise_types
+from simsched.results.metric import Columns
 from simsched.results.metrics import summarise
 from simsched.results.power import Power
 from simsched.results.quality import JOB_COLUMNS, LIFE_COLUMNS, read_losses
-from simsched.results.reader import frame_of, read_table
 from simsched.results.schema import TABLES
 from simsched.results.trials import read_trials
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 #: The columns that the metrics look at; the rest of large tables stays on disk.
@@ -92,19 +93,21 @@ def summarise_folder(
     columns = {name: tuple(dict.fromkeys([*own, *beside.get(name, ())])) for name, own in _COLUMNS.items()}
     if len(gpu_price_per_h) or (power is not None and len(power.types) > 1):
         columns["allocations"] += ("placement",)
-    if len({group["gpu_type"] for group in groups}) > 1:
+    several = len({group["gpu_type"] for group in groups}) > 1
+    if several:
         columns["jobs"] = tuple(dict.fromkeys([*columns["jobs"], *TYPED_JOB_COLUMNS]))
         columns["allocations"] = tuple(dict.fromkeys([*columns["allocations"], *HELD_COLUMNS]))
 
-    def table(name: str) -> pd.DataFrame | None:
+    def table(name: str) -> Columns | None:
         if name in at_hand:
-            return frame_of(at_hand[name], columns[name])
+            whole = at_hand[name]
+            return columns_of(whole.select([one for one in columns[name] if one in whole.schema.names]))
         there = name == "jobs" or (Path(folder) / TABLES[name].file).is_file()
-        return read_table(folder, name, columns[name]) if there else None
+        return columns_of(read_arrow(folder, name, columns[name])) if there else None
 
     jobs, allocations, rounds = (table(name) for name in ("jobs", "allocations", "rounds"))
     assert jobs is not None  # a missing table of jobs has been refused
-    by_type = {} if allocations is None else summarise_types(jobs, allocations, groups)
+    by_type = summarise_types(jobs.frame, allocations.frame, groups) if several and allocations is not None else {}
     return by_type | summarise(
         jobs,
         allocations,

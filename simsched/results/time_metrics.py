@@ -18,7 +18,7 @@ def _mean(column: str) -> Callable[[Tables], float | None]:
 
 def _percentile(column: str, percent: float) -> Callable[[Tables], float | None]:
     def compute(tables: Tables) -> float | None:
-        return float(np.percentile(tables.done[column], percent)) if len(tables.done) else None
+        return tables.done.percentile(column, percent) if len(tables.done) else None
 
     return compute
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from simsched.files import written_aside
 from simsched.results.sheets import read_sheet
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TRIALS_FILE = "trials.csv"
 #: Columns that every such file has; the others are the hyper-parameters.

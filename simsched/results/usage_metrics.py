@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import numpy as np
 
-from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio, total
+from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Columns, Metric, Tables, makespan_s, ratio, total
 from simsched.results.over_time import integral
 
 
@@ -35,7 +35,7 @@ def _efficiency(tables: Tables) -> float | None:
 
 def _speed_per_gpu(tables: Tables) -> float | None:
     """Return the sum of the relative speeds of the jobs on a GPU, over all GPUs and seconds for which any holds it."""
-    intervals = tables.allocations
+    intervals = tables.held
     if intervals is None or "relative_speed" not in intervals:
         return None
     if _takes_parts(intervals):
@@ -45,11 +45,11 @@ def _speed_per_gpu(tables: Tables) -> float | None:
     return ratio(achieved, _held_gpu_s(tables))
 
 
-def _takes_parts(intervals: pd.DataFrame) -> bool:
+def _takes_parts(intervals: Columns) -> bool:
     """Return whether jobs take parts of GPUs: then those on one GPU need not have even shares of it."""
-    single = intervals[intervals["gpus"] == 1]
-    holders = single["neighbours"].str.count(" ") + 1 + (single["neighbours"] != "")
-    return bool((single["gpu_share"] * holders - 1).abs().gt(1e-9).any())
+    single = intervals["gpus"] == 1
+    holders = np.array([len(names.split()) + 1 for names in intervals["neighbours"][single].tolist()], dtype=np.int64)
+    return bool((np.abs(intervals["gpu_share"][single] * holders - 1) > 1e-9).any())
 
 
 def _gpu_hours(tables: Tables) -> float | None:
@@ -97,7 +97,7 @@ HOURS_METRICS = (
         "GPU h",
         "",
         "sum of `attained_gpu_s` / 3600; of a GPU type (`gpu_hours[v100]`) those held on it",
-        lambda tables: total(tables, "attained_gpu_s") / SECONDS_PER_HOUR if len(tables.jobs) else None,
+        lambda tables: total(tables, "attained_gpu_s") / SECONDS_PER_HOUR if len(tables.done) else None,
     ),
     Metric(
         "gpu_hours_per_job",

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import stdtrit
 
 from simsched.errors import input_error, nearest
 from simsched.results.compare import Row, comparison
 from simsched.results.metric_names import find_metric, ratio_key
 from simsched.results.reader import Run
-from simsched.results.statistics import CONFIDENCE, Estimate
+from simsched.results.statistics import CONFIDENCE, Estimate, student_t
 
 MATCHES, SAME_DIRECTION, DIFFERS, NO_VERDICT = "matches", "same direction", "differs", "no verdict"
 #: What an interval may span, relative to the ratio, if the ratio is to match.
@@ -63,7 +62,7 @@ def ratio_of_means(
     if n == 1:
         return Estimate(ratio, 1)
     spread = float((above - ratio * below).std(ddof=1)) / (math.sqrt(n) * float(below.mean()))
-    half = float(stdtrit(n - 1, 0.5 + confidence / 2)) * spread
+    half = student_t(n - 1, confidence) * spread
     return Estimate(ratio, n, ratio - half, ratio + half)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -15,16 +17,22 @@ import pyarrow.parquet as pq
 
 from simsched.errors import input_error
 from simsched.files import StagedFile, write_text
+from simsched.results.arrow_columns import arrow_array
 from simsched.results.schema import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
 #: Rows that are held as they came; then they are made columns, which take less memory.
 _ROWS_AS_THEY_CAME = 4096
+#: Tables of so many rows at most are neither compressed nor given dictionaries: that would take longer than all else
+#: about writing them, and save at most a quarter of some kilobytes.
+_ROWS_TOO_FEW_TO_COMPRESS = 32
 
 Row = Sequence[Any]
 
-_MAPPINGS = [i for i, column in enumerate(ROUNDS.columns) if column.type == pa.map_(pa.string(), pa.float64())]
+_DIAGNOSTICS, _PROVISIONED = (
+    i for i, column in enumerate(ROUNDS.columns) if column.type == pa.map_(pa.string(), pa.float64())
+)
 
 
 class TableWriter:
@@ -34,6 +42,9 @@ class TableWriter:
     `row_group_rows` rows wait in memory. The files get their names when the block ends well; if it ends with an
     exception, nothing of them stays. The same records give the same bytes. Records of tables that are not among
     `tables` are dropped. An occasional table has no file without a record.
+
+    With `keep_short`, files of one row group at most are not written at all: their `contents` are for the caller to
+    write, who thereby needs not read them again for a hash.
     """
 
     def __init__(
@@ -43,6 +54,7 @@ class TableWriter:
         *,
         features: Collection[str] = (),
         row_group_rows: int = ROW_GROUP_ROWS,
+        keep_short: bool = False,
     ) -> None:
         """Write into `folder`, which is made if need be; `features` bring columns of their own."""
         unknown = sorted(set(tables) - set(TABLES))
@@ -50,20 +62,20 @@ class TableWriter:
             raise input_error(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
         self._folder = Path(folder)
         self._tables = {
-            name: _TableFile(self._folder, table, features, row_group_rows) if name in tables else None
+            name: _TableFile(self._folder, table, features, row_group_rows, keep_short) if name in tables else None
             for name, table in TABLES.items()
         }
         self._jobs, self._allocations, self._rounds, self._outages = (self._tables[name] for name in TABLES)
+        self._provisioned: Mapping[str, float] = {}
+        self._provisioned_pairs: list[tuple[str, float]] = []
 
     def __enter__(self) -> TableWriter:
-        """Open the files under temporary names."""
+        """Make the folder."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for table in self._wanted():
-                if not table.occasional:
-                    table.open()
+            if not os.access(self._folder, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
-            self._discard()
             raise input_error(self._folder, f"cannot write results: {error.strerror}", "name another folder") from error
         return self
 
@@ -72,14 +84,13 @@ class TableWriter:
         if kind is not None:
             self._discard()
             return
-        written = [table for table in self._wanted() if table.is_open]
         try:
-            for table in written:
+            for table in self._open_tables():
                 table.close()
         except BaseException:
             self._discard()
             raise
-        for table in written:
+        for table in self._open_tables():
             table.publish()
 
     def job(self, record: Row) -> None:
@@ -96,57 +107,59 @@ class TableWriter:
         """Take a decision; its mappings are copied, keys sorted."""
         if self._rounds is not None:
             row = list(record)
-            for place in _MAPPINGS:
-                row[place] = sorted(row[place].items()) if row[place] else ()
+            row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items()) if row[_DIAGNOSTICS] else ()
+            if row[_PROVISIONED] is not self._provisioned:  # another mapping only where nodes come or go
+                self._provisioned = row[_PROVISIONED]
+                self._provisioned_pairs = sorted(self._provisioned.items())
+            row[_PROVISIONED] = self._provisioned_pairs
             self._rounds.add(row)
 
     def outage(self, record: Row) -> None:
         """Take an interval for which a node was out of use."""
         if self._outages is not None:
-            if not self._outages.is_open:
-                self._outages.open()
             self._outages.add(record)
 
     @property
     def short(self) -> dict[str, pa.Table]:
         """The tables that were written as one row group at most, so that nobody needs to read them back."""
         return {
-            name: table.whole
-            for name, table in self._tables.items()
-            if table is not None and table.whole is not None and (table.whole.num_rows or not table.occasional)
+            name: table.whole for name, table in self._tables.items() if table is not None and table.whole is not None
         }
 
-    def _wanted(self) -> list[_TableFile]:
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The files of these tables, by name."""
+        return {table.name: table.content for table in self._open_tables() if table.content is not None}
+
+    def _open_tables(self) -> list[_TableFile]:
         return [table for table in self._tables.values() if table is not None]
 
     def _discard(self) -> None:
-        for table in self._wanted():
+        for table in self._open_tables():
             table.discard()
 
 
 class _TableFile:
-    """One Parquet file that is being written under a temporary name."""
+    """One Parquet file: written under a temporary name, or, where it has one row group at most, kept in memory."""
 
-    def __init__(self, folder: Path, table: Table, features: Collection[str], row_group_rows: int) -> None:
+    def __init__(
+        self, folder: Path, table: Table, features: Collection[str], row_group_rows: int, keep_short: bool
+    ) -> None:
+        self.name = table.file
         self._schema, self._places = _layout(table.name, frozenset(features))
         self._path = folder / table.file
-        self._staged = StagedFile(self._path)
+        self._keep_short = keep_short
+        self._occasional = table.occasional
         self._limit = row_group_rows
         self._rows: list[Row] = []
         self._most_rows = min(_ROWS_AS_THEY_CAME, row_group_rows)
         self._columns: list[pa.RecordBatch] = []
         self._in_columns = 0
-        #: What is in the file as long as that is one row group at most, None where it is more.
-        self.whole: pa.Table | None = self._schema.empty_table()
+        #: The table and its file's content, None where it is not short.
+        self.whole: pa.Table | None = None
+        self.content: bytes | None = None
+        self._staged: StagedFile | None = None
         self._writer: pq.ParquetWriter | None = None
-        self.occasional = table.occasional
-
-    @property
-    def is_open(self) -> bool:
-        return self._writer is not None
-
-    def open(self) -> None:
-        self._writer = pq.ParquetWriter(self._staged.path, self._schema, compression="zstd", write_page_checksum=True)
 
     def add(self, row: Row) -> None:
         rows = self._rows
@@ -156,13 +169,17 @@ class _TableFile:
 
     def close(self) -> None:
         self._make_columns()
+        if self._writer is None:
+            if self._columns or not self._occasional:
+                self._keep()
+            return
         self._flush()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._writer.close()
+        self._writer = None
 
     def publish(self) -> None:
-        self._staged.publish()
+        if self._staged is not None:
+            self._staged.publish()
 
     def discard(self) -> None:
         self._rows, self._columns = [], []
@@ -171,14 +188,17 @@ class _TableFile:
             if writer is not None:
                 writer.close()
         with contextlib.suppress(OSError):
-            self._staged.discard()
+            if self._staged is not None:
+                self._staged.discard()
 
     def _make_columns(self) -> None:
         """Turn the rows that came into columns, and write those that fill a row group."""
         rows, self._rows = self._rows, []
         if rows:
             columns = list(zip(*rows, strict=True))
-            arrays = [pa.array(columns[at], field.type) for at, field in zip(self._places, self._schema, strict=True)]
+            arrays = [
+                arrow_array(columns[at], field.type) for at, field in zip(self._places, self._schema, strict=True)
+            ]
             self._columns.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
             self._in_columns += len(rows)
         if self._in_columns == self._limit:
@@ -187,11 +207,34 @@ class _TableFile:
 
     def _flush(self) -> None:
         """Write the columns as one row group."""
-        if self._columns and self._writer is not None:
-            table = pa.Table.from_batches(self._columns, schema=self._schema).combine_chunks()
-            self._writer.write_table(table, row_group_size=self._limit)
-            self.whole = table if self.whole is not None and not self.whole.num_rows else None
-        self._columns, self._in_columns = [], 0
+        if self._writer is None:
+            self._staged = StagedFile(self._path)
+            self._writer = self._open(self._staged.path)
+        if self._columns:
+            self._writer.write_table(self._taken(), row_group_size=self._limit)
+
+    def _keep(self) -> None:
+        """Make the content of a file of one row group, or of none."""
+        sink = pa.BufferOutputStream()
+        table = self._taken()
+        with self._open(sink, few=table.num_rows <= _ROWS_TOO_FEW_TO_COMPRESS) as writer:
+            if table.num_rows:
+                writer.write_table(table, row_group_size=self._limit)
+        self.whole, self.content = table, sink.getvalue().to_pybytes()
+        if not self._keep_short:
+            self._staged = StagedFile(self._path)
+            self._staged.path.write_bytes(self.content)
+
+    def _taken(self) -> pa.Table:
+        """Return the columns, and begin anew."""
+        columns, self._columns, self._in_columns = self._columns, [], 0
+        return pa.Table.from_batches(columns, schema=self._schema).combine_chunks()
+
+    def _open(self, where: Path | pa.BufferOutputStream, *, few: bool = False) -> pq.ParquetWriter:
+        compression = "none" if few else "zstd"
+        return pq.ParquetWriter(
+            where, self._schema, compression=compression, use_dictionary=not few, write_page_checksum=True
+        )
 
 
 @lru_cache(maxsize=64)
@@ -207,5 +250,9 @@ def write_json(path: Path, content: object) -> None:
 
     Not-a-number and infinity raise `ValueError`: they are not JSON, and a result that is not a number is left out.
     """
-    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    write_text(Path(path), text + "\n")
+    write_text(Path(path), json_text(content))
+
+
+def json_text(content: object) -> str:
+    """Return JSON with sorted keys, as all files have it; raises as `write_json` does."""
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from simsched.errors import Problem
 from simsched.workload.readers import head_of, philly_csv, plain, read_trace
+from simsched.workload.readers.head import is_workload
 from simsched.workload.readers.sheet import open_sheet
-from simsched.workload.readers.workload_csv import is_workload
 
 _NAMED = re.compile(r"^workload, job '(.*)'$")
 #: Formats in which a line is a job.

@@ -18,8 +18,8 @@ from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.format import Head
+from simsched.workload.readers.head import is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
-from simsched.workload.readers.workload_csv import is_workload, read_workload, workload_files
 from simsched.workload.recipes.as_is import AsIsRecipe
 from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
 from simsched.workload.recipes.pollux import PolluxRecipe
@@ -194,7 +194,7 @@ def _read(place: Path, layout: str) -> Trace:
     if place.is_dir() or at.st_size > _MOST_KEPT_BYTES:
         return read_trace(place, layout)
     kept = _kept(place, layout, at.st_mtime_ns, at.st_size)
-    return replace(kept, table=kept.table.copy())
+    return replace(kept, columns=dict(kept.columns))
 
 
 @lru_cache(maxsize=2)
@@ -211,9 +211,15 @@ class JobList:
     read: Callable[[Path], list[JobSpec]]
 
 
+def _read_workload(path: Path) -> list[JobSpec]:
+    from simsched.workload.readers.workload_csv import read_workload  # needs pandas
+
+    return read_workload(path)
+
+
 #: The formats of lists of jobs, in the order in which a file is tried against them.
 JOB_LISTS = (
-    JobList("workload", is_workload, read_workload),
+    JobList("workload", is_workload, _read_workload),
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
     JobList("muri", is_muri_trace, read_muri_jobs),

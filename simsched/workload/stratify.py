@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 #: Points after which the sequence begins anew.
 _PERIOD = 2**24
@@ -42,14 +41,15 @@ def class_counts(sizes: Sequence[int], jobs: int, seed: int, scramble: int = 0) 
     return counts
 
 
-def stratified_sample(
-    table: pd.DataFrame, classes: npt.ArrayLike, jobs: int, seed: int, random_state: int
-) -> pd.DataFrame:
-    """Draw `jobs` rows without replacement, of each class as many as `class_counts` says, in random order."""
+def stratified_sample(classes: npt.ArrayLike, jobs: int, seed: int, random_state: int) -> npt.NDArray[np.intp]:
+    """Draw the places of `jobs` jobs without replacement, of each class as many as `class_counts` says.
+
+    `classes` names the class of each job that may be drawn. The places are in random order.
+    """
     labels = np.asarray(classes)
     names = np.unique(labels)
     places = [np.flatnonzero(labels == name) for name in names]
     counts = class_counts([len(p) for p in places], jobs, seed)
     rng = np.random.default_rng([random_state, *b"strata"])
     chosen = np.concatenate([rng.choice(p, size=n, replace=False) for p, n in zip(places, counts, strict=True)])
-    return table.iloc[rng.permutation(chosen)]
+    return rng.permutation(chosen)

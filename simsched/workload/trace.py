@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from simsched.errors import InputError, Problem
 from simsched.model.job import FIXED_DURATION
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: What each column of a trace's table means.
 COLUMNS: Mapping[str, str] = MappingProxyType(
@@ -67,17 +71,18 @@ _INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")
 class Trace:
     """The jobs of a cluster, sorted by submission, ties in the order of the source.
 
-    `table` has one row a job and the columns of `COLUMNS`; do not change it. `origin` is the timestamp of second 0 (no
-    time zone), None where the source counts seconds from an unknown day; `start_s` is then the second of the source's
-    own clock at which the first job came. `dropped` counts the rows of the source that are no jobs to replay, by
-    reason; `adjusted` counts the jobs whose values were rounded, by what was done; `examples` are the first of either
-    by line and job, for reasons of which the reader keeps any.
+    `columns` holds the columns of `COLUMNS` by name, each an array or Series of one value a job, and `table` the same
+    as a DataFrame; do not change either. `origin` is the time of second 0 (no time zone), None where the source counts
+    seconds from an unknown day; `start_s` is then the second of the source's own clock at which the first job came.
+    `dropped` counts the rows of the source that are no jobs to replay, by reason; `adjusted` counts the jobs whose
+    values were rounded, by what was done; `examples` are the first of either by line and job, for reasons of which the
+    reader keeps any.
     """
 
     name: str
     source: str
-    table: pd.DataFrame
-    origin: pd.Timestamp | None = None
+    columns: Mapping[str, Any]
+    origin: datetime | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
     start_s: int = 0
@@ -85,13 +90,24 @@ class Trace:
 
     def __len__(self) -> int:
         """Return the number of jobs."""
-        return len(self.table)
+        return len(self.columns["submit_time_s"])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The jobs as a table of one row each."""
+        import pandas as pd  # slow to load, and jobs sampled from a generated trace need no table
+
+        return pd.DataFrame(dict(self.columns))
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one column as an array."""
+        return np.asarray(self.columns[name])
 
     @property
     def gpu_time_s(self) -> npt.NDArray[np.float64]:
-        """The GPU-seconds of each job, in the order of the table."""
-        gpus = self.table["num_gpus"].to_numpy() * self.table["gpu_share"].to_numpy()
-        gpu_time: npt.NDArray[np.float64] = self.table["duration_s"].to_numpy() * gpus
+        """The GPU-seconds of each job, in their order."""
+        gpus = self.column("num_gpus") * self.column("gpu_share")
+        gpu_time: npt.NDArray[np.float64] = self.column("duration_s") * gpus
         return gpu_time
 
     def second_of_day(self) -> npt.NDArray[np.int64]:
@@ -100,16 +116,39 @@ class Trace:
         Where there is no `origin`, second 0 of the source's clock is taken for midnight.
         """
         start = self.start_s if self.origin is None else seconds_of(self.origin)
-        return (self.table["submit_time_s"].to_numpy("int64") + start) % 86400
+        second: npt.NDArray[np.int64] = (self.column("submit_time_s").astype(np.int64) + start) % 86400
+        return second
 
 
-def seconds_of(moment: pd.Timestamp) -> int:
-    """Return the number of whole seconds from 1970-01-01 to a timestamp without a time zone."""
-    return int((moment - EPOCH) // pd.Timedelta(seconds=1))
+def seconds_of(moment: datetime) -> int:
+    """Return the number of whole seconds from 1970-01-01 to a time without a time zone."""
+    return int((moment - EPOCH) // timedelta(seconds=1))
 
 
 #: Second 0 of the clock on which readers of timestamps count.
-EPOCH = pd.Timestamp("1970-01-01")
+EPOCH = datetime(1970, 1, 1)
+
+
+def sorted_trace(name: str, source: str, columns: Mapping[str, npt.NDArray[Any]], origin: datetime) -> Trace:
+    """Make a trace of columns that are right and sorted by submission already, as those of a generator are.
+
+    `columns` and `origin` are those of `make_trace`. Raises `InputError` where there is no job.
+    """
+    jobs = len(columns["submit_time_s"])
+    if not jobs:
+        raise InputError(Problem(name, "holds no job that ran", _why_empty({})))
+    first = int(columns["submit_time_s"][0])
+    whole: dict[str, Any] = {"row": np.arange(jobs), "job_id": _names(jobs), **columns}
+    whole["submit_time_s"] = whole["submit_time_s"] - first
+    for column, default in _DEFAULTS.items():
+        if column not in whole:
+            whole[column] = np.full(jobs, default, dtype=object if isinstance(default, str) else None)
+    whole |= {column: whole[column].astype(np.int64) for column in _INTEGERS}
+    return Trace(name, source, {column: whole[column] for column in COLUMNS}, origin + timedelta(seconds=first))
+
+
+def _names(jobs: int) -> npt.NDArray[Any]:
+    return np.array([f"job-{i}" for i in range(jobs)], dtype=object)
 
 
 def make_trace(
@@ -117,7 +156,7 @@ def make_trace(
     source: str,
     columns: Mapping[str, Any],
     *,
-    origin: pd.Timestamp | None = None,
+    origin: datetime | None = None,
     dropped: Mapping[str, int] = _NOTHING,
     adjusted: Mapping[str, int] = _NOTHING,
     examples: Mapping[str, tuple[tuple[int, str], ...]] = MappingProxyType({}),
@@ -128,6 +167,8 @@ def make_trace(
     which `submit_time_s` counts. Jobs without `job_id` are named `job-0`, `job-1`, ... in order of submission. Raises
     `InputError` naming row and column where a value is missing, negative or zero GPUs, and where there is no job.
     """
+    import pandas as pd
+
     table = pd.DataFrame(dict(columns))
     if table.empty:
         raise InputError(Problem(name, "holds no job that ran", _why_empty(dropped)))
@@ -138,13 +179,14 @@ def make_trace(
         table[column] = _DEFAULTS[column]
     table = table.sort_values(["submit_time_s", "row"], kind="stable", ignore_index=True)
     if "job_id" not in table:
-        table["job_id"] = [f"job-{i}" for i in range(len(table))]
+        table["job_id"] = _names(len(table))
     first = int(table["submit_time_s"].iloc[0])
     table["submit_time_s"] -= first
     table = table.astype(dict.fromkeys(_INTEGERS, "int64") | {"duration_s": "float64"})
-    start = None if origin is None else origin + pd.Timedelta(seconds=first)
+    start = None if origin is None else origin + timedelta(seconds=first)
     start_s = first if origin is None else 0
-    return Trace(name, source, table[list(COLUMNS)], start, _frozen(dropped), _frozen(adjusted), start_s, examples)
+    kept = {column: table[column] for column in COLUMNS}
+    return Trace(name, source, kept, start, _frozen(dropped), _frozen(adjusted), start_s, examples)
 
 
 #: The longest time that a trace may name: three hundred years.
@@ -164,6 +206,8 @@ def raise_all(where: str, problems: Iterator[Problem]) -> None:
 
 def _problems(name: str, table: pd.DataFrame) -> Iterator[Problem]:
     """Find the values that no trace may hold; rows are counted as in the source, from 1."""
+    import pandas as pd
+
     rows = table["row"].to_numpy() + 1
     for column, least in (("submit_time_s", -np.inf), ("duration_s", 0), ("num_gpus", 1)):
         values = pd.to_numeric(table[column], errors="coerce").to_numpy("float64")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.failures import FailureOptions
+from simsched.engine.failure_options import FailureOptions
 from simsched.engine.options import EngineOptions
 from simsched.engine.outage_log import OFF
 from simsched.engine.records import MemoryRecorder

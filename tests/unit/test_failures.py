@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from simsched.engine.errors import InvariantError, StuckError
-from simsched.engine.failures import FailureOptions, draw_outages
+from simsched.engine.failure_options import FailureOptions
+from simsched.engine.failures import draw_outages
 from simsched.engine.invariants import CheckingRecorder
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder

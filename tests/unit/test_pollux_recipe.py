@@ -156,7 +156,7 @@ def test_the_shipped_weeks_have_the_mix_of_the_published_workloads():
     assert shares["M"] == pytest.approx(0.1525, abs=0.08)
     assert shares["L"] == pytest.approx(0.0460, abs=0.02)
     assert shares["XL"] == pytest.approx(0.0187, abs=0.008)
-    assert len(found) > 10 * 320
+    assert len(found["row"]) > 10 * 320
     for seed in range(3):
         assert len(draw_workload(trace, PolluxRecipe(load=2.0), seed, TUNED, INITIAL)) == 320
 

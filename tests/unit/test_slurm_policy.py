@@ -11,7 +11,7 @@ from simsched_policies.slurm.backfill import Releases
 from simsched_policies.slurm.policy import SlurmBackfill
 from simsched_policies.slurm.usage import Usage
 
-from simsched.engine.failures import FailureOptions
+from simsched.engine.failure_options import FailureOptions
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate

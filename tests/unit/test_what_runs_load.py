@@ -13,19 +13,45 @@ from simsched.results import definition
 from simsched.results.metric import Columns, means_by
 
 RESULTS = Path(definition.__file__).parent
-SCRIPT = """
+#: Libraries that take long to load or much memory, and that a command should load only where it needs them.
+HEAVY = ("highspy", "matplotlib", "networkx", "numba", "optuna", "pandas", "rich", "scipy")
+RUN = """
+import sys, tempfile
+from pathlib import Path
+from simsched.execution.runner import run_grid
+from simsched.experiment.grid import make_grid
+from simsched.experiment.shipped import find_experiment
+from simsched.experiment.validation import read_experiment
+experiment = read_experiment(find_experiment("tiresias/worked-example"), ["seeds=1"])
+with tempfile.TemporaryDirectory() as folder:
+    assert run_grid(make_grid(experiment), Path(folder)).ran
+print(sorted(set(sys.argv[1:]) & set(sys.modules)))
+"""
+VALIDATE = """
 import sys
-import simsched.execution.runner
-from simsched_policies.fifo import Fifo
-heavy = ("numba", "scipy.optimize", "scipy.stats", "scipy.signal", "matplotlib")
-print([name for name in heavy if name in sys.modules])
+from simsched.cli.main import cli
+print(sorted(set(sys.argv[1:]) & set(sys.modules)))
+cli(["validate", "quickstart", "-o", "seeds=10000"], standalone_mode=False)
+print(sorted(set(sys.argv[1:]) & set(sys.modules)))
 """
 
 
-def test_a_run_loads_no_compiler_and_no_optimiser_unless_it_needs_them():
-    """They are 110 MiB, which every worker of a sweep would hold."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+def loaded_by(script, *names):
+    """Run a script in a process of its own; returns what it prints of the libraries that are then loaded."""
+    done = subprocess.run([sys.executable, "-c", script, *names], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_run_loads_no_compiler_no_optimiser_and_no_pandas_unless_it_needs_them():
+    """They are 150 MiB, which every worker of a sweep would hold, and most of the time in which a worker starts."""
+    assert loaded_by(RUN, *HEAVY) == ["[]"]
+
+
+def test_the_command_begins_with_next_to_nothing_and_validate_loads_only_what_reads_experiments():
+    before, _, after = loaded_by(VALIDATE, *HEAVY, "numpy", "pyarrow", "pydantic", "simpy", "yaml")
+    assert before == "[]"
+    assert after == "['numpy', 'pydantic', 'yaml']"
 
 
 def imports_of(name):

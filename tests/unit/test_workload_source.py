@@ -7,7 +7,8 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
-from simsched.workload.readers.workload_csv import OPTIONAL, REQUIRED, read_workload, workload_files
+from simsched.workload.readers.head import workload_files
+from simsched.workload.readers.workload_csv import OPTIONAL, REQUIRED, read_workload
 from simsched.workload.recipes.as_is import specs_of
 from simsched.workload.source import (
     WorkloadOptions,
@@ -233,7 +234,7 @@ def test_the_shipped_weeks_say_what_they_are():
     trace = load_trace(WorkloadOptions(source="philly-synthetic"), 1)
     assert trace.name == "philly-synthetic"
     assert len(trace) == 55_396
-    assert trace.origin.day_name() == "Monday"
+    assert trace.origin.strftime("%A") == "Monday"
 
 
 def test_seeds_draw_from_stretches_of_their_own_and_from_the_same_ten_weeks():

@@ -237,6 +237,30 @@ def test_short_tables_need_not_be_read_back(tmp_path):
     assert summarise_folder(tmp_path, 4, at_hand=writer.short) == summarise_folder(tmp_path, 4)
 
 
+def test_short_tables_may_be_left_to_the_caller_to_write(tmp_path):
+    write(tmp_path / "written")
+    with TableWriter(tmp_path / "kept", row_group_rows=3, keep_short=True) as writer:
+        for record in JOBS:
+            writer.job(record)
+        for record in ALLOCATIONS:
+            writer.allocation(record)
+        for number in range(4):
+            writer.decision(ROUNDS[number % 2])
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["rounds.parquet"]
+    assert writer.contents == {
+        name: (tmp_path / "written" / name).read_bytes() for name in ("jobs.parquet", "allocations.parquet")
+    }
+
+
+@pytest.mark.parametrize(("rows", "compression"), [(32, "UNCOMPRESSED"), (33, "ZSTD")])
+def test_tables_of_few_rows_are_not_compressed(tmp_path, rows, compression):
+    with TableWriter(tmp_path) as writer:
+        for number in range(rows):
+            writer.job(JOBS[0]._replace(job_id=str(number)))
+    assert pq.read_metadata(tmp_path / "jobs.parquet").row_group(0).column(0).compression == compression
+    assert list(read_table(tmp_path, "jobs")["job_id"]) == [str(number) for number in range(rows)]
+
+
 def test_a_run_lists_its_cells_with_label_seed_and_point(tmp_path):
     run = read_run(make_run(tmp_path, published={"F": {"makespan_h": 1}}, experiment={"name": "tiny"}))
     assert run.name == "tiny"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from simsched.workload.philly_statistics import (
     CLASSES,
@@ -17,6 +16,7 @@ from simsched.workload.philly_statistics import (
     Integers,
     PhillyStatistics,
     bucket_of,
+    normal_share,
 )  # fmt: skip
 
 
@@ -105,17 +105,23 @@ def _durations(
     """Return the service times of passed jobs: alike within a batch, each distributed as its class and GPUs say."""
     cells = statistics.cells
     alike = np.array([statistics.alike(cell.job_class, cell.large) for cell in cells])[batches.cell[batch]]
-    share = ndtr(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)
+    share = normal_share(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)
     bucket = bucket_of(batches.gpus)
     key = (batches.cell * 100 + bucket)[batch]
     gpus = batches.gpus[batch]
     duration = np.empty(len(batch))
-    for value in np.unique(key).tolist():
+    for value in _present(key):
         places = key == value
         cell = cells[value // 100]
         found = statistics.duration(cell.job_class, cell.large, value % 100).at(share[places])
         duration[places] = _within_class(found, gpus[places], cell.job_class)
     return duration
+
+
+def _present(numbers: Integers) -> list[int]:
+    """List the small whole numbers that occur, ascending; `numpy.unique` would load the module of masked arrays."""
+    found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
+    return found
 
 
 def _within_class(value: Floats, gpus: Integers, job_class: int) -> Floats:
@@ -139,7 +145,7 @@ def _other_durations(
     most = statistics.figures["max_duration_s"]
     bucket = bucket_of(batches.gpus)
     typical = np.zeros(len(batches.size))
-    for value in np.unique(bucket).tolist():
+    for value in _present(bucket):
         places = bucket == value
         typical[places] = statistics.other_duration(value).draw(int(places.sum()), most, rng)
     spread = np.where(batches.size[batch] > 1, statistics.figures["other_status"]["within_batch_log_sigma"], 0.0)

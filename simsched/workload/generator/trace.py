@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from simsched.errors import input_error
 from simsched.workload.generator.batches import Jobs, draw_batches, jobs_of
@@ -22,10 +22,10 @@ from simsched.workload.philly_statistics import (
     Quantiles,
     bucket_of,
 )  # fmt: skip
-from simsched.workload.trace import Trace, make_trace
+from simsched.workload.trace import Trace, sorted_trace
 
 #: A Monday, from which generated traces count: their days are days of the week, not dates of Philly.
-MONDAY = pd.Timestamp("2001-01-01")
+MONDAY = datetime(2001, 1, 1)
 DAY_S = 86400
 #: How a job may end.
 STATUSES = ("Pass", "Killed", "Failed")
@@ -62,9 +62,9 @@ def generate_from_seed(options: GeneratorOptions, seed: int) -> Trace:
     while options.jobs is not None and len(table["row"]) < options.jobs:
         days *= 2
         table = _span(statistics, options, seed, offset_s, days * DAY_S)
-    origin = MONDAY + pd.Timedelta(seconds=offset_s)
+    origin = MONDAY + timedelta(seconds=offset_s)
     columns = {name: column[: options.jobs] for name, column in table.items()}
-    return make_trace("philly-generated", "generated", columns, origin=origin)
+    return sorted_trace("philly-generated", "generated", columns, origin)
 
 
 def stretch_of(options: GeneratorOptions, seed: int) -> Trace:

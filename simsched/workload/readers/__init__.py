@@ -1,31 +1,20 @@
-"""Readers of cluster traces: one function that tells the format by the content and reads it."""
+"""Readers of cluster traces and of lists of jobs: one function tells the format by the content and reads it.
+
+The readers themselves, which need pandas, are loaded when a file is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
+from simsched.workload.readers.format import Format, Head
+from simsched.workload.readers.head import head_of
 
-from simsched.errors import InputError, input_error, nearest
-from simsched.workload.readers import itp, philly_csv, philly_json, plain, slurm, tables
-from simsched.workload.readers.format import Format, Head, Jobs
-from simsched.workload.readers.sheet import first_lines
-from simsched.workload.readers.workload_csv import is_workload
-from simsched.workload.trace import Trace, make_trace
+if TYPE_CHECKING:
+    from simsched.workload.trace import Trace
 
-#: Every format of a trace, in the order in which a file is tried against them.
-FORMATS: tuple[Format, ...] = (
-    philly_json.FORMAT,
-    philly_csv.FORMAT,
-    itp.FORMAT,
-    slurm.FORMAT,
-    *tables.FORMATS,
-    plain.FORMAT,
-)
-
-__all__ = ["FORMATS", "Format", "Head", "head_of", "read_trace"]
+__all__ = ["Format", "Head", "head_of", "read_trace"]
 
 
 def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 - the name that users write
@@ -34,126 +23,6 @@ def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 -
     `path` is a file (plain or .gz), or a folder whose CSV files all belong to one trace, such as the ten clusters of
     Microsoft ITP. Raises `InputError` for a missing, empty, truncated or malformed file and for an unknown format.
     """
-    place = Path(path)
-    files = _files(place)
-    chosen = _format_of(files[0], format)
-    found = [chosen.read(file) for file in files]
-    columns = found[0].columns if len(found) == 1 else _joined(files, found)
-    return make_trace(
-        str(place),
-        chosen.name,
-        columns,
-        origin=found[0].origin,
-        dropped=_summed([jobs.dropped for jobs in found]),
-        adjusted=_summed([jobs.adjusted for jobs in found]),
-        examples=found[0].examples if len(found) == 1 else {},
-    )
+    from simsched.workload.readers.any_format import read_trace as read
 
-
-def head_of(path: Path) -> Head:
-    """Read as much of a file as is needed to tell its format; raises `InputError` for an empty or unreadable one."""
-    lines = [line for line in first_lines(path) if line.strip()]
-    if not lines:
-        raise input_error(path, "the file is empty", "give a trace with at least one job")
-    line = next((line for line in lines if not line.startswith("#")), lines[0])
-    return Head(line, frozenset(name.strip().strip('"\ufeff') for name in line.split(",")))
-
-
-def _files(place: Path) -> list[Path]:
-    if not place.is_dir():
-        return [place]
-    files = sorted([*place.glob("*.csv"), *place.glob("*.csv.gz")])
-    if not files:
-        raise input_error(place, "the folder holds no CSV file", "name a trace file, or a folder of CSV files")
-    return files
-
-
-def _format_of(path: Path, name: str) -> Format:
-    if name != "auto":
-        return _named(name)
-    head = head_of(path)
-    if is_workload(head):
-        remedy = "use it as the source of a workload, or see it with `simsched workload describe`"
-        raise input_error(path, "this is a list of jobs (workload CSV), not a trace", remedy)
-    for candidate in FORMATS:
-        if candidate.matches(head):
-            return candidate
-    raise _unknown(path, head)
-
-
-def _named(name: str) -> Format:
-    known = {candidate.name: candidate for candidate in FORMATS}
-    if name not in known:
-        raise input_error("format", f"'{name}' is no trace format", nearest(name, ["auto", "workload", *known]))
-    return known[name]
-
-
-def _unknown(path: Path, head: Head) -> InputError:
-    """Say which format's header comes nearest to what the file has, and which of its columns are not there."""
-    if not head.line.isprintable() and not head.line.replace("\t", "").isprintable():
-        return input_error(path, "the file is no UTF-8 text", "save it as CSV or JSON in UTF-8", line=1)
-    separator = _separator(head.line)
-    if separator:
-        return input_error(path, f"its columns are separated by {separator}", "write commas instead", line=1)
-    shapes = {candidate.name: candidate.shape for candidate in FORMATS if candidate.shape.startswith("CSV")}
-    # The reversal lets the plain format, which stands last, win a tie: it is the one that users write themselves.
-    best = max(reversed(shapes), key=lambda name: _likeness(head.columns, _names(shapes[name])))
-    missing = [column for column in plain.REQUIRED if column not in head.columns]
-    if best == plain.FORMAT.name and _likeness(head.columns, frozenset(plain.REQUIRED)) > 0:
-        return _incomplete(path, head, missing)
-    if _likeness(head.columns, _names(shapes[best])) > 0:
-        remedy = f"nearest is '{best}', {shapes[best]}"
-    else:
-        remedy = f"name it with `format`, or write it as {plain.FORMAT.shape}"
-    return input_error(path, f"no trace format begins like this: {head.line[:60]!r}", remedy, line=1)
-
-
-def _separator(line: str) -> str:
-    """Name what separates the columns of a header instead of commas; empty where nothing else does."""
-    for separator, name in (";", "semicolons"), ("\t", "tabs"), ("|", "bars"):
-        if line.count(separator) > line.count(","):
-            return name
-    return ""
-
-
-def _incomplete(path: Path, head: Head, missing: Sequence[str]) -> InputError:
-    """Say which columns a trace of one's own lacks, and which of its own they may be."""
-    named = ", ".join(f"'{column}'" for column in missing)
-    likely = get_close_matches(missing[0], sorted(head.columns), n=1, cutoff=0.6)
-    rename = f"rename '{likely[0]}'" if likely else f"add {'it' if len(missing) == 1 else 'them'}"
-    remedy = f"{rename} (needed: {', '.join(plain.REQUIRED)}; docs/formats.md)"
-    return input_error(
-        path,
-        f"{'column' if len(missing) == 1 else 'columns'} {named} {'is' if len(missing) == 1 else 'are'} missing",
-        remedy,
-        line=1,
-    )
-
-
-def _likeness(columns: frozenset[str], known: frozenset[str]) -> int:
-    """Return the number of columns that a format knows or nearly knows."""
-    return sum(1 for column in sorted(columns) if get_close_matches(column, known, n=1, cutoff=0.8))
-
-
-def _names(shape: str) -> frozenset[str]:
-    text = shape.removeprefix("CSV: ").replace("[", "").replace("]", "")
-    return frozenset(text.split(","))
-
-
-def _joined(files: list[Path], found: list[Jobs]) -> dict[str, pd.Series]:
-    """Put the jobs of several files into one table; ids that occur in several files are led by the file's name."""
-    parts = [pd.DataFrame(dict(jobs.columns)) for jobs in found]
-    table = pd.concat(parts, ignore_index=True)
-    if "job_id" in table and table["job_id"].duplicated().any():
-        stems = [file.name.split(".")[0] for file, part in zip(files, parts, strict=True) for _ in range(len(part))]
-        table["job_id"] = pd.Series(stems) + "/" + table["job_id"].astype(str)
-    table["row"] = range(len(table))
-    return {str(name): table[name] for name in table.columns}
-
-
-def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for count in counts:
-        for reason, number in count.items():
-            total[reason] = total.get(reason, 0) + number
-    return total
+    return read(path, format)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,12 @@ class Head:
 class Jobs:
     """What a reader found in one file: columns of `simsched.workload.trace.COLUMNS`, on the clock of the file.
 
-    `origin` is the timestamp of second 0 of that clock, None where the file names no day. `examples` are the first rows
+    `origin` is the time of second 0 of that clock, None where the file names no day. `examples` are the first rows
     left out or mended for a reason, by line and job, where the reader keeps them.
     """
 
     columns: Mapping[str, Any]
-    origin: pd.Timestamp | None
+    origin: datetime | None
     dropped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.workload.readers.format import Jobs
-from simsched.workload.readers.sheet import unreadable
+from simsched.workload.readers.head import unreadable
 from simsched.workload.trace import EPOCH
 
 #: What each column of a log's table means; times are whole seconds since 1970-01-01 UTC.

@@ -11,7 +11,6 @@ import numpy as np
 
 from simsched.model.job import JobSpec, StageProfile
 from simsched.workload.readers.format import Head
-from simsched.workload.readers.sheet import open_sheet
 
 _STAGES = ("resource_time_0", "resource_time_1", "resource_time_2")
 COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "batch_size", "duration", "iteration_time")
@@ -29,6 +28,8 @@ def read_muri_jobs(path: Path) -> list[JobSpec]:
     Jobs of `priority` 0, and all where there is no such column, are guaranteed. Raises `InputError` naming line and
     column of every wrong value.
     """
+    from simsched.workload.readers.sheet import open_sheet  # needs pandas, which telling the format does not
+
     sheet = open_sheet(path, (*COLUMNS, *_STAGES))
     sheet.blame("model_name", sheet.missing("model_name"), "is missing")
     ids = sheet.unique("job_id")

@@ -20,7 +20,7 @@ import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.workload.readers.format import Format, Head, Jobs
-from simsched.workload.readers.sheet import unreadable
+from simsched.workload.readers.head import unreadable
 from simsched.workload.trace import EPOCH, STATUSES, raise_all
 
 _STYLE = "%Y-%m-%d %H:%M:%S"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def blame_unknown_columns(sheet: Sheet, known: tuple[str, ...]) -> None:
             sheet.problems.append(problem)
 
 
-def _submission(sheet: Sheet) -> tuple[Any, pd.Timestamp | None]:
+def _submission(sheet: Sheet) -> tuple[Any, datetime | None]:
     """Read `submit_time` as seconds, or as timestamps if the first one is no number."""
     first = str(sheet.cells["submit_time"].iat[0])
     if not sheet.missing("submit_time")[0] and pd.isna(pd.to_numeric(first, errors="coerce")) and "-" in first[1:]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.workload.readers.head import first_lines, unreadable
 from simsched.workload.trace import EPOCH, raise_all
 
 _MEND = "mend the line, or leave it out"
@@ -146,27 +147,6 @@ def open_sheet(path: Path, required: Sequence[str], names: Sequence[str] | None 
     if cells.empty:
         raise input_error(path, "the file holds a header and no job", "give one line a job")
     return Sheet(path, cells, skip + (1 if names else 2))
-
-
-def first_lines(path: Path, count: int = 100, size: int = 65536) -> list[str]:
-    """Return the first lines of a text file (plain or .gz), as much as is needed to tell its format."""
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
-            return stream.read(size).decode("utf-8-sig", errors="replace").splitlines()[:count]
-    except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from None
-
-
-def unreadable(path: Path, error: Exception) -> InputError:
-    """Return in one line why a file cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return input_error(path, "there is no such file", "check the path")
-    if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
-        return input_error(path, "the compressed file is cut short or damaged", "fetch it again")
-    if isinstance(error, UnicodeDecodeError):
-        return input_error(path, "the file is no UTF-8 text", "give a CSV or JSON file")
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return input_error(path, f"the file cannot be read: {reason}", "check the path and its permissions")
 
 
 def _comment_lines(path: Path) -> int:

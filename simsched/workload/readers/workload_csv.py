@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from simsched.errors import Problem, input_error
+from simsched.errors import Problem
 from simsched.model.job import FIXED_DURATION, JobSpec
-from simsched.workload.readers.format import Head
+from simsched.workload.readers.head import WORKLOAD_KIND
 from simsched.workload.readers.plain import blame_unknown_columns
 from simsched.workload.readers.sheet import Sheet, open_sheet
 from simsched.workload.readers.version import check_version
 from simsched.workload.trace import STATUSES
 
-KIND = "simsched-workload"
+KIND = WORKLOAD_KIND
 REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
 OPTIONAL = ("duration", "tenant", "user", "status", "attempts")
-
-
-def is_workload(head: Head) -> bool:
-    """Return whether a file is a job list, by its beginning."""
-    return head.has("name", "time", "num_replicas") or KIND in head.line
-
-
-def workload_files(folder: Path) -> list[Path]:
-    """List the CSV files of a folder of job lists, `workload-2` before `workload-10`.
-
-    Raises `InputError` where there is none.
-    """
-    files = sorted(folder.glob("*.csv"), key=_by_number)
-    if not files:
-        raise input_error(folder, "holds no CSV file", "name a workload CSV or a folder of them")
-    return files
-
-
-def _by_number(path: Path) -> list[tuple[int, str]]:
-    """Order names so that runs of digits compare as numbers."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
 def read_workload(path: Path) -> list[JobSpec]:

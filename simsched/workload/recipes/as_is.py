@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from simsched.model.job import JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, trace_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: The columns of a trace in the order of the fields of `JobSpec`.
 _FIELDS = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
 from simsched.errors import input_error
 from simsched.keys import key
@@ -27,6 +27,8 @@ from simsched.workload.trace import Trace
 MIN_DURATION_S = 60
 #: The large jobs of a realistic workload ask for the GPUs of a trace job of their class that ran no longer than this.
 REALISTIC_MAX_S = 24 * HOUR_S
+#: The columns of a trace that the recipe reads.
+_READ = ("row", "num_gpus", "duration_s", "tenant", "user", "status", "attempts")
 
 APPLICATIONS = tuple(name for _, _, names in SIZE_CLASSES for name in names)
 
@@ -83,17 +85,23 @@ def _seed_of_day(seed: int, day: int) -> int:
     return seed if day == 0 else int(np.random.SeedSequence([seed, day, *b"windows"]).generate_state(1)[0])
 
 
-def eligible(trace: Trace, recipe: PolluxRecipe) -> pd.DataFrame:
+#: Columns by name, each an array of one value a job.
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+def eligible(trace: Trace, recipe: PolluxRecipe) -> Columns:
     """Return the jobs that the recipe draws from, in the order of the source.
 
-    The columns are those of the trace, and `time_s`, the seconds since the window opened on the job's own day.
+    The columns are those of the trace that the recipe reads, the job's GPU-seconds `gpu_time_s`, and `time_s`, the
+    seconds since the window opened on the job's own day.
     """
-    table = trace.table.assign(
-        gpu_time_s=trace.gpu_time_s,
-        time_s=(trace.second_of_day() - recipe.start_hour * HOUR_S) % (24 * HOUR_S),
-    ).sort_values("row", kind="stable")
-    keep = (table["duration_s"] >= MIN_DURATION_S) & (table["gpu_time_s"] < MAX_GPU_TIME_S)
-    return table[keep & (table["time_s"] < recipe.window_h * HOUR_S)]
+    gpu_time_s = trace.gpu_time_s
+    time_s = (trace.second_of_day() - recipe.start_hour * HOUR_S) % (24 * HOUR_S)
+    keep = (trace.column("duration_s") >= MIN_DURATION_S) & (gpu_time_s < MAX_GPU_TIME_S)
+    places = np.flatnonzero(keep & (time_s < recipe.window_h * HOUR_S))
+    places = places[np.argsort(trace.column("row")[places], kind="stable")]
+    found = {name: trace.column(name)[places] for name in _READ}
+    return found | {"gpu_time_s": gpu_time_s[places], "time_s": time_s[places]}
 
 
 def draw_workload(
@@ -111,19 +119,21 @@ def draw_workload(
     """
     _check_applications(configurations, initial_batch_sizes)
     table = eligible(trace, recipe)
-    if len(table) < recipe.count:
+    found = len(table["row"])
+    if found < recipe.count:
         hours = f"{recipe.start_hour}:00 and {(recipe.start_hour + recipe.window_h - 1) % 24}:59"
-        message = f"{recipe.count} jobs were asked for, and only {len(table)} came between {hours}"
+        message = f"{recipe.count} jobs were asked for, and only {found} came between {hours}"
         raise input_error(
             trace.name, message, "ask for fewer jobs or a lower load, widen the window, or take a longer trace"
         )
     draw = _Draw(table, seed, configurations)
     if recipe.stratify:
-        classes = size_class_of(table["gpu_time_s"].to_numpy())
-        sample = stratified_sample(table, classes, recipe.count, seed, draw.sample_seed)
-    else:
-        sample = table.sample(n=recipe.count, random_state=draw.sample_seed)
-    jobs = [draw.job(row, recipe.configs, initial_batch_sizes) for row in sample.to_dict("records")]
+        classes = size_class_of(table["gpu_time_s"])
+        places = stratified_sample(classes, recipe.count, seed, draw.sample_seed)
+    else:  # as `DataFrame.sample` draws, by which the published workloads were
+        places = np.random.RandomState(draw.sample_seed).choice(found, size=recipe.count, replace=False)
+    values = zip(*(column[places].tolist() for column in table.values()), strict=True)
+    jobs = [draw.job(dict(zip(table, row, strict=True)), recipe.configs, initial_batch_sizes) for row in values]
     jobs.sort(key=lambda job: job["submit_time_s"])
     return [JobSpec(id=f"{job['application']}-{i}", **job) for i, job in enumerate(jobs)]
 
@@ -131,7 +141,7 @@ def draw_workload(
 class _Draw:
     """The three generators of the published recipe; the order of the draws is part of it."""
 
-    def __init__(self, table: pd.DataFrame, seed: int, configurations: Configurations) -> None:
+    def __init__(self, table: Columns, seed: int, configurations: Configurations) -> None:
         self._main = random.Random(seed)
         self._second = random.Random(seed + 3)
         self._third = random.Random(seed + 4)
@@ -139,7 +149,7 @@ class _Draw:
         self._gpus = _gpus_by_class(table)
         self.sample_seed = self._main.randint(0, 2**32) % 2**32
 
-    def job(self, row: Mapping[Any, Any], configs: str, initial_batch_sizes: Mapping[str, int]) -> dict[str, Any]:
+    def job(self, row: Mapping[str, Any], configs: str, initial_batch_sizes: Mapping[str, int]) -> dict[str, Any]:
         """Turn one sampled row into a job's fields."""
         application, asked = self._application(row)
         gpus, batch = self._main.choice(self._configurations[application])
@@ -161,7 +171,7 @@ class _Draw:
             "attempts": int(row["attempts"]),
         }
 
-    def _application(self, row: Mapping[Any, Any]) -> tuple[str, int]:
+    def _application(self, row: Mapping[str, Any]) -> tuple[str, int]:
         """Choose the application of a row's class and the GPUs that a realistic job asks for.
 
         The third generator is drawn from even for tuned workloads, which do not use what it says.
@@ -175,12 +185,12 @@ class _Draw:
         return applications[0], asked
 
 
-def _gpus_by_class(table: pd.DataFrame) -> dict[str, list[int]]:
+def _gpus_by_class(table: Columns) -> dict[str, list[int]]:
     """List, in the order of the source, the GPUs of the jobs of class L and XL that ran for a day at most."""
-    short = table[table["duration_s"] <= REALISTIC_MAX_S]
+    short, gpu_time_s = table["duration_s"] <= REALISTIC_MAX_S, table["gpu_time_s"]
     bounds = {name: bound for name, bound, _ in SIZE_CLASSES}
     return {
-        name: short["num_gpus"][(short["gpu_time_s"] >= low) & (short["gpu_time_s"] < bounds[name])].tolist()
+        name: table["num_gpus"][short & (gpu_time_s >= low) & (gpu_time_s < bounds[name])].tolist()
         for name, low in (("L", bounds["M"]), ("XL", bounds["L"]))
     }
 

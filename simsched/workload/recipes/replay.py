@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 
 from simsched.errors import input_error
 from simsched.keys import key
@@ -18,6 +17,9 @@ from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, tr
 from simsched.workload.recipes.tiresias_testbed import with_models
 from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
 from simsched.workload.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)

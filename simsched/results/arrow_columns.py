@@ -1,0 +1,74 @@
+"""Turns values of records into Arrow arrays.
+
+`pyarrow.array` does that too, and loads pandas to ask whether the values are some of its own, which takes longer than a
+short run does. Long columns, and values of a kind that a column does not expect, are left to it all the same: it is
+quicker with many, and says best what is wrong.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+from typing import Any
+
+import pyarrow as pa
+
+_FEW = 1000
+_CODES = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
+
+
+def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return an array of a type; mappings are given as sequences of pairs.
+
+    The array is the one that `pyarrow.array` makes. Raises its errors for values that do not fit the type.
+    """
+    made = _short_array(values, kind) if len(values) <= _FEW else None
+    return pa.array(values, kind) if made is None else made
+
+
+def _short_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
+    """Return an array; None for values or a type that are not dealt with here."""
+    try:
+        if kind in _CODES:
+            return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array(_CODES[kind], values))])
+        if kind == pa.string():
+            return _texts(values)
+        if kind == pa.bool_():
+            return _truths(values)
+        return _mappings(values, kind) if pa.types.is_map(kind) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _truths(values: Sequence[Any]) -> pa.Array | None:
+    bits = 0
+    for place, value in enumerate(values):
+        if value is True:
+            bits |= 1 << place
+        elif value is not False:
+            return None
+    packed = bits.to_bytes(-(-len(values) // 8), "little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
+
+
+def _texts(values: Sequence[Any]) -> pa.Array:
+    whole = "".join(values)
+    parts = values if whole.isascii() else [value.encode() for value in values]
+    return pa.StringArray.from_buffers(len(values), _ends(map(len, parts)), pa.py_buffer(whole.encode()))
+
+
+def _mappings(values: Sequence[Any], kind: pa.MapType) -> pa.Array | None:
+    pairs = list(chain.from_iterable(values))
+    keys = _short_array([key for key, _ in pairs], kind.key_type)
+    items = _short_array([item for _, item in pairs], kind.item_type)
+    if keys is None or items is None:
+        return None
+    both = pa.struct([kind.key_field, kind.item_field])
+    inside = pa.Array.from_buffers(both, len(pairs), [None], children=[keys, items])
+    return pa.Array.from_buffers(kind, len(values), [None, _ends(map(len, values))], children=[inside])
+
+
+def _ends(lengths: Iterable[int]) -> pa.Buffer:
+    """Return where each of several stretches begins, and where the last ends."""
+    return pa.py_buffer(array("i", accumulate(lengths, initial=0)))

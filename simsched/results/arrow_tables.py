@@ -1,0 +1,89 @@
+"""Reads result tables as Arrow has them, and hands out their columns as arrays: pandas is not needed for either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simsched.errors import input_error
+from simsched.results.metric import Column, Columns
+from simsched.results.schema import TABLES
+from simsched.results.version import SCHEMA_VERSION
+
+#: Tables of more rows are read by several threads, which take longer to start than a short table to read.
+ROWS_FOR_THREADS = 50_000
+_FEW = 1000
+RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
+
+
+def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a result table (`jobs`, `allocations` or `rounds`) of a cell folder; unknown columns are left out.
+
+    Raises `InputError` where the file is missing, damaged, of another version, or lacks a column of the schema.
+    """
+    path = Path(folder) / TABLES[name].file
+    if not path.is_file():
+        raise input_error(path, f"the table of {name} is not there", f"record it, or {RUN_AGAIN}")
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            _check_schema(path, name, file.schema_arrow)
+            threads = file.metadata.num_rows > ROWS_FOR_THREADS
+            return file.read(columns=None if columns is None else list(columns), use_threads=threads)
+    except (pa.ArrowException, OSError) as error:
+        first_line = str(error).split("\n", 1)[0]
+        raise input_error(
+            path, f"cannot be read as Parquet ({first_line})", f"`simsched verify --remove RUN`, then {RUN_AGAIN}"
+        ) from error
+
+
+def columns_of(table: pa.Table) -> Columns:
+    """Return the columns of a table; each becomes an array when it is first asked for."""
+    return Columns(_Arrays(table), table.num_rows)
+
+
+class _Arrays(Mapping[str, Column]):
+    """The columns of an Arrow table as arrays by name."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._names = table.schema.names
+        self._made: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made[name] = _array(self._table.column(name))
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _array(column: pa.ChunkedArray) -> Column:
+    """Return a column as an array, mappings as lists of pairs."""
+    if len(column) > _FEW and not pa.types.is_map(column.type):
+        whole: Column = column.to_numpy()  # loads pandas
+        return whole
+    numbers = pa.types.is_primitive(column.type)
+    return np.fromiter(column.to_pylist(), column.type.to_pandas_dtype() if numbers else object, len(column))
+
+
+def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
+    version = (schema.metadata or {}).get(b"simsched_schema", b"none").decode()
+    if version != SCHEMA_VERSION:
+        message = f"its tables are of version {version}, this simsched reads version {SCHEMA_VERSION}"
+        raise input_error(path, message, "run the experiment again with this version")
+    missing = [column.name for column in TABLES[name].written() if column.name not in schema.names]
+    if missing:
+        raise input_error(path, f"lacks the column '{missing[0]}'", RUN_AGAIN)
