@@ -88,6 +88,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace = "submit_time,num_gpus,duration\n" + "".join(f"{60 * i},{1 + i % 4},{300 + 9 * i}\n" for i in range(40))
     for name in ("philly.csv", "cluster_job_log", "my-trace.csv"):
         (folder / name).write_text(trace)
+    (folder / "trace3.csv").write_bytes((ROOT / "tests" / "data" / "muri-small.csv").read_bytes())
     (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
     (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ CLASSES = ("S", "M", "L", "XL")
 
 
 def seen(trace):
-    table = eligible(trace, PolluxRecipe())
+    table = pd.DataFrame(dict(eligible(trace, PolluxRecipe())))
     return table.assign(size=size_class_of(table["gpu_time_s"].to_numpy()), hour=table["time_s"] // 3600)
 
 

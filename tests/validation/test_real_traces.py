@@ -4,6 +4,7 @@ import csv
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from simsched.applications.measurements import read_folder
@@ -43,7 +44,7 @@ def test_philly_csv_holds_all_jobs_that_passed(philly):
 
 
 def test_the_eligible_jobs_are_those_of_the_published_recipe(philly):
-    found = eligible(philly, PolluxRecipe())
+    found = pd.DataFrame(dict(eligible(philly, PolluxRecipe())))
     assert len(found) == 31_293
     shares = Counter(size_class_of(found["gpu_time_s"]).tolist())
     expected = {"S": 78.29, "M": 15.25, "L": 4.60, "XL": 1.87}
