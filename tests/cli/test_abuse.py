@@ -178,7 +178,7 @@ def test_a_full_disk_is_no_internal_error(simsched, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device", "summary.json")
 
-    monkeypatch.setattr(cell_module, "write_json", full)
+    monkeypatch.setattr(cell_module, "seal", full)
     done = simsched("run", "tiny.yaml", "-j", "1")
     assert done.exit_code == 1
     assert "results cannot be written: [Errno 28] No space left on device: 'summary.json'" in done.stderr
