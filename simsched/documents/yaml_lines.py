@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import yaml
 from simsched.documents.yaml_syntax import what_breaks
 from simsched.errors import InputError, Problem, input_error
 from simsched.files import is_special
+from simsched.paths import data_folder
 
 #: The limits of a document: its size, how deep it nests, how many values it has when every alias is written out, and
 #: how large a whole number may be (all up to there are exact as floating-point numbers too).
@@ -62,12 +65,27 @@ def load(path: Path) -> Document:
         raise input_error(path, f"is not a UTF-8 text file (byte {error.start})") from error
     except OSError as error:
         raise input_error(path, f"cannot be read: {error.strerror}") from error
+    if _is_shipped(path):
+        with suppress(InputError):  # somebody has changed it: what is wrong is said below
+            return _parsed(text, str(path), _fast_loader())
     return parse(text, str(path))
+
+
+def _is_shipped(path: Path) -> bool:
+    """Return whether a file came with simsched."""
+    try:
+        return any(path.is_relative_to(data_folder(name)) for name in ("experiments", "workloads"))
+    except FileNotFoundError:  # an installation without them
+        return False
 
 
 def parse(text: str, file: str) -> Document:
     """Read YAML from a text; `file` is the name used in messages. Raises as `load` does."""
-    reader = _Reader(file)
+    return _parsed(text, file, _Loader)
+
+
+def _parsed(text: str, file: str, loader: type[Any]) -> Document:
+    reader = _Reader(file, loader)
     data = reader.read(text)
     if reader.problems:
         raise InputError(*reader.problems)
@@ -118,11 +136,25 @@ for _tag, _pattern, _first in _SCALARS:
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value.replace("_", "")))  # 010 is ten
 
 
+@cache
+def _fast_loader() -> type[Any]:
+    """Return the same loader with the parser of libyaml, where PyYAML has it.
+
+    It is several times as quick. Files of users are not given to it: its messages are others, and it is not Python that
+    bounds how deep it goes.
+    """
+    if not yaml.__with_libyaml__:
+        return _Loader
+    own = {name: getattr(_Loader, name) for name in ("yaml_implicit_resolvers", "yaml_constructors")}
+    return type("_FastLoader", (yaml.CSafeLoader,), own)
+
+
 class _Reader:
     """Turns the nodes of one document into data and remembers where they stood."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, loader: type[Any] = _Loader) -> None:
         self.file = file
+        self._kind = loader
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
         self._flattened: set[int] = set()
@@ -130,7 +162,7 @@ class _Reader:
 
     def read(self, text: str) -> Any:
         try:
-            self._loader = _Loader(text)
+            self._loader = self._kind(text)
             node = self._loader.get_single_node()
             if node is None:
                 return None

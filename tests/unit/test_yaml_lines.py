@@ -1,7 +1,9 @@
 import pytest
 
+from simsched.documents import yaml_lines
 from simsched.documents.yaml_lines import load, parse, parse_value
 from simsched.errors import InputError
+from simsched.paths import data_folder
 
 
 def test_every_key_and_item_knows_its_line():
@@ -79,3 +81,22 @@ def test_a_value_of_an_option_has_no_line():
     with pytest.raises(InputError) as caught:
         parse_value("{", "-o x={")
     assert str(caught.value).startswith("-o x={: is not valid YAML")
+
+
+def test_shipped_files_read_the_same_by_the_quicker_parser(monkeypatch):
+    files = [path for name in ("experiments", "workloads") for path in sorted(data_folder(name).rglob("*.yaml"))][::2]
+    assert len(files) > 30
+    quick = [yaml_lines.load(file) for file in files]
+    monkeypatch.setattr(yaml_lines, "_is_shipped", lambda path: False)
+    assert quick == [yaml_lines.load(file) for file in files]
+
+
+def test_a_shipped_file_that_was_changed_is_refused_as_any_other(tmp_path, monkeypatch):
+    path = tmp_path / "a.yaml"
+    path.write_text("a: [1\nb: 2\n")
+    with pytest.raises(InputError) as any_other:
+        yaml_lines.load(path)
+    monkeypatch.setattr(yaml_lines, "_is_shipped", lambda path: True)
+    with pytest.raises(InputError) as shipped:
+        yaml_lines.load(path)
+    assert str(shipped.value) == str(any_other.value)
