@@ -11,6 +11,7 @@ from simsched.programs.problem import Floats
 from simsched.programs.solver import (
     Method,
     Optimum,
+    Program,
     SolverError,
     largest_in_rows,
     maximise,
@@ -36,22 +37,43 @@ class Level(NamedTuple):
     prices: Floats
 
 
-def largest_level(classes: Classes, required: Floats, method: Method = "auto") -> Level:
-    """Maximise s such that every class has a rate of at least s x `required` (classes that require 0 are left out)."""
-    scale = _scale(classes, required)
-    asked = required > 0
-    if scale == 0 or not asked.any():
-        return Level(0.0, np.zeros(len(required)))
-    due = (required * scale)[asked]
-    rows, bound = classes.capacity
-    need = with_column(scale_rows(classes.rates[np.flatnonzero(asked)], -1.0 / due), np.ones(len(due)))
-    rows = on_top(with_column(rows, np.zeros(rows.shape[0])), need)
-    objective = np.zeros(rows.shape[1])
-    objective[-1] = 1.0
-    best = _solved(maximise(objective, rows, np.concatenate([bound, np.zeros(len(due))]), method))
-    prices = np.zeros(len(required))
-    prices[asked] = np.maximum(best.prices[-len(due) :], 0.0) / due * scale
-    return Level(best.value * scale, prices)
+class Levels:
+    """The program of one level for all classes, solved for what they require and again for the second criterion."""
+
+    def __init__(self, classes: Classes, required: Floats, method: Method = "auto") -> None:
+        """Take what each class requires at level 1; classes that require 0 are left out."""
+        self._classes, self._required = classes, required
+        self._scale = _scale(classes, required)
+        self._asked = np.flatnonzero(required > 0) if self._scale > 0 else np.zeros(0, dtype=np.int64)
+        self._due = required[self._asked] * self._scale
+        rows, bound = classes.capacity
+        need = scale_rows(classes.rates[self._asked], -1.0 / self._due)
+        raised = np.repeat([0.0, 1.0], [len(bound), len(self._due)])
+        every = with_column(on_top(rows, need), raised)
+        self._program = Program(every, np.concatenate([bound, np.zeros(len(self._due))]), method)
+
+    def raised(self) -> Level:
+        """Return the largest level at which every class has its due."""
+        prices = np.zeros(len(self._required))
+        if not len(self._asked):
+            return Level(0.0, prices)
+        objective = np.zeros(self._classes.num_variables + 1)
+        objective[-1] = 1.0
+        best = _solved(self._program.maximise(objective))
+        prices[self._asked] = np.maximum(best.prices[-len(self._asked) :], 0.0) / self._due * self._scale
+        return Level(best.value * self._scale, prices)
+
+    def settled(self, level: float) -> Floats:
+        """Return the variables that reach a level, less `SLACK`, and are best by the second criterion."""
+        variables, classes = self._classes.num_variables, self._classes
+        if not len(self._asked):
+            return np.zeros(variables)
+        least = level * self._required[self._asked]
+        small = least <= _NOTHING * largest_in_rows(classes.rates)[self._asked]
+        for place in np.flatnonzero(small):
+            self._program.drop(classes.num_classes + len(classes.type_order) + int(place))
+        self._program.keep_above(variables, level / self._scale * (1.0 - SLACK))
+        return _solved(self._program.maximise(np.append(classes.second_criterion, 0.0))).x[:-1]
 
 
 def settle(classes: Classes, least: Floats, method: Method = "auto") -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simsched.programs.classes import Classes, classify
-from simsched.programs.level import can_run, largest_level, settle
+from simsched.programs.level import Levels, can_run
 from simsched.programs.problem import Floats, ShareProblem
 from simsched.programs.solver import Method
 
@@ -53,5 +53,5 @@ def _at_level(classes: Classes, required: Floats, method: Method) -> Floats:
     if not classes.num_classes:
         return classes.spread(np.zeros(0))
     due = classes.of(required) * can_run(classes)
-    best = largest_level(classes, due, method)
-    return classes.spread(settle(classes, best.level * due, method))
+    levels = Levels(classes, due, method)
+    return classes.spread(levels.settled(levels.raised().level))
