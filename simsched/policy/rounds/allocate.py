@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from simsched.model.placement import Allocation
 from simsched.policy.decision import Decision
@@ -43,24 +44,49 @@ def allocate(grants: Iterable[Grant], view: View) -> Placed:
     and no longer run together, the first keeps them. The others take what is free, largest first: the fullest node that
     can hold a job whole, else the emptiest nodes.
     """
+    if view.max_jobs_per_gpu == 1:
+        return Placed(_whole({grant.unit[0]: grant for grant in grants if grant.runs}, view), complete=False)
     order = sorted((grant for grant in grants if grant.runs), key=_by_size)
-    shared = view.max_jobs_per_gpu > 1
     kept: dict[str, Allocation] = {}
-    coming = [grant for grant in order if not _stays(grant, view, kept)] if shared else _coming(order, view, kept)
-    placed = Placed(complete=shared)
-    if coming:
-        free = _left([kept[grant.unit[0]] for grant in order if grant.unit[0] in kept], view)
-    pools: dict[str, Pool] = {}
+    coming = [grant for grant in order if not _stays(grant, view, kept)]
+    placed = Placed()
+    places = _Places(_left([kept[grant.unit[0]] for grant in order if grant.unit[0] in kept], view), view)
     for grant in coming:
-        if grant.gpu_type not in pools:
-            pools[grant.gpu_type] = _pool(grant.gpu_type, view, free)
-        found = _first_fit(pools[grant.gpu_type], grant.num_gpus, free)
+        found = places.take(grant)
         placed.allocations.update(dict.fromkeys(grant.unit, found))
         placed.onto.update(dict.fromkeys(grant.unit[1:], grant.unit[0]))
-        if len(grant.unit) > 1 or (shared and view.jobs[grant.unit[0]].neighbours):
+        if len(grant.unit) > 1 or view.jobs[grant.unit[0]].neighbours:
             placed.anew += grant.unit
-    placed.allocations = kept | placed.allocations if shared else _changes(kept, placed.allocations, view)
+    placed.allocations = kept | placed.allocations
     return placed
+
+
+def _whole(wanted: Mapping[str, Grant], view: View) -> dict[str, Allocation]:
+    """Return what differs from the round before where no GPU is shared, in the order of the jobs."""
+    nodes = view.nodes
+    changed: dict[str, Allocation] = {}
+    leaving: list[Allocation] = []
+    for job_id, job in view.jobs.items():
+        held, grant = job.allocation, wanted.get(job_id)
+        if grant is None:
+            if held:
+                changed[job_id] = ()
+                leaving.append(held)
+        elif not held:
+            changed[job_id] = ()
+        elif nodes[held[0][0]].gpu_type != grant.gpu_type:
+            changed[job_id] = ()
+            leaving.append(held)
+    coming = [grant for job_id, grant in wanted.items() if job_id in changed]
+    if coming:
+        free = list(view.free)
+        for allocation in leaving:
+            for node, gpus in allocation:
+                free[node] += gpus
+        places = _Places(free, view)
+        for grant in sorted(coming, key=_by_size):
+            changed[grant.unit[0]] = places.take(grant)
+    return changed
 
 
 def _left(held: Iterable[Allocation], view: View) -> list[int]:
@@ -74,31 +100,6 @@ def _left(held: Iterable[Allocation], view: View) -> list[int]:
 
 def _by_size(grant: Grant) -> int:
     return -grant.num_gpus
-
-
-def _changes(kept: Collection[str], placed: Mapping[str, Allocation], view: View) -> dict[str, Allocation]:
-    """Return what differs from the round before, in the order of the jobs: quicker to check than a complete round."""
-    changed: dict[str, Allocation] = {}
-    for job_id, job in view.jobs.items():
-        if job_id in placed:
-            changed[job_id] = placed[job_id]
-        elif job_id not in kept and job.allocation:
-            changed[job_id] = ()
-    return changed
-
-
-def _coming(order: Iterable[Grant], view: View, kept: dict[str, Allocation]) -> list[Grant]:
-    """Return the grants of jobs that do not stay where they are, no GPU being shared; note what the others hold."""
-    jobs, nodes = view.jobs, view.nodes
-    coming = []
-    for grant in order:
-        job_id = grant.unit[0]
-        held = jobs[job_id].allocation
-        if held and nodes[held[0][0]].gpu_type == grant.gpu_type:
-            kept[job_id] = held
-        else:
-            coming.append(grant)
-    return coming
 
 
 def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
@@ -132,26 +133,34 @@ def emptiest(loads: Mapping[int, int], gpus: Sequence[int], wanted: int) -> Allo
     return tuple(sorted(picked))
 
 
-def _pool(gpu_type: str, view: View, free: list[int]) -> Pool:
-    capacity = {
-        index: view.nodes[index].gpus
-        for index, left in enumerate(free)
-        if left and view.nodes[index].gpu_type == gpu_type
-    }
-    return Pool(capacity, free)
+class _Places:
+    """The GPUs that are free in a round, of which grants take theirs in turn."""
 
+    def __init__(self, free: list[int], view: View) -> None:
+        self._free, self._nodes = free, view.nodes
+        self._pools: dict[str, Pool] = {}
 
-def _first_fit(pool: Pool, gpus: int, free: list[int]) -> Allocation:
-    node = pool.best_fit(gpus)
-    picked: list[tuple[int, int]] = []
-    missing = gpus
-    for index, count in [(node, gpus)] if node is not None else list(pool.most_free()):
-        taken = min(count, missing)
-        picked.append((index, taken))
-        missing -= taken
-        if not missing:
-            break
-    for index, taken in picked:
-        pool.change(index, free[index], free[index] - taken)
-        free[index] -= taken
-    return tuple(picked)
+    def take(self, grant: Grant) -> Allocation:
+        """Return the GPUs of a grant: of the fullest node that can hold it whole, else of the emptiest ones."""
+        pool = self._pools.get(grant.gpu_type)
+        if pool is None:
+            pool = self._pools[grant.gpu_type] = self._pool(grant.gpu_type)
+        node = pool.best_fit(grant.num_gpus)
+        picked: list[tuple[int, int]] = []
+        missing = grant.num_gpus
+        for index, count in [(node, missing)] if node is not None else list(pool.most_free()):
+            taken = min(count, missing)
+            picked.append((index, taken))
+            missing -= taken
+            if not missing:
+                break
+        for index, taken in picked:
+            pool.change(index, self._free[index], self._free[index] - taken)
+            self._free[index] -= taken
+        return tuple(picked)
+
+    def _pool(self, gpu_type: str) -> Pool:
+        nodes, free = self._nodes, self._free
+        some = (nodes[index] for index in compress(range(len(free)), free))
+        capacity = {node.index: node.gpus for node in some if node.gpu_type == gpu_type}
+        return Pool(capacity, free)
