@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 
 from simsched.model.placement import Allocation
 from simsched.policy.decision import Decision
-from simsched.policy.placers import Pool
+from simsched.policy.placers import MOST_FREE, FreeGpus, Placer, Pool
 from simsched.policy.rounds.mechanism import Grant
 from simsched.policy.view import View
 
@@ -37,23 +36,70 @@ class Placed:
         )
 
 
-def allocate(grants: Iterable[Grant], view: View) -> Placed:
-    """Place the jobs of the grants that run.
+class Allocator:
+    """Places the grants of one round after the other.
 
     A job that holds GPUs of its type keeps them, and so does a pair that has them to itself; of two that shared GPUs
     and no longer run together, the first keeps them. The others take what is free, largest first: the fullest node that
     can hold a job whole, else the emptiest nodes.
     """
-    if view.max_jobs_per_gpu == 1:
-        return Placed(_whole({grant.unit[0]: grant for grant in grants if grant.runs}, view), complete=False)
-    order = sorted((grant for grant in grants if grant.runs), key=_by_size)
+
+    def __init__(self) -> None:
+        """Know no cluster yet."""
+        self._free: FreeGpus | None = None
+        self._up: tuple[bool, ...] = ()
+
+    def allocate(self, grants: Iterable[Grant], view: View) -> Placed:
+        """Place the jobs of the grants that run."""
+        runs = [grant for grant in grants if grant.runs]
+        if view.max_jobs_per_gpu == 1:
+            return Placed(self._whole(runs, view), complete=False)
+        return _shared(sorted(runs, key=_by_size), view)
+
+    def _whole(self, grants: Sequence[Grant], view: View) -> dict[str, Allocation]:
+        """Return what differs from the round before where no GPU is shared, in the order of the jobs."""
+        nodes = view.nodes
+        wanted = {grant.unit[0]: grant for grant in grants}
+        changed: dict[str, Allocation] = {}
+        leaving: list[Allocation] = []
+        for job_id, job in view.jobs.items():
+            held, grant = job.allocation, wanted.get(job_id)
+            if not held:
+                if grant is not None:
+                    changed[job_id] = ()
+            elif grant is None or nodes[held[0][0]].gpu_type != grant.gpu_type:
+                changed[job_id] = ()
+                leaving.append(held)
+        coming = [grant for job_id, grant in wanted.items() if job_id in changed]
+        if coming:
+            free = self._now_free(view)
+            for allocation in leaving:
+                free.give_back(allocation)
+            for grant in sorted(coming, key=_by_size):
+                changed[grant.unit[0]] = _take(free, grant)
+        return changed
+
+    def _now_free(self, view: View) -> FreeGpus:
+        """Return the GPUs that are free as things stand: what is known from the round before, brought up to date."""
+        up = tuple(view.up)
+        if self._free is None or up != self._up:
+            self._free, self._up = FreeGpus(view.nodes, up, view.free), up
+        elif self._free.free != view.free:
+            for node, (known, now) in enumerate(zip(list(self._free.free), view.free, strict=True)):
+                if known != now:
+                    self._free.give_back(((node, now - known),))
+        return self._free
+
+
+def _shared(grants: Sequence[Grant], view: View) -> Placed:
+    """Place all grants, the largest first, where several jobs may hold a GPU."""
     kept: dict[str, Allocation] = {}
-    coming = [grant for grant in order if not _stays(grant, view, kept)]
+    coming = [grant for grant in grants if not _stays(grant, view, kept)]
+    held = [kept[grant.unit[0]] for grant in grants if grant.unit[0] in kept]
+    free = FreeGpus(view.nodes, view.up, _left(held, view))
     placed = Placed()
-    places = _Places(_left([kept[grant.unit[0]] for grant in order if grant.unit[0] in kept], view), view)
     for grant in coming:
-        found = places.take(grant)
-        placed.allocations.update(dict.fromkeys(grant.unit, found))
+        placed.allocations.update(dict.fromkeys(grant.unit, _take(free, grant)))
         placed.onto.update(dict.fromkeys(grant.unit[1:], grant.unit[0]))
         if len(grant.unit) > 1 or view.jobs[grant.unit[0]].neighbours:
             placed.anew += grant.unit
@@ -61,32 +107,21 @@ def allocate(grants: Iterable[Grant], view: View) -> Placed:
     return placed
 
 
-def _whole(wanted: Mapping[str, Grant], view: View) -> dict[str, Allocation]:
-    """Return what differs from the round before where no GPU is shared, in the order of the jobs."""
-    nodes = view.nodes
-    changed: dict[str, Allocation] = {}
-    leaving: list[Allocation] = []
-    for job_id, job in view.jobs.items():
-        held, grant = job.allocation, wanted.get(job_id)
-        if grant is None:
-            if held:
-                changed[job_id] = ()
-                leaving.append(held)
-        elif not held:
-            changed[job_id] = ()
-        elif nodes[held[0][0]].gpu_type != grant.gpu_type:
-            changed[job_id] = ()
-            leaving.append(held)
-    coming = [grant for job_id, grant in wanted.items() if job_id in changed]
-    if coming:
-        free = list(view.free)
-        for allocation in leaving:
-            for node, gpus in allocation:
-                free[node] += gpus
-        places = _Places(free, view)
-        for grant in sorted(coming, key=_by_size):
-            changed[grant.unit[0]] = places.take(grant)
-    return changed
+def _take(free: FreeGpus, grant: Grant) -> Allocation:
+    found = free.choose_of(free.types.index(grant.gpu_type), _BEST_FIT, grant.num_gpus)
+    if found is None:
+        message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
+        raise ValueError(message)
+    free.take(found)
+    return found
+
+
+def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
+    node = pool.best_fit(gpus)
+    return MOST_FREE.choose(pool, gpus) if node is None else ((node, gpus),)
+
+
+_BEST_FIT = Placer("best-fit", _best_fit)
 
 
 def _left(held: Iterable[Allocation], view: View) -> list[int]:
@@ -131,36 +166,3 @@ def emptiest(loads: Mapping[int, int], gpus: Sequence[int], wanted: int) -> Allo
         if not missing:
             break
     return tuple(sorted(picked))
-
-
-class _Places:
-    """The GPUs that are free in a round, of which grants take theirs in turn."""
-
-    def __init__(self, free: list[int], view: View) -> None:
-        self._free, self._nodes = free, view.nodes
-        self._pools: dict[str, Pool] = {}
-
-    def take(self, grant: Grant) -> Allocation:
-        """Return the GPUs of a grant: of the fullest node that can hold it whole, else of the emptiest ones."""
-        pool = self._pools.get(grant.gpu_type)
-        if pool is None:
-            pool = self._pools[grant.gpu_type] = self._pool(grant.gpu_type)
-        node = pool.best_fit(grant.num_gpus)
-        picked: list[tuple[int, int]] = []
-        missing = grant.num_gpus
-        for index, count in [(node, missing)] if node is not None else list(pool.most_free()):
-            taken = min(count, missing)
-            picked.append((index, taken))
-            missing -= taken
-            if not missing:
-                break
-        for index, taken in picked:
-            pool.change(index, self._free[index], self._free[index] - taken)
-            self._free[index] -= taken
-        return tuple(picked)
-
-    def _pool(self, gpu_type: str) -> Pool:
-        nodes, free = self._nodes, self._free
-        some = (nodes[index] for index in compress(range(len(free)), free))
-        capacity = {node.index: node.gpus for node in some if node.gpu_type == gpu_type}
-        return Pool(capacity, free)
