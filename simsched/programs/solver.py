@@ -16,8 +16,9 @@ from scipy import sparse
 
 from simsched.programs.problem import Floats
 
-#: `auto` is the dual simplex method for small programs and the interior-point method, with crossover, for large ones.
-Method = Literal["auto", "highs-ds", "highs-ipm"]
+#: `auto` is the simplex method for small programs and the interior-point method, with crossover, for large ones.
+#: `interior`, the same without crossover, ends in the middle of the best solutions, which is not always unique.
+Method = Literal["auto", "highs-ds", "highs-ipm", "interior"]
 
 #: A sparse matrix by rows, or a dense one where it is small. Scipy's stubs say little about operations on these.
 Rows = Any
@@ -69,6 +70,8 @@ class Program:
         self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         self._set(_OPTIONS)
         self._set({"solver": "simplex" if method == "highs-ds" else "ipm"})
+        if method == "interior":
+            self._set({"run_crossover": "off"})
         self._small = method == "highs-ds" and len(bound) <= _FEW_ROWS
         if self._small:
             # Presolve takes as long as such programs do. The primal method begins at x = 0 where it may.
