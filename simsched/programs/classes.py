@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from simsched.programs.problem import Floats, Integers, ShareProblem
-from simsched.programs.solver import Rows, on_top
+from simsched.programs.solver import Rows, largest_in_rows, on_top
 
 #: How much the weights of the second criterion differ from each other.
 _SPREAD = 0.01
@@ -59,6 +59,8 @@ class Classes:
     def rates(self) -> Rows:
         """The rate of a member of each class, by variable: shape (c, variables)."""
         throughput = self.problem.throughput[self.first][:, self.type_order]
+        if self._plain:
+            return self._own(throughput)
         data = [throughput.ravel()]
         for side, part in enumerate(self._part_of_pair):
             data.append((self.pair_rates[:, side] * part[:, None]).ravel())
@@ -68,6 +70,8 @@ class Classes:
     def time(self) -> Rows:
         """The share of time of a member of each class, by variable: shape (c, variables)."""
         types = len(self.type_order)
+        if self._plain:
+            return self._own(np.ones((self.num_classes, types)))
         data = [np.ones(self.num_classes * types), *(np.repeat(part, types) for part in self._part_of_pair)]
         return self._by_class(np.concatenate(data))
 
@@ -77,12 +81,21 @@ class Classes:
         types = len(self.type_order)
         scale = self.problem.scale_factor[self.first]
         held = scale * self.count
+        if self._plain:
+            dense = np.zeros((types, self.num_classes, types))
+            dense[range(types), :, range(types)] = held
+            return dense.reshape(types, -1)
         both = self.pair_classes
         same = both[:, 0] == both[:, 1] if len(both) else np.zeros(0, bool)
         paired = held[both[:, 0]] * np.where(same, 0.5, 1.0) if len(both) else np.zeros(0)
         data = np.repeat(np.concatenate([held, paired]), types).astype(np.float64)
         column = np.arange(self.num_variables)
         return self._matrix(data, column % types, column, types)
+
+    @cached_property
+    def best_rates(self) -> Floats:
+        """The best rate of a member of each class for all its time, shape (c,)."""
+        return largest_in_rows(self.rates)
 
     @property
     def capacity(self) -> tuple[Rows, Floats]:
@@ -113,6 +126,18 @@ class Classes:
         if len(self.pair_member):
             shares[len(self.member) :, self.type_order] = (paired / self.partners[:, None])[self.pair_member]
         return np.asarray(np.round(shares, _DIGITS))
+
+    @property
+    def _plain(self) -> bool:
+        """Whether there are no pairs and matrices are dense, which are made at once then."""
+        return not len(self.pair_classes) and self.num_classes * self.num_variables <= _MOST_DENSE
+
+    def _own(self, values: Floats) -> Rows:
+        """Make a matrix in which each class has its values, shape (c, k), for its own variables."""
+        every = np.arange(self.num_classes)
+        dense = np.zeros((self.num_classes, *values.shape))
+        dense[every, every] = values
+        return dense.reshape(self.num_classes, -1)
 
     @property
     def _part_of_pair(self) -> tuple[Floats, Floats]:

@@ -13,7 +13,6 @@ from simsched.programs.solver import (
     Optimum,
     Program,
     SolverError,
-    largest_in_rows,
     maximise,
     on_top,
     scale_rows,
@@ -69,7 +68,7 @@ class Levels:
         if not len(self._asked):
             return np.zeros(variables)
         least = level * self._required[self._asked]
-        small = least <= _NOTHING * largest_in_rows(classes.rates)[self._asked]
+        small = least <= _NOTHING * classes.best_rates[self._asked]
         for place in np.flatnonzero(small):
             self._program.drop(classes.num_classes + len(classes.type_order) + int(place))
         self._program.keep_above(variables, level / self._scale * (1.0 - SLACK))
@@ -78,7 +77,7 @@ class Levels:
 
 def settle(classes: Classes, least: Floats, method: Method = "auto") -> Floats:
     """Return the variables that meet `least`, a rate for each class, and are best by the second criterion."""
-    asked = np.flatnonzero(least > _NOTHING * largest_in_rows(classes.rates))
+    asked = np.flatnonzero(least > _NOTHING * classes.best_rates)
     rows, bound = classes.capacity
     every = on_top(rows, scale_rows(classes.rates[asked], -1.0 / least[asked]))
     limit = np.concatenate([bound, np.full(len(asked), SLACK - 1.0)])
@@ -87,12 +86,12 @@ def settle(classes: Classes, least: Floats, method: Method = "auto") -> Floats:
 
 def can_run(classes: Classes) -> Floats:
     """Return 1 for classes that have a rate somewhere, 0 for those that can never run."""
-    return np.asarray(largest_in_rows(classes.rates) > 0, dtype=np.float64)
+    return np.asarray(classes.best_rates > 0, dtype=np.float64)
 
 
 def _scale(classes: Classes, required: Floats) -> float:
     """Return a factor on requirements that brings levels near 1, since the solver's tolerances are absolute."""
-    best = largest_in_rows(classes.rates)
+    best = classes.best_rates
     useful = (required > 0) & (best > 0)
     return float(np.median(best[useful] / required[useful])) if useful.any() else 0.0
 

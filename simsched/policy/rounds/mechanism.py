@@ -87,6 +87,8 @@ class Rounds:
         nobody = (0, len(gpu_types))
         self._received_s, self._deficit_s, self._share = np.zeros(nobody), np.zeros(nobody), np.zeros(nobody)
         self._able = np.zeros(nobody, dtype=bool)
+        #: Shares and deficits, negated, by type: what orders units of equal priority.
+        self._ties: tuple[Floats, Floats] | None = None
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False
         self.last_reset_s = 0.0
@@ -178,6 +180,7 @@ class Rounds:
             total_s += credit_s
         self._total_s = [total_s] * len(self._column)
         self._grants.clear()
+        self._ties = None
         self._changed = False
 
     def close(self, now_s: float) -> None:
@@ -185,6 +188,7 @@ class Rounds:
         passed_s, credit_s = now_s - self.last_reset_s, self.options.initial_s
         self._deficit_s += self._share * passed_s - (self._received_s - credit_s)
         self.last_reset_s = now_s
+        self._ties = None
 
     def priority(self, unit: Unit, gpu_type: str) -> float:
         """Return a unit's share divided by the fraction of the type's time received; 0 without a share above 0."""
@@ -208,7 +212,7 @@ class Rounds:
             left = free.get(gpu_type, 0)
             if left > 0:
                 queue = queues[self._column[gpu_type]]
-                rows = self._fill(queue[free_rows[queue]], left, taken)
+                rows = self._fill(queue[free_rows[queue]] if grants else queue, left, taken)
                 free_rows[rows] = False
                 known = self._grants.setdefault(gpu_type, [None] * len(self._units))
                 grants += [known[row] or self._grant(row, gpu_type, running) for row in rows]
@@ -217,14 +221,21 @@ class Rounds:
     def _queues(self, running: Collection[Unit]) -> list[npt.NDArray[np.intp]]:
         """Return, for each type, the rows of the units that may hold GPUs, in the order of choice."""
         priority = self._priorities().T
+        if self._ties is None:
+            self._ties = -self._share.T, -self._deficit_s.T
+        order = np.lexsort((*self._ties, -priority))
+        may = self._may(priority, running)
+        return list(order) if may.all() else [rows[can[rows]] for rows, can in zip(order, may, strict=True)]
+
+    def _may(self, priority: Floats, running: Collection[Unit]) -> npt.NDArray[np.bool_]:
+        """Return which units may hold GPUs of each type, shape (types, units)."""
         may = self._able.T & (priority > 0) if self.options.idle_without_share else self._able.T
         if self._pairs:
             may = may & ((priority > 0) | np.array([len(unit) == 1 for unit in self._units]))
         if not self.options.unallocated_takes_room and not self._allocated.all():
             runs = np.array([unit in running for unit in self._units]) if running else False
             may = may & (self._allocated | runs)
-        order = np.lexsort((-self._share.T, -self._deficit_s.T, -priority))
-        return [rows[can[rows]] for rows, can in zip(order, may, strict=True)]
+        return may
 
     def _fill(self, queue: npt.NDArray[np.intp], left: int, taken: set[str]) -> list[int]:
         """Return the rows of a queue that get the GPUs left of a type; `taken` are the jobs of pairs chosen so far."""
@@ -272,6 +283,7 @@ class Rounds:
             self._units.append(unit)
             self._num_gpus.append(gpus)
         if num_gpus:
+            self._ties = None
             fresh = np.zeros((len(num_gpus), len(self._column)))
             able = np.zeros(fresh.shape, dtype=bool)
             able[:, list(columns)] = True
@@ -291,6 +303,7 @@ class Rounds:
         self._grants = {gpu_type: list(compress(made, kept)) for gpu_type, made in self._grants.items()}
         self._row = {unit: row for row, unit in enumerate(self._units)}
         rows = np.flatnonzero(kept)
+        self._ties = None
         self._allocated, self._able = self._allocated[rows], self._able[rows]
         self._received_s, self._deficit_s, self._share = (
             values[rows] for values in (self._received_s, self._deficit_s, self._share)
