@@ -16,7 +16,6 @@ from simsched.programs.solver import (
     maximise,
     on_top,
     scale_rows,
-    with_column,
 )
 
 #: By how much, relatively, the second criterion may fall short of the first; above the solver's tolerance.
@@ -45,11 +44,8 @@ class Levels:
         self._scale = _scale(classes, required)
         self._asked = np.flatnonzero(required > 0) if self._scale > 0 else np.zeros(0, dtype=np.int64)
         self._due = required[self._asked] * self._scale
-        rows, bound = classes.capacity
-        need = scale_rows(classes.rates[self._asked], -1.0 / self._due)
-        raised = np.repeat([0.0, 1.0], [len(bound), len(self._due)])
-        every = with_column(on_top(rows, need), raised)
-        self._program = Program(every, np.concatenate([bound, np.zeros(len(self._due))]), method)
+        bound = np.concatenate([classes.bound, np.zeros(len(self._due))])
+        self._program = Program(classes.with_level(self._asked, self._due), bound, method)
 
     def raised(self) -> Level:
         """Return the largest level at which every class has its due."""

@@ -14,7 +14,7 @@ import highspy
 import numpy as np
 from scipy import sparse
 
-from simsched.programs.problem import Floats
+from simsched.programs.problem import Floats, Integers
 
 #: `auto` is the simplex method for small programs and the interior-point method, with crossover, for large ones.
 #: `interior`, the same without crossover, ends in the middle of the best solutions, which is not always unique.
@@ -22,6 +22,16 @@ Method = Literal["auto", "highs-ds", "highs-ipm", "interior"]
 
 #: A sparse matrix by rows, or a dense one where it is small. Scipy's stubs say little about operations on these.
 Rows = Any
+
+
+class Csr(NamedTuple):
+    """A sparse matrix by rows as scipy's has its parts, for programs whose entries are known at once."""
+
+    indptr: Integers
+    indices: Integers
+    data: Floats
+    shape: tuple[int, int]
+
 
 #: From how many rows on the interior-point method is faster (measured on max-min fairness).
 _MANY_ROWS = 600

@@ -31,6 +31,8 @@ class ByScipy:
     """The same program through `scipy.optimize.linprog`, from the start each time."""
 
     def __init__(self, rows, bound, method="auto"):
+        if isinstance(rows, solver.Csr):
+            rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
         self.rows, self.bound = rows, np.array(bound)
         self.method = "highs-ds" if method == "auto" else method
         self.least = np.zeros(rows.shape[1])
