@@ -38,14 +38,17 @@ class Level(NamedTuple):
 class Levels:
     """The program of one level for all classes, solved for what they require and again for the second criterion."""
 
-    def __init__(self, classes: Classes, required: Floats, method: Method = "auto") -> None:
-        """Take what each class requires at level 1; classes that require 0 are left out."""
+    def __init__(
+        self, classes: Classes, required: Floats, method: Method = "auto", program: Program | None = None
+    ) -> None:
+        """Take what each class requires at level 1; classes that require 0 are left out. `program` is used again."""
         self._classes, self._required = classes, required
         self._scale = _scale(classes, required)
         self._asked = np.flatnonzero(required > 0) if self._scale > 0 else np.zeros(0, dtype=np.int64)
         self._due = required[self._asked] * self._scale
         bound = np.concatenate([classes.bound, np.zeros(len(self._due))])
-        self._program = Program(classes.with_level(self._asked, self._due), bound, method)
+        self._program = program or Program()
+        self._program.load(classes.with_level(self._asked, self._due), bound, method)
 
     def raised(self) -> Level:
         """Return the largest level at which every class has its due."""

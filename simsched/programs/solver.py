@@ -71,24 +71,34 @@ class SolverError(RuntimeError):
 
 
 class Program:
-    """Maximises over x >= 0 with `rows @ x <= bound`; small programs, from where the solution before has led."""
+    """Maximises over x >= 0 with `rows @ x <= bound`; small programs, from where the solution before has led.
 
-    def __init__(self, rows: Rows, bound: Floats, method: Method = "auto") -> None:
-        """Take the rows; objectives come with `maximise`."""
+    One object can solve many programs, which are the same as those of fresh ones: to make a solver takes as long as to
+    solve a small program.
+    """
+
+    def __init__(self) -> None:
+        """Know no rows; `load` brings them."""
+        self._solver: Any = None
+        self._options: dict[str, Any] = {}
+
+    def load(self, rows: Rows, bound: Floats, method: Method = "auto") -> Program:
+        """Take rows in place of those before, and return the program; objectives come with `maximise`."""
+        if self._solver is None:
+            self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
+            self._set(_OPTIONS)
         if method == "auto":
             method = "highs-ipm" if len(bound) > _MANY_ROWS else "highs-ds"
-        self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-        self._set(_OPTIONS)
         self._set({"solver": "simplex" if method == "highs-ds" else "ipm"})
-        if method == "interior":
-            self._set({"run_crossover": "off"})
+        self._set({"run_crossover": "off" if method == "interior" else "on"})
         self._small = method == "highs-ds" and len(bound) <= _FEW_ROWS
+        self._set(_AT_ONCE if self._small else _USUAL)
         if self._small:
             # Presolve takes as long as such programs do. The primal method begins at x = 0 where it may.
-            self._set(_AT_ONCE)
             self._set({"simplex_strategy": _PRIMAL if (bound >= 0).all() else _DUAL})
         self._solver.passModel(_model(rows, bound))
         self._columns = np.arange(rows.shape[1], dtype=np.int32)
+        return self
 
     def maximise(self, objective: Floats) -> Optimum | None:
         """Return the best x for this objective, None where nothing satisfies the rows."""
@@ -111,7 +121,9 @@ class Program:
 
     def _set(self, options: Mapping[str, Any]) -> None:
         for name, value in options.items():
-            self._solver.setOptionValue(name, value)
+            if self._options.get(name) != value:
+                self._solver.setOptionValue(name, value)
+                self._options[name] = value
 
     def keep_above(self, column: int, least: float) -> None:
         """Demand that a variable is at least so large from now on."""
@@ -124,7 +136,7 @@ class Program:
 
 def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "auto") -> Optimum | None:
     """Maximise `objective @ x` over x >= 0 with `rows @ x <= bound`; None where nothing satisfies the rows."""
-    return Program(rows, bound, method).maximise(objective)
+    return Program().load(rows, bound, method).maximise(objective)
 
 
 def _model(rows: Rows, bound: Floats) -> Any:
