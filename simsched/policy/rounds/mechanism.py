@@ -89,6 +89,8 @@ class Rounds:
         self._able = np.zeros(nobody, dtype=bool)
         #: Shares and deficits, negated, by type: what orders units of equal priority.
         self._ties: tuple[Floats, Floats] | None = None
+        #: Whether all units may hold GPUs of all types, worked out together with the former.
+        self._everybody = False
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False
         self.last_reset_s = 0.0
@@ -223,9 +225,13 @@ class Rounds:
         priority = self._priorities().T
         if self._ties is None:
             self._ties = -self._share.T, -self._deficit_s.T
+            held_back = self._pairs or self.options.idle_without_share
+            room_for_all = self.options.unallocated_takes_room or bool(self._allocated.all())
+            self._everybody = room_for_all and not held_back and bool(self._able.all())
         order = np.lexsort((*self._ties, -priority))
-        may = self._may(priority, running)
-        return list(order) if may.all() else [rows[can[rows]] for rows, can in zip(order, may, strict=True)]
+        if self._everybody:
+            return list(order)
+        return [rows[can[rows]] for rows, can in zip(order, self._may(priority, running), strict=True)]
 
     def _may(self, priority: Floats, running: Collection[Unit]) -> npt.NDArray[np.bool_]:
         """Return which units may hold GPUs of each type, shape (types, units)."""
