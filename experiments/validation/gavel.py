@@ -27,7 +27,6 @@ from simsched.model.job import JobRequest
 from simsched.model.placement import Site
 from simsched.policy import Decision, JobView, Signal, Triggers, View
 from simsched.policy.rounds import Grant, SharesPolicy, Snapshot, Unit
-from simsched.policy.rounds.allocate import allocate
 from simsched.policy.signals import REMAINING_WORK, TRUE_RATES
 
 #: GPU types from the first to be filled.
@@ -224,7 +223,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
                 room[kind] -= books.num_gpus
                 books.task = Task(now_s, now_s, 0.0, failed=True, ends=True)
                 at_work.append(Grant((job_id,), kind, books.num_gpus, runs=True))
-        return allocate(at_work, view).decision(self.end_s, renew_leases=True)
+        return self._allocator.allocate(at_work, view).decision(self.end_s, renew_leases=True)
 
     def _works(self, grant: Grant) -> bool:
         return self.books[grant.unit[0]].rates[grant.gpu_type] > 0 and grant.unit[0] not in self._given_up

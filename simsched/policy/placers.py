@@ -93,6 +93,8 @@ def _levels(
     capacity: Mapping[int, int], domains: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return, for each level and each domain with such nodes, the bits of its nodes and the GPUs of these."""
+    if not domains:
+        return ()
     found: list[dict[int, tuple[int, int]]] = [{} for _ in next(iter(domains.values()), ())]
     for node, gpus in sorted(capacity.items()):
         for level, domain in zip(found, domains.get(node, ()), strict=False):

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from simsched.programs.problem import Floats, Integers, ShareProblem
-from simsched.programs.solver import Rows, on_top
+from simsched.programs.solver import Csr, Rows, largest_in_rows, on_top, scale_rows, with_column
 
 #: How much the weights of the second criterion differ from each other.
 _SPREAD = 0.01
@@ -58,8 +58,9 @@ class Classes:
     @cached_property
     def rates(self) -> Rows:
         """The rate of a member of each class, by variable: shape (c, variables)."""
-        throughput = self.problem.throughput[self.first][:, self.type_order]
-        data = [throughput.ravel()]
+        if self._plain:
+            return self._own(self._alone)
+        data = [self._alone.ravel()]
         for side, part in enumerate(self._part_of_pair):
             data.append((self.pair_rates[:, side] * part[:, None]).ravel())
         return self._by_class(np.concatenate(data))
@@ -68,15 +69,19 @@ class Classes:
     def time(self) -> Rows:
         """The share of time of a member of each class, by variable: shape (c, variables)."""
         types = len(self.type_order)
+        if self._plain:
+            return self._own(np.ones((self.num_classes, types)))
         data = [np.ones(self.num_classes * types), *(np.repeat(part, types) for part in self._part_of_pair)]
         return self._by_class(np.concatenate(data))
 
     @cached_property
     def gpus(self) -> Rows:
         """The GPUs of each type that are in use on average, by variable: shape (k, variables)."""
-        types = len(self.type_order)
-        scale = self.problem.scale_factor[self.first]
-        held = scale * self.count
+        types, held = len(self.type_order), self._held
+        if self._plain:
+            dense = np.zeros((types, self.num_classes, types))
+            dense[range(types), :, range(types)] = held
+            return dense.reshape(types, -1)
         both = self.pair_classes
         same = both[:, 0] == both[:, 1] if len(both) else np.zeros(0, bool)
         paired = held[both[:, 0]] * np.where(same, 0.5, 1.0) if len(both) else np.zeros(0)
@@ -84,11 +89,43 @@ class Classes:
         column = np.arange(self.num_variables)
         return self._matrix(data, column % types, column, types)
 
+    @cached_property
+    def best_rates(self) -> Floats:
+        """The best rate of a member of each class for all its time, shape (c,)."""
+        if not len(self.pair_classes) and self.num_classes:
+            return np.asarray(self._alone.max(axis=1))
+        return largest_in_rows(self.rates)
+
     @property
     def capacity(self) -> tuple[Rows, Floats]:
         """The rows and bounds that every solution keeps: time of each class, GPUs of each type."""
-        rows = on_top(self.time, self.gpus)
-        return rows, np.concatenate([np.ones(self.num_classes), self.problem.num_gpus[self.type_order]])
+        return on_top(self.time, self.gpus), self.bound
+
+    @property
+    def bound(self) -> Floats:
+        """The right-hand side of the rows of `capacity`."""
+        return np.concatenate([np.ones(self.num_classes), self.problem.num_gpus[self.type_order]])
+
+    def with_level(self, asked: Integers, due: Floats) -> Rows:
+        """Return the rows of `capacity` and, for each class in `asked`, s - rate / due; s is one variable more."""
+        if len(self.pair_classes) or not self.num_classes:
+            rows, bound = self.capacity
+            need = scale_rows(self.rates[asked], -1.0 / due)
+            return with_column(on_top(rows, need), np.repeat([0.0, 1.0], [len(bound), len(due)]))
+        classes, types, size = self.num_classes, len(self.type_order), self.num_variables
+        every = np.arange(size + 1)
+        own = every[:-1].reshape(classes, types)
+        level = np.full(len(asked), size)
+        rates = (-1.0 / due)[:, None] * self._alone[asked]
+        need = size * 2 + every[: len(asked) + 1] * (types + 1)
+        return Csr(
+            np.concatenate([every[:size:types], size + every[: types * classes : classes], need]),
+            np.concatenate([every[:-1], own.T.ravel(), np.column_stack([own[asked], level]).ravel()]),
+            np.concatenate(
+                [np.ones(size), np.tile(self._held, types), np.column_stack([rates, np.ones(len(due))]).ravel()]
+            ),
+            (classes + types + len(asked), size + 1),
+        )
 
     @property
     def second_criterion(self) -> Floats:
@@ -99,7 +136,10 @@ class Classes:
         mechanism, which deals it out by priority; handing it out here would let jobs compete with those whose share is
         tight.
         """
-        held = np.asarray(self.gpus.sum(axis=0)).ravel()
+        if len(self.pair_classes):
+            held = np.asarray(self.gpus.sum(axis=0)).ravel()
+        else:
+            held = np.repeat(self._held, len(self.type_order))
         generic = 1.0 + _SPREAD * _scatter(self.num_variables)
         return np.asarray(-held * generic / held.max()) if len(held) else held
 
@@ -113,6 +153,28 @@ class Classes:
         if len(self.pair_member):
             shares[len(self.member) :, self.type_order] = (paired / self.partners[:, None])[self.pair_member]
         return np.asarray(np.round(shares, _DIGITS))
+
+    @cached_property
+    def _alone(self) -> Floats:
+        """The rate of a member of each class alone on each type in the canonical order, shape (c, k)."""
+        return np.asarray(self.problem.throughput[self.first][:, self.type_order])
+
+    @cached_property
+    def _held(self) -> Floats:
+        """The GPUs that all members of each class hold when they run, shape (c,)."""
+        return np.asarray(self.problem.scale_factor[self.first] * self.count, dtype=np.float64)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether there are no pairs and matrices are dense, which are made at once then."""
+        return not len(self.pair_classes) and self.num_classes * self.num_variables <= _MOST_DENSE
+
+    def _own(self, values: Floats) -> Rows:
+        """Make a matrix in which each class has its values, shape (c, k), for its own variables."""
+        every = np.arange(self.num_classes)
+        dense = np.zeros((self.num_classes, *values.shape))
+        dense[every, every] = values
+        return dense.reshape(self.num_classes, -1)
 
     @property
     def _part_of_pair(self) -> tuple[Floats, Floats]:

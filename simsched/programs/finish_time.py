@@ -9,10 +9,10 @@ from scipy.optimize import brentq
 
 from simsched.errors import input_error
 from simsched.programs.classes import Classes, classify
-from simsched.programs.level import can_run, largest_level, settle
+from simsched.programs.level import Levels, can_run
 from simsched.programs.problem import Floats, ShareProblem
 from simsched.programs.shares import isolated
-from simsched.programs.solver import Method, SolverError
+from simsched.programs.solver import Method, Program, SolverError
 
 #: Relative accuracy of the ratio.
 _ACCURACY = 1e-10
@@ -32,7 +32,9 @@ class Elapsed:
     isolated_s: Floats
 
 
-def finish_time(problem: ShareProblem, progress: Elapsed, method: Method = "auto") -> Floats:
+def finish_time(
+    problem: ShareProblem, progress: Elapsed, method: Method = "auto", program: Program | None = None
+) -> Floats:
     """Return the shares that minimise the largest finish-time ratio (Gavel, OSDI'20, section 4.2; Themis, NSDI'20).
 
     A job's ratio is (age + remaining / rate) / (isolated so far + remaining / isolated rate), the isolated rate being
@@ -47,7 +49,9 @@ def finish_time(problem: ShareProblem, progress: Elapsed, method: Method = "auto
     if not classes.num_classes:
         return classes.spread(np.zeros(0))
     ratios = _Ratios(classes, progress)
-    return classes.spread(settle(classes, ratios.required(_least_ratio(classes, ratios, method)), method))
+    if not (ratios.steps > 0).any():
+        return classes.spread(np.zeros(classes.num_variables))
+    return classes.spread(_least_ratio(classes, ratios, method, program or Program()).settled(1.0))
 
 
 def finish_time_ratio(problem: ShareProblem, progress: Elapsed, shares: Floats) -> Floats:
@@ -79,16 +83,15 @@ class _Ratios:
         return np.divide(self.steps, time_s, out=np.zeros(len(time_s)), where=self.steps > 0)
 
 
-def _least_ratio(classes: Classes, ratios: _Ratios, method: Method) -> float:
-    """Return the least ratio whose required rates are feasible: the root of level(ratio) = 1."""
-    if not (ratios.steps > 0).any():
-        return 1.0
+def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Program) -> Levels:
+    """Return the program of the rates that the least feasible ratio requires: the root of level(ratio) = 1."""
     ratio = ratios.floor + 1e-6 * max(ratios.floor, 1e-3)
     for _ in range(_MAX_CUTS):
         required = ratios.required(ratio)
-        best = largest_level(classes, required, method)
+        levels = Levels(classes, required, method, program)
+        best = levels.raised()
         if best.level >= 1.0 - _ACCURACY:
-            return ratio
+            return levels
         ratio = _next(ratios, best.prices, best.level, required, ratio)
     raise SolverError("the finish-time ratio did not settle")
 

@@ -11,12 +11,11 @@ from simsched.programs.problem import Floats
 from simsched.programs.solver import (
     Method,
     Optimum,
+    Program,
     SolverError,
-    largest_in_rows,
     maximise,
     on_top,
     scale_rows,
-    with_column,
 )
 
 #: By how much, relatively, the second criterion may fall short of the first; above the solver's tolerance.
@@ -36,27 +35,48 @@ class Level(NamedTuple):
     prices: Floats
 
 
-def largest_level(classes: Classes, required: Floats, method: Method = "auto") -> Level:
-    """Maximise s such that every class has a rate of at least s x `required` (classes that require 0 are left out)."""
-    scale = _scale(classes, required)
-    asked = required > 0
-    if scale == 0 or not asked.any():
-        return Level(0.0, np.zeros(len(required)))
-    due = (required * scale)[asked]
-    rows, bound = classes.capacity
-    need = with_column(scale_rows(classes.rates[np.flatnonzero(asked)], -1.0 / due), np.ones(len(due)))
-    rows = on_top(with_column(rows, np.zeros(rows.shape[0])), need)
-    objective = np.zeros(rows.shape[1])
-    objective[-1] = 1.0
-    best = _solved(maximise(objective, rows, np.concatenate([bound, np.zeros(len(due))]), method))
-    prices = np.zeros(len(required))
-    prices[asked] = np.maximum(best.prices[-len(due) :], 0.0) / due * scale
-    return Level(best.value * scale, prices)
+class Levels:
+    """The program of one level for all classes, solved for what they require and again for the second criterion."""
+
+    def __init__(
+        self, classes: Classes, required: Floats, method: Method = "auto", program: Program | None = None
+    ) -> None:
+        """Take what each class requires at level 1; classes that require 0 are left out. `program` is used again."""
+        self._classes, self._required = classes, required
+        self._scale = _scale(classes, required)
+        self._asked = np.flatnonzero(required > 0) if self._scale > 0 else np.zeros(0, dtype=np.int64)
+        self._due = required[self._asked] * self._scale
+        bound = np.concatenate([classes.bound, np.zeros(len(self._due))])
+        self._program = program or Program()
+        self._program.load(classes.with_level(self._asked, self._due), bound, method)
+
+    def raised(self) -> Level:
+        """Return the largest level at which every class has its due."""
+        prices = np.zeros(len(self._required))
+        if not len(self._asked):
+            return Level(0.0, prices)
+        objective = np.zeros(self._classes.num_variables + 1)
+        objective[-1] = 1.0
+        best = _solved(self._program.maximise(objective))
+        prices[self._asked] = np.maximum(best.prices[-len(self._asked) :], 0.0) / self._due * self._scale
+        return Level(best.value * self._scale, prices)
+
+    def settled(self, level: float) -> Floats:
+        """Return the variables that reach a level, less `SLACK`, and are best by the second criterion."""
+        variables, classes = self._classes.num_variables, self._classes
+        if not len(self._asked):
+            return np.zeros(variables)
+        least = level * self._required[self._asked]
+        small = least <= _NOTHING * classes.best_rates[self._asked]
+        for place in np.flatnonzero(small):
+            self._program.drop(classes.num_classes + len(classes.type_order) + int(place))
+        self._program.keep_above(variables, level / self._scale * (1.0 - SLACK))
+        return _solved(self._program.maximise(np.append(classes.second_criterion, 0.0))).x[:-1]
 
 
 def settle(classes: Classes, least: Floats, method: Method = "auto") -> Floats:
     """Return the variables that meet `least`, a rate for each class, and are best by the second criterion."""
-    asked = np.flatnonzero(least > _NOTHING * largest_in_rows(classes.rates))
+    asked = np.flatnonzero(least > _NOTHING * classes.best_rates)
     rows, bound = classes.capacity
     every = on_top(rows, scale_rows(classes.rates[asked], -1.0 / least[asked]))
     limit = np.concatenate([bound, np.full(len(asked), SLACK - 1.0)])
@@ -65,12 +85,12 @@ def settle(classes: Classes, least: Floats, method: Method = "auto") -> Floats:
 
 def can_run(classes: Classes) -> Floats:
     """Return 1 for classes that have a rate somewhere, 0 for those that can never run."""
-    return np.asarray(largest_in_rows(classes.rates) > 0, dtype=np.float64)
+    return np.asarray(classes.best_rates > 0, dtype=np.float64)
 
 
 def _scale(classes: Classes, required: Floats) -> float:
     """Return a factor on requirements that brings levels near 1, since the solver's tolerances are absolute."""
-    best = largest_in_rows(classes.rates)
+    best = classes.best_rates
     useful = (required > 0) & (best > 0)
     return float(np.median(best[useful] / required[useful])) if useful.any() else 0.0
 

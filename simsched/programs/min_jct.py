@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from simsched.programs.classes import Classes, classify
-from simsched.programs.level import can_run, largest_level, settle
+from simsched.programs.level import Levels, can_run, settle
 from simsched.programs.problem import Floats, ShareProblem
 from simsched.programs.solver import Method, Rows, SolverError, maximise, on_top, scale_rows
 
@@ -40,7 +40,7 @@ def jct_value(problem: ShareProblem, remaining_steps: Floats, shares: Floats) ->
 def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> Floats:
     """Return the rate of each class; costs are in units of the total at the start, rates in those of the start."""
     live = np.flatnonzero(steps > 0)
-    start = largest_level(classes, steps, method).level * steps[live]
+    start = Levels(classes, steps, method).raised().level * steps[live]
     weight = classes.count[live] * steps[live] / start
     weight = weight / weight.sum()
     relative = scale_rows(classes.rates[live], 1.0 / start)

@@ -6,26 +6,56 @@ but of a program with some 60 variables HiGHS takes 0.6 ms, and scipy's checks b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import highspy
 import numpy as np
 from scipy import sparse
 
-from simsched.programs.problem import Floats
+from simsched.programs.problem import Floats, Integers
 
-#: `auto` is the dual simplex method for small programs and the interior-point method, with crossover, for large ones.
-Method = Literal["auto", "highs-ds", "highs-ipm"]
+#: `auto` is the simplex method for small programs and the interior-point method, with crossover, for large ones.
+#: `interior`, the same without crossover, ends in the middle of the best solutions, which is not always unique.
+Method = Literal["auto", "highs-ds", "highs-ipm", "interior"]
 
 #: A sparse matrix by rows, or a dense one where it is small. Scipy's stubs say little about operations on these.
 Rows = Any
+
+
+class Csr(NamedTuple):
+    """A sparse matrix by rows as scipy's has its parts, for programs whose entries are known at once."""
+
+    indptr: Integers
+    indices: Integers
+    data: Floats
+    shape: tuple[int, int]
+
 
 #: From how many rows on the interior-point method is faster (measured on max-min fairness).
 _MANY_ROWS = 600
 
 #: Tolerances of HiGHS, its tightest: shares are rounded to eight digits after the point.
 _TOLERANCE = 1e-10
-_OPTIONS = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}
+_OPTIONS: Mapping[str, Any] = MappingProxyType(
+    {
+        "primal_feasibility_tolerance": _TOLERANCE,
+        "dual_feasibility_tolerance": _TOLERANCE,
+        "output_flag": False,
+        "threads": 1,
+    }
+)
+
+#: Up to how many rows the simplex method is faster without presolve and scaling.
+_FEW_ROWS = 200
+_AT_ONCE: Mapping[str, Any] = MappingProxyType({"presolve": "off", "simplex_scale_strategy": 0})
+_USUAL: Mapping[str, Any] = MappingProxyType({"presolve": "choose", "simplex_scale_strategy": 2, "simplex_strategy": 1})
+
+#: How HiGHS numbers the variants of the simplex method.
+_DUAL, _PRIMAL = 1, 4
+
+_OPTIMAL = highspy.HighsModelStatus.kOptimal
 
 
 class Optimum(NamedTuple):
@@ -40,27 +70,77 @@ class SolverError(RuntimeError):
     """HiGHS gave up on a program for a reason other than that it has no solution."""
 
 
+class Program:
+    """Maximises over x >= 0 with `rows @ x <= bound`; small programs, from where the solution before has led.
+
+    One object can solve many programs, which are the same as those of fresh ones: to make a solver takes as long as to
+    solve a small program.
+    """
+
+    def __init__(self) -> None:
+        """Know no rows; `load` brings them."""
+        self._solver: Any = None
+        self._options: dict[str, Any] = {}
+
+    def load(self, rows: Rows, bound: Floats, method: Method = "auto") -> Program:
+        """Take rows in place of those before, and return the program; objectives come with `maximise`."""
+        if self._solver is None:
+            self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
+            self._set(_OPTIONS)
+        if method == "auto":
+            method = "highs-ipm" if len(bound) > _MANY_ROWS else "highs-ds"
+        self._set({"solver": "simplex" if method == "highs-ds" else "ipm"})
+        self._set({"run_crossover": "off" if method == "interior" else "on"})
+        self._small = method == "highs-ds" and len(bound) <= _FEW_ROWS
+        self._set(_AT_ONCE if self._small else _USUAL)
+        if self._small:
+            # Presolve takes as long as such programs do. The primal method begins at x = 0 where it may.
+            self._set({"simplex_strategy": _PRIMAL if (bound >= 0).all() else _DUAL})
+        self._solver.passModel(_model(rows, bound))
+        self._columns = np.arange(rows.shape[1], dtype=np.int32)
+        return self
+
+    def maximise(self, objective: Floats) -> Optimum | None:
+        """Return the best x for this objective, None where nothing satisfies the rows."""
+        solver = self._solver
+        solver.changeColsCost(len(self._columns), self._columns, -objective)
+        if not self._small:
+            solver.clearSolver()
+        solver.run()
+        if self._small and solver.getModelStatus() != _OPTIMAL:
+            self._set(_USUAL)
+            solver.clearSolver()
+            solver.run()
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return None
+        if status != _OPTIMAL:
+            raise SolverError(solver.modelStatusToString(status))
+        found = solver.getSolution()
+        return Optimum(np.array(found.col_value), -float(solver.getObjectiveValue()), -np.array(found.row_dual))
+
+    def _set(self, options: Mapping[str, Any]) -> None:
+        for name, value in options.items():
+            if self._options.get(name) != value:
+                self._solver.setOptionValue(name, value)
+                self._options[name] = value
+
+    def keep_above(self, column: int, least: float) -> None:
+        """Demand that a variable is at least so large from now on."""
+        self._solver.changeColBounds(column, least, np.inf)
+
+    def drop(self, row: int) -> None:
+        """Demand a row no more."""
+        self._solver.changeRowBounds(row, -np.inf, np.inf)
+
+
 def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "auto") -> Optimum | None:
     """Maximise `objective @ x` over x >= 0 with `rows @ x <= bound`; None where nothing satisfies the rows."""
-    if method == "auto":
-        method = "highs-ipm" if len(bound) > _MANY_ROWS else "highs-ds"
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    chosen = {"solver": "simplex" if method == "highs-ds" else "ipm", "output_flag": False, "threads": 1}
-    for name, value in (_OPTIONS | chosen).items():
-        solver.setOptionValue(name, value)
-    solver.passModel(_model(-objective, rows, bound))
-    solver.run()
-    status = solver.getModelStatus()
-    if status == highspy.HighsModelStatus.kInfeasible:
-        return None
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise SolverError(solver.modelStatusToString(status))
-    found = solver.getSolution()
-    return Optimum(np.array(found.col_value), -float(solver.getObjectiveValue()), -np.array(found.row_dual))
+    return Program().load(rows, bound, method).maximise(objective)
 
 
-def _model(cost: Floats, rows: Rows, bound: Floats) -> Any:
-    """Return the program `min cost @ x` with `rows @ x <= bound` and x >= 0 as highspy takes it."""
+def _model(rows: Rows, bound: Floats) -> Any:
+    """Return `rows @ x <= bound` and x >= 0 as highspy takes it, with no costs."""
     if _dense(rows):
         row, index = np.nonzero(rows)
         start, entries = np.searchsorted(row, np.arange(len(bound) + 1)), rows[row, index]
@@ -68,8 +148,9 @@ def _model(cost: Floats, rows: Rows, bound: Floats) -> Any:
         start, index, entries = rows.indptr, rows.indices, rows.data
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = rows.shape
-    model.col_cost_ = cost
-    model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.full(len(cost), np.inf)
+    columns = rows.shape[1]
+    model.col_cost_ = model.col_lower_ = np.zeros(columns)
+    model.col_upper_ = np.full(columns, np.inf)
     model.row_lower_, model.row_upper_ = np.full(len(bound), -np.inf), bound
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = start, index, entries

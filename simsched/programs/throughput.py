@@ -12,7 +12,6 @@ from simsched.programs.solver import (
     Method,
     Rows,
     SolverError,
-    largest_in_rows,
     maximise,
     on_top,
     scale_rows,
@@ -69,7 +68,7 @@ def throughput_value(
 
 
 def _goal(classes: Classes, price: Floats | None, *, normalised: bool) -> Floats:
-    best = largest_in_rows(classes.rates)
+    best = classes.best_rates
     per_class = classes.count.astype(np.float64)
     if normalised:
         per_class = np.divide(per_class, best, out=np.zeros(len(best)), where=best > 0)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simsched.paths import data_folder
 
@@ -30,11 +31,15 @@ class SiaApplication:
 
 @dataclass(frozen=True)
 class Mix:
-    """A mix of applications: `jobs` in `hours`, each application in proportion to its count."""
+    """A mix of applications: `jobs` in `hours`, each application in proportion to its count.
+
+    Jobs come evenly, or, where `hourly` has a count for each of the hours, in proportion to these.
+    """
 
     jobs: int
     hours: float
     counts: Mapping[str, int]
+    hourly: tuple[int, ...] = ()
 
 
 class Arrival(NamedTuple):
@@ -71,9 +76,17 @@ def draw(mix: Mix, rng: np.random.Generator, load: float = 1.0) -> tuple[Arrival
     names = sorted(mix.counts)
     counts = np.array([mix.counts[name] for name in names], dtype=np.float64)
     jobs = round(mix.jobs * load)
-    times = np.sort(rng.integers(0, round(mix.hours * HOUR_S), size=jobs))
+    times = np.sort(_times(mix, rng, jobs))
     picks = rng.choice(len(names), size=jobs, p=counts / counts.sum())
     return tuple(Arrival(float(time), names[pick]) for time, pick in zip(times, picks, strict=True))
+
+
+def _times(mix: Mix, rng: np.random.Generator, jobs: int) -> NDArray[np.int64]:
+    if not mix.hourly:
+        return rng.integers(0, round(mix.hours * HOUR_S), size=jobs)
+    weights = np.array(mix.hourly, dtype=np.float64)
+    hours = rng.choice(len(weights), size=jobs, p=weights / weights.sum())
+    return np.asarray(hours * HOUR_S + rng.integers(0, HOUR_S, size=jobs))
 
 
 def _application(entry: Mapping[str, Any]) -> SiaApplication:
@@ -86,4 +99,4 @@ def _cluster(entry: Mapping[str, Any]) -> Mapping[str, tuple[int, int]]:
 
 
 def _mix(entry: Mapping[str, Any]) -> Mix:
-    return Mix(entry["jobs"], entry["hours"], MappingProxyType(entry["counts"]))
+    return Mix(entry["jobs"], entry["hours"], MappingProxyType(entry["counts"]), tuple(entry.get("hourly", ())))

@@ -27,7 +27,7 @@ def test_clusters_are_those_of_the_paper():
     assert gpus == {"homogeneous": {"t4": 64}, "heterogeneous": {"t4": 24, "rtx": 24, "a100": 16}}
 
 
-@pytest.mark.parametrize("name", ["philly", "newtrace"])
+@pytest.mark.parametrize("name", ["philly", "helios", "newtrace"])
 def test_a_draw_follows_its_mix(name):
     mix = sia_facts().mixes[name]
     jobs = draw(mix, np.random.default_rng(1), load=10.0)
@@ -36,6 +36,11 @@ def test_a_draw_follows_its_mix(name):
     times = [job.submit_time_s for job in jobs]
     assert times == sorted(times)
     assert 0 <= times[0] <= times[-1] < mix.hours * 3600
+    if mix.hourly:
+        assert len(mix.hourly) == mix.hours
+        by_hour = np.bincount([int(time // 3600) for time in times], minlength=8)
+        due = len(jobs) * np.array(mix.hourly) / sum(mix.hourly)
+        assert (np.abs(by_hour - due) < 5 * due**0.5).all()
     drawn, total = Counter(job.application for job in jobs), sum(mix.counts.values())
     for application, count in mix.counts.items():
         share = count / total

@@ -27,11 +27,44 @@ def test_an_objective_without_bound_is_an_error():
         solver.maximise(np.array([1.0]), np.array([[-1.0]]), np.array([1.0]))
 
 
-def by_scipy(objective, rows, bound, method="auto"):
-    method = "highs-ds" if method == "auto" else method
-    tight = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10)
-    found = optimize.linprog(-objective, A_ub=rows, b_ub=bound, bounds=(0, None), method=method, options=tight)
-    return solver.Optimum(found.x, -found.fun, -found.ineqlin.marginals)
+class ByScipy:
+    """The same program through `scipy.optimize.linprog`, from the start each time."""
+
+    def load(self, rows, bound, method="auto"):
+        if isinstance(rows, solver.Csr):
+            rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
+        self.rows, self.bound = rows, np.array(bound)
+        self.method = "highs-ds" if method == "auto" else method
+        self.least = np.zeros(rows.shape[1])
+        return self
+
+    def keep_above(self, column, least):
+        self.least[column] = least
+
+    def drop(self, row):
+        self.bound[row] = np.inf
+
+    def maximise(self, objective):
+        tight = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10)
+        least = [(low, None) for low in self.least]
+        found = optimize.linprog(
+            -objective, A_ub=self.rows, b_ub=self.bound, bounds=least, method=self.method, options=tight
+        )
+        return solver.Optimum(found.x, -found.fun, -found.ineqlin.marginals)
+
+
+@pytest.mark.parametrize("method", ["auto", "highs-ipm"])
+def test_a_program_is_solved_again_after_changes(method):
+    rows = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    program = solver.Program().load(rows, np.array([4.0, 1.0, 2.0]), method)
+    assert program.maximise(np.array([1.0, 3.0])).x.tolist() == pytest.approx([1, 2])
+    program.keep_above(0, 0.5)
+    assert program.maximise(np.array([-1.0, 3.0])).x.tolist() == pytest.approx([0.5, 2])
+    program.drop(2)
+    assert program.maximise(np.array([-1.0, 3.0])).x.tolist() == pytest.approx([0.5, 3.5])
+    program.keep_above(0, 2.0)
+    assert program.maximise(np.array([1.0, 1.0])) is None
+    assert program.load(rows[:2], np.array([4.0, 1.0])).maximise(np.array([1.0, 3.0])).x.tolist() == [0, 4]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -41,8 +74,8 @@ def test_shares_are_as_through_scipy_to_the_last_digit(seed, monkeypatch):
     speed = rng.uniform(0.2, 3.0, (6, 3))
     problem = ShareProblem(speed[kinds], rng.choice([1, 2], 30), np.array([5, 6, 7]))
     direct = [max_min.max_min(problem), water_filling.water_filling(problem)]
-    for module in (level, water_filling):  # max-min fairness stands on the first
-        monkeypatch.setattr(module, "maximise", by_scipy)
+    for module in (level, solver):
+        monkeypatch.setattr(module, "Program", ByScipy)
     scipys = [max_min.max_min(problem), water_filling.water_filling(problem)]
     for shares, others in zip(direct, scipys, strict=True):
         assert (shares == others).all()

@@ -7,6 +7,7 @@ those of Gavel's simulator as it stands today, with HiGHS in the place of its so
 import json
 import random
 import runpy
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,39 @@ def test_published_hierarchical_shares(shared, rates, notebook):
         if mode == "agnostic":
             problem = problem.agnostic()
         assert normalised(problem, entities) == pytest.approx(published[mode][jobs - 1], abs=6e-4)
+
+
+def exact_rates(problem, shares):
+    """Normalised rates of shares in exact fractions, which also checks that they are feasible."""
+    types = range(len(problem.num_gpus))
+    room = [Fraction(int(gpus)) for gpus in problem.num_gpus]
+    assert all(share >= 0 for row in shares for share in row)
+    assert all(sum(row) <= 1 for row in shares)
+    assert all(sum(row[k] for row in shares) <= room[k] for k in types)
+    rates = [[Fraction(rate) for rate in row] for row in problem.throughput.tolist()]
+    usual = [sum(row[k] * room[k] for k in types) / sum(room) for row in rates]
+    return [sum(row[k] * mine[k] for k in types) / most for row, mine, most in zip(rates, shares, usual, strict=True)]
+
+
+# Five printed vectors of random rates that an exact water filling was thought to reach cannot be: with these shares
+# somebody has more, by more than rounding hides, and nobody less. Fractions leave no tolerance.
+@pytest.mark.parametrize("jobs", [4, 5, 6])
+def test_a_published_queue_leaves_jobs_on_their_slower_types(shared, jobs):
+    published = json.loads((shared / "gavel" / "hierarchical-fig11.json").read_text())["15"]["perf"][jobs - 1]
+    problem, _ = hierarchy(None, "15", jobs)
+    best = problem.throughput.argmax(axis=1)  # of the first six jobs 2, 3 and 1 are fastest on the three types
+    got = exact_rates(problem, [[Fraction(int(kind == column)) for column in range(3)] for kind in best])
+    assert all(mine > Fraction(theirs) - Fraction(1, 2000) for mine, theirs in zip(got, published, strict=True))
+    assert got[3] > Fraction(published[3]) + Fraction(48, 100)
+
+
+@pytest.mark.parametrize("jobs", [17, 18])
+def test_all_jobs_of_a_published_vector_can_have_more(shared, jobs):
+    published = json.loads((shared / "gavel" / "hierarchical-fig11.json").read_text())["13"]["perf"][jobs - 1]
+    problem, entities = hierarchy(None, "13", jobs)
+    shares = water_filling(problem, entities) * (1 - 1e-6)  # so that rounded shares fit
+    got = exact_rates(problem, [[Fraction(share) for share in row] for row in shares.tolist()])
+    assert all(mine > Fraction(theirs) + Fraction(1, 2000) for mine, theirs in zip(got, published, strict=True))
 
 
 @pytest.mark.parametrize("mode", ["perf", "agnostic"])

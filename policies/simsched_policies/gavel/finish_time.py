@@ -17,6 +17,7 @@ from simsched.policy.rounds import SharesPolicy, Snapshot, Unit
 from simsched.policy.signals import REMAINING_WORK
 from simsched.programs.finish_time import Elapsed, finish_time
 from simsched.programs.shares import isolated
+from simsched.programs.solver import Program
 
 
 @dataclass
@@ -39,6 +40,7 @@ class FinishTimeFairness(SharesPolicy):
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
 
     speeds: Literal["true", "measured", "fitted", "reference"] = "true"
+    _program: Program = field(default_factory=Program, init=False, repr=False)
     _notes: dict[str, _Notes] = field(default_factory=dict, init=False, repr=False)
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
@@ -57,4 +59,4 @@ class FinishTimeFairness(SharesPolicy):
         self._notes = notes
         isolated_s = np.array([note.isolated_s for note in notes.values()])
         progress = Elapsed(snapshot.age_s, remaining, np.maximum(isolated_s, 0.0))
-        return snapshot.by_job(finish_time(problem, progress))
+        return snapshot.by_job(finish_time(problem, progress, program=self._program))

@@ -7,7 +7,7 @@ times: the policy `min_jct` of Sia's fork of Gavel (Jayaram Subramanya et al., S
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from simsched.policy import Signal
@@ -15,6 +15,7 @@ from simsched.policy.rounds import PackedShares, SharesPolicy, Snapshot, Unit
 from simsched.policy.signals import REMAINING_WORK
 from simsched.programs.max_min import makespan
 from simsched.programs.min_jct import min_jct
+from simsched.programs.solver import Program
 
 #: How far from the least sum of completion times a solution may be, relatively.
 _GAP = 1e-3
@@ -28,10 +29,11 @@ class Makespan(PackedShares):
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
 
     speeds: Literal["true", "measured", "fitted", "reference"] = "true"
+    _program: Program = field(default_factory=Program, init=False, repr=False)
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
         """Solve the program."""
-        return snapshot.by_job(makespan(snapshot.problem, snapshot.remaining))
+        return snapshot.by_job(makespan(snapshot.problem, snapshot.remaining, program=self._program))
 
 
 @dataclass

@@ -6,11 +6,12 @@ Narayanan et al., Gavel (OSDI'20), section 4.1, "LAS"; with `speeds: none` the a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from simsched.policy.rounds import PackedShares, Snapshot, Unit
 from simsched.programs.max_min import max_min
+from simsched.programs.solver import Program
 
 
 @dataclass
@@ -22,6 +23,8 @@ class MaxMin(PackedShares):
 
     name: ClassVar[str] = "gavel-max-min"
 
+    _program: Program = field(default_factory=Program, init=False, repr=False)
+
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
         """Solve the program."""
-        return snapshot.by_job(max_min(snapshot.problem))
+        return snapshot.by_job(max_min(snapshot.problem, program=self._program))

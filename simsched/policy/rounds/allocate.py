@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simsched.model.placement import Allocation
 from simsched.policy.decision import Decision
-from simsched.policy.placers import Pool
+from simsched.policy.placers import MOST_FREE, FreeGpus, Placer, Pool
 from simsched.policy.rounds.mechanism import Grant
 from simsched.policy.view import View
 
@@ -36,31 +36,92 @@ class Placed:
         )
 
 
-def allocate(grants: Iterable[Grant], view: View) -> Placed:
-    """Place the jobs of the grants that run.
+class Allocator:
+    """Places the grants of one round after the other.
 
     A job that holds GPUs of its type keeps them, and so does a pair that has them to itself; of two that shared GPUs
     and no longer run together, the first keeps them. The others take what is free, largest first: the fullest node that
     can hold a job whole, else the emptiest nodes.
     """
-    order = sorted((grant for grant in grants if grant.runs), key=_by_size)
-    shared = view.max_jobs_per_gpu > 1
+
+    def __init__(self) -> None:
+        """Know no cluster yet."""
+        self._free: FreeGpus | None = None
+        self._up: tuple[bool, ...] = ()
+
+    def allocate(self, grants: Iterable[Grant], view: View) -> Placed:
+        """Place the jobs of the grants that run."""
+        runs = [grant for grant in grants if grant.runs]
+        if view.max_jobs_per_gpu == 1:
+            return Placed(self._whole(runs, view), complete=False)
+        return _shared(sorted(runs, key=_by_size), view)
+
+    def _whole(self, grants: Sequence[Grant], view: View) -> dict[str, Allocation]:
+        """Return what differs from the round before where no GPU is shared, in the order of the jobs."""
+        nodes = view.nodes
+        wanted = {grant.unit[0]: grant for grant in grants}
+        changed: dict[str, Allocation] = {}
+        leaving: list[Allocation] = []
+        for job_id, job in view.jobs.items():
+            held, grant = job.allocation, wanted.get(job_id)
+            if not held:
+                if grant is not None:
+                    changed[job_id] = ()
+            elif grant is None or nodes[held[0][0]].gpu_type != grant.gpu_type:
+                changed[job_id] = ()
+                leaving.append(held)
+        coming = [grant for job_id, grant in wanted.items() if job_id in changed]
+        if coming:
+            free = self._now_free(view)
+            for allocation in leaving:
+                free.give_back(allocation)
+            for grant in sorted(coming, key=_by_size):
+                changed[grant.unit[0]] = _take(free, grant)
+        return changed
+
+    def _now_free(self, view: View) -> FreeGpus:
+        """Return the GPUs that are free as things stand: what is known from the round before, brought up to date."""
+        up = tuple(view.up)
+        if self._free is None or up != self._up:
+            self._free, self._up = FreeGpus(view.nodes, up, view.free), up
+        elif self._free.free != view.free:
+            for node, (known, now) in enumerate(zip(list(self._free.free), view.free, strict=True)):
+                if known != now:
+                    self._free.give_back(((node, now - known),))
+        return self._free
+
+
+def _shared(grants: Sequence[Grant], view: View) -> Placed:
+    """Place all grants, the largest first, where several jobs may hold a GPU."""
     kept: dict[str, Allocation] = {}
-    coming = [grant for grant in order if not _stays(grant, view, kept)] if shared else _coming(order, view, kept)
-    placed = Placed(complete=shared)
-    if coming:
-        free = _left([kept[grant.unit[0]] for grant in order if grant.unit[0] in kept], view)
-    pools: dict[str, Pool] = {}
+    coming = [grant for grant in grants if not _stays(grant, view, kept)]
+    held = [kept[grant.unit[0]] for grant in grants if grant.unit[0] in kept]
+    free = FreeGpus(view.nodes, view.up, _left(held, view))
+    placed = Placed()
     for grant in coming:
-        if grant.gpu_type not in pools:
-            pools[grant.gpu_type] = _pool(grant.gpu_type, view, free)
-        found = _first_fit(pools[grant.gpu_type], grant.num_gpus, free)
-        placed.allocations.update(dict.fromkeys(grant.unit, found))
+        placed.allocations.update(dict.fromkeys(grant.unit, _take(free, grant)))
         placed.onto.update(dict.fromkeys(grant.unit[1:], grant.unit[0]))
-        if len(grant.unit) > 1 or (shared and view.jobs[grant.unit[0]].neighbours):
+        if len(grant.unit) > 1 or view.jobs[grant.unit[0]].neighbours:
             placed.anew += grant.unit
-    placed.allocations = kept | placed.allocations if shared else _changes(kept, placed.allocations, view)
+    placed.allocations = kept | placed.allocations
     return placed
+
+
+def _take(free: FreeGpus, grant: Grant) -> Allocation:
+    found = free.choose_of(free.types.index(grant.gpu_type), _BEST_FIT, grant.num_gpus)
+    if found is None:
+        message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
+        raise ValueError(message)
+    free.take(found)
+    return found
+
+
+def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
+    node = pool.best_fit(gpus)
+    return MOST_FREE.choose(pool, gpus) if node is None else ((node, gpus),)
+
+
+_BEST_FIT = Placer("best-fit", _best_fit)
 
 
 def _left(held: Iterable[Allocation], view: View) -> list[int]:
@@ -74,31 +135,6 @@ def _left(held: Iterable[Allocation], view: View) -> list[int]:
 
 def _by_size(grant: Grant) -> int:
     return -grant.num_gpus
-
-
-def _changes(kept: Collection[str], placed: Mapping[str, Allocation], view: View) -> dict[str, Allocation]:
-    """Return what differs from the round before, in the order of the jobs: quicker to check than a complete round."""
-    changed: dict[str, Allocation] = {}
-    for job_id, job in view.jobs.items():
-        if job_id in placed:
-            changed[job_id] = placed[job_id]
-        elif job_id not in kept and job.allocation:
-            changed[job_id] = ()
-    return changed
-
-
-def _coming(order: Iterable[Grant], view: View, kept: dict[str, Allocation]) -> list[Grant]:
-    """Return the grants of jobs that do not stay where they are, no GPU being shared; note what the others hold."""
-    jobs, nodes = view.jobs, view.nodes
-    coming = []
-    for grant in order:
-        job_id = grant.unit[0]
-        held = jobs[job_id].allocation
-        if held and nodes[held[0][0]].gpu_type == grant.gpu_type:
-            kept[job_id] = held
-        else:
-            coming.append(grant)
-    return coming
 
 
 def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
@@ -130,28 +166,3 @@ def emptiest(loads: Mapping[int, int], gpus: Sequence[int], wanted: int) -> Allo
         if not missing:
             break
     return tuple(sorted(picked))
-
-
-def _pool(gpu_type: str, view: View, free: list[int]) -> Pool:
-    capacity = {
-        index: view.nodes[index].gpus
-        for index, left in enumerate(free)
-        if left and view.nodes[index].gpu_type == gpu_type
-    }
-    return Pool(capacity, free)
-
-
-def _first_fit(pool: Pool, gpus: int, free: list[int]) -> Allocation:
-    node = pool.best_fit(gpus)
-    picked: list[tuple[int, int]] = []
-    missing = gpus
-    for index, count in [(node, gpus)] if node is not None else list(pool.most_free()):
-        taken = min(count, missing)
-        picked.append((index, taken))
-        missing -= taken
-        if not missing:
-            break
-    for index, taken in picked:
-        pool.change(index, free[index], free[index] - taken)
-        free[index] -= taken
-    return tuple(picked)

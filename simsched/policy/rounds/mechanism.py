@@ -80,14 +80,17 @@ class Rounds:
         self._row: dict[Unit, int] = {}
         self._units: list[Unit] = []
         self._num_gpus: list[int] = []
-        self._allocated: list[bool] = []
-        self._pairs = False
-        #: Grants of units with shares since the last reset; most of them recur round by round.
-        self._grants: dict[tuple[Unit, str], Grant] = {}
+        self._allocated = np.zeros(0, dtype=bool)
+        self._pairs = self._odd = False
+        #: Grants of units with shares since the last reset, by type and row; most of them recur round by round.
+        self._grants: dict[str, list[Grant | None]] = {}
         nobody = (0, len(gpu_types))
-        self._received_s: list[list[float]] = []
-        self._deficit_s = np.zeros(nobody)
-        self._share, self._able = np.zeros(nobody), np.zeros(nobody, dtype=bool)
+        self._received_s, self._deficit_s, self._share = np.zeros(nobody), np.zeros(nobody), np.zeros(nobody)
+        self._able = np.zeros(nobody, dtype=bool)
+        #: Shares and deficits, negated, by type: what orders units of equal priority.
+        self._ties: tuple[Floats, Floats] | None = None
+        #: Whether all units may hold GPUs of all types, worked out together with the former.
+        self._everybody = False
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False
         self.last_reset_s = 0.0
@@ -129,22 +132,24 @@ class Rounds:
         self._total_s[column] += seconds
         row = self._row.get(unit)
         if row is not None:
-            self._received_s[row][column] += seconds
+            self._received_s[row, column] += seconds
 
     def receive_all(self, grants: Iterable[Grant], seconds: float) -> None:
         """Count the time of a round for all of its grants that ran."""
-        rows, columns = self._row, self._column
+        known, columns, total_s = self._row, self._column, self._total_s
+        types, entries = len(columns), []
         for unit, gpu_type, _, runs in grants:
             if runs:
                 column = columns[gpu_type]
-                self._total_s[column] += seconds
-                row = rows.get(unit)
+                total_s[column] += seconds
+                row = known.get(unit)
                 if row is not None:
-                    self._received_s[row][column] += seconds
+                    entries.append(row * types + column)
+        self._received_s.reshape(-1)[np.array(entries, dtype=np.intp)] += seconds
 
     def received_s(self, unit: Unit, gpu_type: str) -> float:
         """Return the seconds received since the last reset, the initial credit included."""
-        return self._received_s[self._row[unit]][self._column[gpu_type]]
+        return float(self._received_s[self._row[unit], self._column[gpu_type]])
 
     def deficit_s(self, unit: Unit, gpu_type: str) -> float:
         """Return the seconds that a unit was owed at the last reset, summed over resets; negative where it got more."""
@@ -166,23 +171,26 @@ class Rounds:
         self._open({unit: num_gpus[unit] for unit in shares if unit not in self._row}, range(len(self._column)))
         nothing = [0.0] * len(self._column)
         self._pairs = any(len(unit) > 1 for unit in self._units)
-        self._allocated = [unit in shares for unit in self._units]
+        self._allocated = np.array([unit in shares for unit in self._units], dtype=bool)
         self._share = np.array([shares.get(unit, nothing) for unit in self._units], dtype=np.float64)
         self._share = self._share.reshape(self._able.shape)
+        self._odd = bool((self._share < 0).any())
         credit_s = self.options.initial_s
-        self._received_s = [[credit_s] * len(self._column) for _ in self._units]
+        self._received_s = np.full(self._able.shape, credit_s)
         total_s = 0.0
         for _ in self._units:
             total_s += credit_s
         self._total_s = [total_s] * len(self._column)
         self._grants.clear()
+        self._ties = None
         self._changed = False
 
     def close(self, now_s: float) -> None:
         """Add to each deficit what the shares promised since the last reset, less what was received."""
         passed_s, credit_s = now_s - self.last_reset_s, self.options.initial_s
-        self._deficit_s += self._share * passed_s - (self._received() - credit_s)
+        self._deficit_s += self._share * passed_s - (self._received_s - credit_s)
         self.last_reset_s = now_s
+        self._ties = None
 
     def priority(self, unit: Unit, gpu_type: str) -> float:
         """Return a unit's share divided by the fraction of the type's time received; 0 without a share above 0."""
@@ -206,21 +214,34 @@ class Rounds:
             left = free.get(gpu_type, 0)
             if left > 0:
                 queue = queues[self._column[gpu_type]]
-                rows = self._fill(queue[free_rows[queue]], left, taken)
+                rows = self._fill(queue[free_rows[queue]] if grants else queue, left, taken)
                 free_rows[rows] = False
-                grants += [self._grant(row, gpu_type, running) for row in rows]
+                known = self._grants.setdefault(gpu_type, [None] * len(self._units))
+                grants += [known[row] or self._grant(row, gpu_type, running) for row in rows]
         return grants
 
     def _queues(self, running: Collection[Unit]) -> list[npt.NDArray[np.intp]]:
         """Return, for each type, the rows of the units that may hold GPUs, in the order of choice."""
         priority = self._priorities().T
-        may = self._able.T & (priority > 0) if self.options.idle_without_share else self._able.T.copy()
+        if self._ties is None:
+            self._ties = -self._share.T, -self._deficit_s.T
+            held_back = self._pairs or self.options.idle_without_share
+            room_for_all = self.options.unallocated_takes_room or bool(self._allocated.all())
+            self._everybody = room_for_all and not held_back and bool(self._able.all())
+        order = np.lexsort((*self._ties, -priority))
+        if self._everybody:
+            return list(order)
+        return [rows[can[rows]] for rows, can in zip(order, self._may(priority, running), strict=True)]
+
+    def _may(self, priority: Floats, running: Collection[Unit]) -> npt.NDArray[np.bool_]:
+        """Return which units may hold GPUs of each type, shape (types, units)."""
+        may = self._able.T & (priority > 0) if self.options.idle_without_share else self._able.T
         if self._pairs:
-            may &= (priority > 0) | np.array([len(unit) == 1 for unit in self._units])
-        if not self.options.unallocated_takes_room and not all(self._allocated):
-            may &= np.array([self._runs(row, running) for row in range(len(self._units))])
-        order = np.lexsort((-self._share.T, -self._deficit_s.T, -priority))
-        return [rows[can[rows]] for rows, can in zip(order, may, strict=True)]
+            may = may & ((priority > 0) | np.array([len(unit) == 1 for unit in self._units]))
+        if not self.options.unallocated_takes_room and not self._allocated.all():
+            runs = np.array([unit in running for unit in self._units]) if running else False
+            may = may & (self._allocated | runs)
+        return may
 
     def _fill(self, queue: npt.NDArray[np.intp], left: int, taken: set[str]) -> list[int]:
         """Return the rows of a queue that get the GPUs left of a type; `taken` are the jobs of pairs chosen so far."""
@@ -240,24 +261,19 @@ class Rounds:
         return rows
 
     def _grant(self, row: int, gpu_type: str, running: Collection[Unit]) -> Grant:
-        unit = self._units[row]
-        known = self._grants.get((unit, gpu_type))
-        if known is None:
-            known = Grant(unit, gpu_type, self._num_gpus[row], self._runs(row, running))
-            if self._allocated[row]:
-                self._grants[unit, gpu_type] = known
-        return known
+        grant = Grant(self._units[row], gpu_type, self._num_gpus[row], self._runs(row, running))
+        if self._allocated[row]:
+            self._grants[gpu_type][row] = grant
+        return grant
 
     def _runs(self, row: int, running: Collection[Unit]) -> bool:
-        return self._allocated[row] or self._units[row] in running
-
-    def _received(self) -> Floats:
-        return np.array(self._received_s, dtype=np.float64).reshape(self._able.shape)
+        return bool(self._allocated[row]) or self._units[row] in running
 
     def _priorities(self) -> Floats:
         """Return the priority of every unit on every type."""
-        total_s = np.array(self._total_s)
-        fraction = self._received() / np.where(total_s > 0, total_s, np.inf)
+        fraction = self._received_s / np.array([total_s if total_s > 0 else math.inf for total_s in self._total_s])
+        if fraction.all() and not self._odd:
+            return np.asarray(self._share / fraction)
         idle = fraction == 0
         due = self._share * _NEVER_RAN
         np.divide(self._share, fraction, out=due, where=~idle)
@@ -272,12 +288,15 @@ class Rounds:
             self._row[unit] = len(self._units)
             self._units.append(unit)
             self._num_gpus.append(gpus)
-            self._allocated.append(False)
-            self._received_s.append([self.options.initial_s] * len(self._column))
         if num_gpus:
+            self._ties = None
             fresh = np.zeros((len(num_gpus), len(self._column)))
             able = np.zeros(fresh.shape, dtype=bool)
             able[:, list(columns)] = True
+            for made in self._grants.values():
+                made += [None] * len(num_gpus)
+            self._allocated = np.concatenate([self._allocated, np.zeros(len(num_gpus), dtype=bool)])
+            self._received_s = np.concatenate([self._received_s, fresh + self.options.initial_s])
             self._deficit_s = np.concatenate([self._deficit_s, fresh])
             self._share = np.concatenate([self._share, fresh])
             self._able = np.concatenate([self._able, able])
@@ -287,8 +306,11 @@ class Rounds:
         if all(kept):
             return
         self._units, self._num_gpus = list(compress(self._units, kept)), list(compress(self._num_gpus, kept))
-        self._allocated = list(compress(self._allocated, kept))
+        self._grants = {gpu_type: list(compress(made, kept)) for gpu_type, made in self._grants.items()}
         self._row = {unit: row for row, unit in enumerate(self._units)}
         rows = np.flatnonzero(kept)
-        self._received_s = list(compress(self._received_s, kept))
-        self._deficit_s, self._share, self._able = self._deficit_s[rows], self._share[rows], self._able[rows]
+        self._ties = None
+        self._allocated, self._able = self._allocated[rows], self._able[rows]
+        self._received_s, self._deficit_s, self._share = (
+            values[rows] for values in (self._received_s, self._deficit_s, self._share)
+        )

@@ -18,7 +18,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.policy.contract import Policy, Triggers
 from simsched.policy.decision import Decision
-from simsched.policy.rounds.allocate import allocate
+from simsched.policy.rounds.allocate import Allocator
 from simsched.policy.rounds.ideal import Fluid, fill_up
 from simsched.policy.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
 from simsched.policy.rounds.rates import SIGNALS, RateSource, Speeds, rate_source
@@ -102,6 +102,7 @@ class SharesPolicy(Policy):
     _rates: RateSource = field(init=False, repr=False)
     _rounds: Rounds = field(init=False, repr=False)
     _grants: list[Grant] = field(default_factory=list, init=False, repr=False)
+    _allocator: Allocator = field(default_factory=Allocator, init=False, repr=False)
     _begun_s: float = field(default=0.0, init=False, repr=False)
     _up: tuple[bool, ...] = field(default=(), init=False, repr=False)
     _room_of: tuple[tuple[bool, ...], dict[str, int]] | None = field(default=None, init=False, repr=False)
@@ -225,7 +226,7 @@ class SharesPolicy(Policy):
 
     def _carry_out(self, view: View) -> Decision:
         """Place the grants."""
-        return allocate(self._grants, view).decision(view.now_s + self.round_s)
+        return self._allocator.allocate(self._grants, view).decision(view.now_s + self.round_s)
 
     def _grant(self, view: View, rng: np.random.Generator) -> Decision:
         """Compute shares and grant them as they are."""

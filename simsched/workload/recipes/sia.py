@@ -23,7 +23,7 @@ class SiaRecipe:
 
     needs_trace: ClassVar[bool] = False
 
-    mix: Literal["philly", "newtrace"] = key("philly", "mix of applications of the recipe sia")
+    mix: Literal["philly", "helios", "newtrace"] = key("philly", "mix of applications of the recipe sia")
     jobs: int | None = jobs_key()
     load: float = load_key()
     max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
