@@ -21,6 +21,13 @@ RULES = ("fairness", "fifo")
 #: The least part of the total price at which a class counts as unable to rise; prices add up to 1.
 _PRICED = 1e-6
 
+#: How often levels may be lowered by `SLACK`, where what the solver reached is not quite feasible.
+_MOST_LOWERED = 100
+
+#: With more classes than this, those that reach their best rate are looked for together, and not one after the other;
+#: the first number tried after one.
+_MANY_CLASSES, _FIRST_TRIED = 250, 64
+
 
 @dataclass(frozen=True)
 class Entities:
@@ -80,16 +87,31 @@ def _fill(classes: Classes, entities: Entities | None, facts: list[Floats], meth
     level = np.zeros(classes.num_classes)
     rising = can_run(classes) > 0
     rates = scale_rows(classes.rates, 1.0 / np.where(usual > 0, usual, 1.0))
+    most = classes.best_rates / np.where(usual > 0, usual, 1.0)
+    lowered = 0
     while rising.any():
         step = _weights(classes, entities, facts, rising) / scale
-        height, stuck = _raise(classes, rates, level, step, method)
+        if entities is None and classes.num_classes > _MANY_CLASSES:
+            done = _capped(classes, rates, level, step, most, method)
+            level[done] = most[done]
+            rising &= ~done
+            if done.any():
+                continue
+        raised = _raise(classes, rates, level, step, method)
+        while raised is None:  # solutions are exact to an absolute tolerance only, which may be more than the slack
+            level *= 1.0 - SLACK
+            lowered += 1
+            if lowered > _MOST_LOWERED:
+                raise SolverError("water filling lost its footing: the levels reached are not feasible")
+            raised = _raise(classes, rates, level, step, method)
+        height, stuck = raised
         level += height * step
         rising &= ~stuck
     return level
 
 
-def _raise(classes: Classes, rates: Rows, level: Floats, step: Floats, method: Method) -> tuple[float, Flags]:
-    """Return how far all can rise together in proportion to `step`, and who is then stuck."""
+def _raise(classes: Classes, rates: Rows, level: Floats, step: Floats, method: Method) -> tuple[float, Flags] | None:
+    """Return how far all can rise together in proportion to `step`, and who is then stuck; None below the levels."""
     rows, bound = classes.capacity
     unit = float(step.max())
     need = with_column(-rates, step / unit)
@@ -98,10 +120,38 @@ def _raise(classes: Classes, rates: Rows, level: Floats, step: Floats, method: M
     objective[-1] = 1.0
     best = maximise(objective, every, np.concatenate([bound, -level * (1.0 - SLACK)]), method)
     if best is None:
-        raise SolverError("water filling lost its footing: the levels reached are not feasible")
+        return None
     paid = best.prices[-len(level) :] * step / unit
     stuck = paid > min(_PRICED, 0.5 * float(paid.max()))
     return max(best.value, 0.0) / unit, stuck
+
+
+def _capped(classes: Classes, rates: Rows, level: Floats, step: Floats, most: Floats, method: Method) -> Flags:
+    """Return the classes that reach their best rate, the `most` that they can have, before any GPU is short.
+
+    While all rise together, one class after the other gets all the time on its fastest type; how many do is found by
+    doubling and bisection. Only where weights are not split anew after each of them, that is without entities.
+    """
+    rising = np.flatnonzero(step > 0)
+    heights = (most[rising] - level[rising]) / step[rising]
+    order = np.argsort(heights, kind="stable")
+
+    def fits(number: int) -> bool:
+        reached = np.minimum(most, level + step * heights[order[number - 1]])
+        raised = _raise(classes, rates, np.zeros(len(level)), reached, method)
+        return raised is not None and raised[0] >= 1.0 - SLACK
+
+    known, least, tried = 0, len(order) + 1, 1  # so many do; so many do not
+    while known + 1 < least:
+        if fits(tried):
+            known = tried
+        else:
+            least = tried
+        further = max(_FIRST_TRIED, 4 * known)
+        tried = further if further < least and least > len(order) else (known + least) // 2
+    flags = np.zeros(len(level), dtype=np.bool_)
+    flags[rising[order[:known]]] = True
+    return flags
 
 
 def _weights(classes: Classes, entities: Entities | None, facts: list[Floats], rising: Flags) -> Floats:

@@ -1,0 +1,38 @@
+"""Water filling of many different jobs, where those that get all they can use are found together."""
+
+import numpy as np
+import pytest
+
+from simsched.programs import water_filling as module
+from simsched.programs.problem import ShareProblem
+from simsched.programs.water_filling import water_filling
+
+
+def drawn(jobs, gpus, seed):
+    """Draw different jobs on three GPU types."""
+    rng = np.random.default_rng(seed)
+    speed = np.stack([np.ones(jobs), rng.uniform(1.5, 4, jobs), rng.uniform(2, 10, jobs)], axis=1)
+    scale = rng.choice([1, 2, 4, 8], jobs, p=[0.7, 0.1, 0.15, 0.05])
+    weights = rng.choice([1.0, 5.0], jobs, p=[0.8, 0.2])
+    return ShareProblem(speed * rng.uniform(1, 50, jobs)[:, None], scale, np.array(gpus), weights)
+
+
+def rates(problem, shares):
+    return (problem.throughput * shares).sum(axis=1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_jobs_found_together_are_those_found_one_by_one(monkeypatch, seed):
+    problem = drawn(30, np.random.default_rng(seed).integers(4, 20, 3), seed)
+    one_by_one = rates(problem, water_filling(problem))
+    monkeypatch.setattr(module, "_MANY_CLASSES", 0)
+    monkeypatch.setattr(module, "_FIRST_TRIED", 3)
+    assert rates(problem, water_filling(problem)) == pytest.approx(one_by_one, rel=1e-6)
+
+
+def test_few_gpus_for_many_jobs_leave_a_solution():
+    """Levels are small here, and what the solver reaches is exact to an absolute tolerance only."""
+    problem = drawn(20, [11, 13, 2], 31)
+    found = water_filling(problem)
+    assert (rates(problem, found) > 0).all()
+    assert (problem.scale_factor @ found <= np.array([11, 13, 2]) + 1e-6).all()
