@@ -73,7 +73,7 @@ def _search_exponent(
     state, value = empty_state(tables, problem.node_gpus, random), -np.inf
     for start in starts:
         trial = empty_state(tables, problem.node_gpus, random)
-        load(tables, trial, pack_rows(problem, start, longest_row(problem)), price)
+        load(tables, trial, _rows(problem, start, tables.keep), price)
         if float(trial.term.sum()) > value:
             state, value = trial, float(trial.term.sum())
     best = state.row.copy()
@@ -84,6 +84,15 @@ def _search_exponent(
     cooling = (COLD / WARM) ** (1.0 / max(1, moves))
     anneal(tables, state, best, Plan(moves, WARM * heat, cooling, price, PRICES, LOGS, enough), counts)
     return unpack_rows(best, problem.nodes)
+
+
+def _rows(problem: AllocationProblem, start: AnyIntArray, current: IntArray) -> IntArray:
+    """Return an allocation as rows; those of the current one are at hand."""
+    if start is not problem.current:
+        return pack_rows(problem, start, longest_row(problem))
+    rows = current.copy()
+    rows[:, KEPT] = 1
+    return rows
 
 
 def _typical(problem: AllocationProblem, exponent: float, unit: float, state: State) -> float:
