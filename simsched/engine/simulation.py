@@ -153,8 +153,6 @@ class _Simulation:
         self._agents = agents or policy
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
-        #: Whether the agents of a class grant leases.
-        self._leases: dict[type, bool] = {}
         model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
         self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
@@ -206,13 +204,9 @@ class _Simulation:
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(request, facts)
-        kind = type(job.agent)
-        leases = self._leases.get(kind)
-        if leases is None:
-            leases = self._leases[kind] = hasattr(job.agent, "lease")
-        if leases:
+        if hasattr(job.agent, "lease"):
             job.leases = cast("LeasingAgent", job.agent)
-        self.agent_classes.setdefault(app.name, kind.__name__)
+        self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
             job.recovery = self._failures.recovery_of(spec)
