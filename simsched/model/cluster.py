@@ -83,7 +83,17 @@ class Cluster:
 
     def gpus_per_node(self, gpu_type: str) -> int:
         """Return the GPUs of the largest node of a type; raises `ValueError` where there is none."""
-        return max(node.gpus for node in self.nodes if node.gpu_type == gpu_type)
+        if gpu_type not in self._largest_nodes:
+            message = f"no node has GPUs of type '{gpu_type}'"
+            raise ValueError(message)
+        return self._largest_nodes[gpu_type]
+
+    @cached_property
+    def _largest_nodes(self) -> dict[str, int]:
+        largest: dict[str, int] = {}
+        for node in self.nodes:
+            largest[node.gpu_type] = max(node.gpus, largest.get(node.gpu_type, 0))
+        return largest
 
     @cached_property
     def largest_domains(self) -> dict[str, tuple[int, ...]]:
