@@ -14,7 +14,7 @@ TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 
 
 def command(*arguments: str) -> list[str]:
     """Return the command line of simsched."""
-    return [sys.executable, "-c", "from simsched.cli.main import main; main()", *arguments]
+    return [sys.executable, "-c", "from simsched.cli.entry import main; main()", *arguments]
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -60,7 +60,7 @@ def slow(folder):
 def start(folder, out, *workers):
     # As from a terminal, even where the tests themselves run in the background and ignore an interrupt.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    command = [sys.executable, "-c", heard + "from simsched.cli.main import main; main()"]
+    command = [sys.executable, "-c", heard + "from simsched.cli.entry import main; main()"]
     command += ["run", "slow.yaml", "--out", out, "--workers", *workers]
     paths = [str(ROOT), str(ROOT / "policies"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
