@@ -95,8 +95,9 @@ def _fill(classes: Classes, entities: Entities | None, facts: list[Floats], meth
             done = _capped(classes, rates, level, step, most, method)
             level[done] = most[done]
             rising &= ~done
-            if done.any():
-                continue
+            step = step * rising
+            if not rising.any():
+                break
         raised = _raise(classes, rates, level, step, method)
         while raised is None:  # solutions are exact to an absolute tolerance only, which may be more than the slack
             level *= 1.0 - SLACK
@@ -147,7 +148,7 @@ def _capped(classes: Classes, rates: Rows, level: Floats, step: Floats, most: Fl
             known = tried
         else:
             least = tried
-        further = max(_FIRST_TRIED, 4 * known)
+        further = max(_FIRST_TRIED, 2 * known)
         tried = further if further < least and least > len(order) else (known + least) // 2
     flags = np.zeros(len(level), dtype=np.bool_)
     flags[rising[order[:known]]] = True
