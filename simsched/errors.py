@@ -43,6 +43,11 @@ def input_error(where: object, message: str, remedy: str = "", *, line: int = 0)
     return InputError(Problem(str(where), message, remedy, line))
 
 
+def first_line(error: BaseException) -> str:
+    """Return what an error says in its first line."""
+    return str(error).split("\n", 1)[0]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name was probably meant, or list the known ones.
 

@@ -168,7 +168,7 @@ class RunResults:
     def _gathered(self, table: str, last: list[str]) -> pd.DataFrame:
         frames = []
         for cell in self.run.cells:
-            frame = cell.outages.copy() if table == "outages" else cell.table(table)
+            frame = cell.table(table)
             for position, (key, value) in enumerate(self._index(cell).items()):
                 frame.insert(position, key, str(value) if isinstance(value, list | dict) else value)  # type: ignore[arg-type]
             frames.append(frame)

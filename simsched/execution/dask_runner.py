@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from simsched.errors import input_error
 from simsched.execution.limits import Limits
 from simsched.execution.manifest import describe_environment
-from simsched.execution.outcome import Outcome, run_elsewhere, say_nothing
+from simsched.execution.outcome import Outcome, run_to_outcome, say_nothing
 from simsched.experiment.grid import GridCell, Task
 from simsched.experiment.sources import code_hash
 
@@ -123,4 +123,4 @@ def _run(task: Task, folder: Path, environment: Mapping[str, Any], limits: Limit
     if code_hash() != code:
         return Outcome(error="this dask worker has another version of simsched; install the same one everywhere")
     report: Callable[[float, int], None] = say_nothing
-    return run_elsewhere(task, folder, environment, report, limits)
+    return run_to_outcome(task, folder, environment, report, limits)

@@ -18,7 +18,7 @@ from simsched.experiment.grid import Task
 class Outcome:
     """How a cell ended: the seconds it took, or why it failed.
 
-    `died` tells that its process vanished over it, `interrupted` that what it ran raised a `KeyboardInterrupt` there.
+    `died` tells that its process vanished over it, `interrupted` that a `KeyboardInterrupt` was raised in it.
     """
 
     wall_s: float = 0.0
@@ -46,17 +46,5 @@ def run_to_outcome(
         return Outcome(error=error.message, traceback=format_exc())
     except InputError as error:
         return Outcome(error=str(error), traceback=format_exc())
-
-
-def run_elsewhere(
-    task: Task,
-    folder: Path,
-    environment: Mapping[str, Any],
-    report: Callable[[float, int], None],
-    limits: Limits = NO_LIMITS,
-) -> Outcome:
-    """Run a cell on behalf of another process, which an interrupt raised in this one is to end as well."""
-    try:
-        return run_to_outcome(task, folder, environment, report, limits)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # in another process it is for the one that waits for the outcome to raise it again
         return Outcome(error="interrupted", interrupted=True)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from simsched.execution.cell import Cancelled
 from simsched.execution.limits import Limits, memory_of
 from simsched.execution.manifest import describe_environment
-from simsched.execution.outcome import Outcome, run_elsewhere
+from simsched.execution.outcome import Outcome, run_to_outcome
 from simsched.execution.progress import ProgressFile
 from simsched.execution.store import Store
 from simsched.experiment.grid import GridCell, Task
@@ -208,7 +208,7 @@ def _run(
             raise Cancelled
 
     try:
-        return run_elsewhere(task, folder, environment, report, limits)
+        return run_to_outcome(task, folder, environment, report, limits)
     except Cancelled:
         return Outcome(error="cancelled")
     finally:

@@ -86,8 +86,8 @@ def _fill(classes: Classes, entities: Entities | None, facts: list[Floats], meth
     scale = classes.of(problem.scale_factor.astype(np.float64))
     level = np.zeros(classes.num_classes)
     rising = can_run(classes) > 0
-    rates = scale_rows(classes.rates, 1.0 / np.where(usual > 0, usual, 1.0))
-    most = classes.best_rates / np.where(usual > 0, usual, 1.0)
+    unit = np.where(usual > 0, usual, 1.0)
+    rates, most = scale_rows(classes.rates, 1.0 / unit), classes.best_rates / unit
     lowered = 0
     while rising.any():
         step = _weights(classes, entities, facts, rising) / scale

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simsched.errors import input_error
+from simsched.errors import first_line, input_error
 from simsched.results.metric import Column, Columns
 from simsched.results.schema import TABLES
 from simsched.results.version import SCHEMA_VERSION
@@ -34,9 +34,10 @@ def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) ->
             threads = file.metadata.num_rows > ROWS_FOR_THREADS
             return file.read(columns=None if columns is None else list(columns), use_threads=threads)
     except (pa.ArrowException, OSError) as error:
-        first_line = str(error).split("\n", 1)[0]
         raise input_error(
-            path, f"cannot be read as Parquet ({first_line})", f"`simsched verify --remove RUN`, then {RUN_AGAIN}"
+            path,
+            f"cannot be read as Parquet ({first_line(error)})",
+            f"`simsched verify --remove RUN`, then {RUN_AGAIN}",
         ) from error
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from simsched.errors import Problem, input_error
+from simsched.errors import Problem, first_line, input_error
 from simsched.files import sync_all
 from simsched.results.writer import json_text, write_json
 
@@ -82,7 +82,7 @@ def _faults(folder: Path, *, full: bool) -> Iterator[str]:
         yield f"{MANIFEST_FILE} is missing"
         return
     except (OSError, ValueError) as error:
-        yield f"{MANIFEST_FILE} cannot be read ({str(error).splitlines()[0]})"
+        yield f"{MANIFEST_FILE} cannot be read ({first_line(error)})"
         return
     if not isinstance(manifest, dict):
         yield f"{MANIFEST_FILE} is not a JSON object"

@@ -37,6 +37,7 @@ class Columns:
         """Take arrays of `rows` values each."""
         self._arrays = arrays
         self._rows = rows
+        self._percentiles: dict[str, dict[float, float]] = {}
 
     @classmethod
     def of(cls, table: pd.DataFrame | Columns) -> Columns:
@@ -51,10 +52,6 @@ class Columns:
         import pandas as pd  # slow to load
 
         return pd.DataFrame(dict(self._arrays))
-
-    @cached_property
-    def _percentiles(self) -> dict[str, dict[float, float]]:
-        return {}
 
     def percentile(self, name: str, percent: float) -> float:
         """Return a percentile of a column of numbers, interpolated linearly; `percent` is one of `PERCENTS`."""

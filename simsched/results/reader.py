@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simsched.errors import InputError, Problem, input_error
+from simsched.errors import InputError, Problem, first_line, input_error
 from simsched.results.arrow_tables import ROWS_FOR_THREADS, RUN_AGAIN, read_arrow
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
@@ -58,7 +58,10 @@ class Cell:
         return (self.folder / TABLES[table].file).is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Read a table, or only some of its columns."""
+        """Read a table, or only some of its columns; an occasional one that is not there is empty."""
+        if TABLES[name].occasional and not self.has(name):
+            empty = TABLES[name].arrow().empty_table()
+            return frame_of(empty if columns is None else empty.select(list(columns)))
         return read_table(self.folder, name, columns)
 
     @cached_property
@@ -79,8 +82,6 @@ class Cell:
     @cached_property
     def outages(self) -> pd.DataFrame:
         """The intervals during which a node was out of use; empty where no node ever was."""
-        if not self.has("outages"):
-            return frame_of(TABLES["outages"].arrow().empty_table())
         return self.table("outages")
 
 
@@ -140,16 +141,11 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     return frame_of(read_arrow(folder, name, columns))
 
 
-def frame_of(table: pa.Table, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a result table as pandas has it, or those of some columns that it has."""
-    chosen = table if columns is None else table.select([name for name in columns if name in table.schema.names])
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """Return a result table as pandas has it."""
     threads = table.num_rows > ROWS_FOR_THREADS
-    frame: pd.DataFrame = chosen.to_pandas(maps_as_pydicts="strict", use_threads=threads)
+    frame: pd.DataFrame = table.to_pandas(maps_as_pydicts="strict", use_threads=threads)
     return frame
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).split("\n", 1)[0]
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -161,7 +157,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise input_error(path, f"is not valid JSON ({error.msg})", RUN_AGAIN, line=error.lineno) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read ({_first_line(error)})", RUN_AGAIN) from error
+        raise input_error(path, f"cannot be read ({first_line(error)})", RUN_AGAIN) from error
     if not isinstance(content, dict):
         raise input_error(path, "is not a JSON object", RUN_AGAIN)
     return content

@@ -14,8 +14,6 @@ from simsched.model.outages import Outage
 
 COLUMNS = ("node", "down", "up")
 _DAY_S = 86_400
-#: The kind of an outage of which the list says none.
-_KIND = "outage"
 
 
 def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
@@ -130,7 +128,8 @@ def _outage(row: Mapping[str, str | None], nodes: int | None) -> Outage:
     if not 0 <= down_s <= up_s < float("inf"):
         message = f"node {node} is up again at {up_s:g} s, before it goes down at {down_s:g} s"
         raise ValueError(message)
-    return Outage(node, down_s, up_s, (row.get("kind") or "").strip() or _KIND)
+    kind = (row.get("kind") or "").strip()
+    return Outage(node, down_s, up_s, kind) if kind else Outage(node, down_s, up_s)
 
 
 def _overlaps(path: Path, found: Sequence[tuple[Outage, int]]) -> Iterator[Problem]:

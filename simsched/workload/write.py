@@ -11,7 +11,8 @@ import pandas as pd
 from simsched.errors import input_error
 from simsched.files import written_aside
 from simsched.model.job import FIXED_DURATION, JobSpec
-from simsched.workload.readers import plain, workload_csv
+from simsched.workload.readers import plain
+from simsched.workload.readers.head import WORKLOAD_KIND
 from simsched.workload.readers.version import version_line
 from simsched.workload.trace import Trace
 
@@ -61,7 +62,7 @@ def write_workload_csv(jobs: Sequence[JobSpec], path: str | Path) -> None:
     }
     extras = {name: [getattr(job, key) for job in jobs] for name, key, _ in _JOB_EXTRAS}
     kept = {name: extras[name] for name, _, idle in _JOB_EXTRAS if any(value != idle for value in extras[name])}
-    _write(pd.DataFrame(columns | kept), Path(path), workload_csv.KIND if kept else "")
+    _write(pd.DataFrame(columns | kept), Path(path), WORKLOAD_KIND if kept else "")
 
 
 def _shortest(values: pd.Series[float]) -> pd.Series[float] | pd.Series[int]:

@@ -15,7 +15,6 @@ from simsched.workload.readers.sheet import Sheet, open_sheet
 from simsched.workload.readers.version import check_version
 from simsched.workload.trace import STATUSES
 
-KIND = WORKLOAD_KIND
 REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
 OPTIONAL = ("duration", "tenant", "user", "status", "attempts")
 
@@ -25,7 +24,7 @@ def read_workload(path: Path) -> list[JobSpec]:
 
     The `name` of a row is the job's id. Raises `InputError` naming line and column of every wrong value.
     """
-    check_version(path, KIND)
+    check_version(path, WORKLOAD_KIND)
     sheet = open_sheet(path, REQUIRED)
     blame_unknown_columns(sheet, (*REQUIRED, *OPTIONAL))
     columns = _columns(sheet)
