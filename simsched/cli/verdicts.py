@@ -86,7 +86,7 @@ def _check(pages: Sequence[FilledPage], results: Path) -> None:
 
 
 def _without(page: FilledPage) -> str:
-    return f"; without results: {', '.join(page.missing)}" if page.missing else ""
+    return f"; left as it was, without results: {', '.join(page.missing)}" if page.missing else ""
 
 
 def _print(folder: Path, metric: str) -> None:

@@ -51,15 +51,16 @@ class FilledPage:
 
 
 def filled(path: Path, results: Path) -> FilledPage:
-    """Make all tables of a page anew from a folder of runs; a table of a run that is missing says so.
+    """Make all tables of a page anew from a folder of runs.
 
-    Raises `InputError` where the page cannot be read or has no table to fill.
+    A table of a run that is missing stays as it was, and says so where it was empty. Raises `InputError` where
+     the page cannot be read or has no table to fill.
     """
     page = _read(path)
     found = list(_TABLE.finditer(page))
     if not found:
         raise input_error(path, "has no table to fill", "mark one with '<!-- simsched: ratios RUN METRIC -->'")
-    contents = {one.start(): _content(one, results) + "\n" for one in found}
+    contents = {one.start(): _content(one, results) for one in found}
     text = _TABLE.sub(lambda one: one["head"] + contents[one.start()], page)
     there = [one for one in found if _has(results, one["run"])]
     same = [_name(one) for one in there if contents[one.start()] == one["content"]]
@@ -95,7 +96,7 @@ def _name(found: re.Match[str]) -> str:
 
 def _content(found: re.Match[str], results: Path) -> str:
     if not _has(results, found["run"]):
-        return f"Not run: there are no results of `{found['run']}`."
+        return found["content"] or f"Not run: there are no results of `{found['run']}`.\n"
     run = read_run(results / found["run"])
     if found["kind"] == "figures":
         table = _figures(run, METRIC.findall(found["rest"]))
@@ -107,7 +108,7 @@ def _content(found: re.Match[str], results: Path) -> str:
         metric, _, over = found["rest"].partition(" over ")
         table = ratios_table(judge(run, metric.strip(), over.strip() or None))
     notes = marks_legend(comparison(run), signals=False)
-    return "\n\n".join([markdown(table), " ".join(notes)] if notes else [markdown(table)])
+    return "\n\n".join([markdown(table), " ".join(notes)] if notes else [markdown(table)]) + "\n"
 
 
 def _figures(run: Run, metrics: Sequence[str]) -> TextTable:

@@ -184,6 +184,9 @@ def test_a_page_is_filled_from_results_and_only_between_its_marks(tmp_path: Path
     assert CliRunner().invoke(cli, command).exit_code == 0
     assert CliRunner().invoke(cli, [*command, "--check"]).exit_code == 0
     text = page.read_text()
+    page.write_text(text.replace("Not run: there are no results of `other`.", "| of an earlier run |"))
+    assert CliRunner().invoke(cli, command).output.rstrip().endswith("left as it was, without results: other")
+    assert "| of an earlier run |" in page.read_text()
     # Ratios 1.5 and 1.505; the means are 150 and 225.5 s, published 10 and 15 s.
     assert "| b | a | matches | 2 | 1.50 | 1.47 to 1.53 | 1.50 | 1.50 |" in text
     assert " | 3.76 over 2.50 | 0.25 over 0.17 |" in text
@@ -234,7 +237,9 @@ def test_all_pages_of_a_folder_are_filled_and_checked_in_one_call(tmp_path: Path
     assert runs_on(docs / "page.md") == ("one", "other")
     checked = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
     assert checked.exit_code == 1
-    assert "docs/page.md: 0 of 2 tables as the results have them; without results: other" in checked.output
+    assert (
+        "docs/page.md: 0 of 2 tables as the results have them; left as it was, without results: other" in checked.output
+    )
     assert "not as the results have it: figures one jct_mean_s" in checked.output
     assert CliRunner().invoke(cli, ["verdicts", "runs", "--page", "docs"]).exit_code == 0
     again = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
