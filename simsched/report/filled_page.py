@@ -54,7 +54,7 @@ def filled(path: Path, results: Path) -> FilledPage:
     """Make all tables of a page anew from a folder of runs.
 
     A table of a run that is missing stays as it was, and says so where it was empty. Raises `InputError` where
-     the page cannot be read or has no table to fill.
+    the page cannot be read or has no table to fill.
     """
     page = _read(path)
     found = list(_TABLE.finditer(page))
