@@ -62,7 +62,10 @@ class Judged:
         if self.ratio.low is None or self.ratio.high is None:
             return "no interval"
         width = (self.ratio.high - self.ratio.low) / self.ratio.mean
-        return f"interval {width:.0%} wide" if width > WIDE else "contains 1 and the published"
+        if width <= WIDE:
+            return "contains 1 and the published"
+        outside = "" if self.ratio.low <= self.published <= self.ratio.high else ", without the published"
+        return f"interval {100 * width:.0f} % wide{outside}"
 
 
 def verdict(found: Estimate | None, published: float, *, simulated: bool) -> str:

@@ -267,3 +267,22 @@ def test_a_page_marks_who_knows_more_than_a_scheduler_could(tmp_path: Path) -> N
     assert "| b †‡ | 2 |" in text
     assert "| a | 2 |" in text
     assert "† oracle: reads what no real scheduler knows. ‡ reads profiles measured before" in text
+
+
+def test_what_is_undecided_says_why(tmp_path: Path) -> None:
+    # Ratios 1 and 4: with t(1) = 12.7 the interval of 2 goes from 0 to millions.
+    write_run(tmp_path / "one", {"a": [10.0, 10.0], "b": [10.0, 40.0]}, {"a": 10, "b": 15})
+    (wide,) = judge(read_run(tmp_path / "one"), "jct_mean_h")
+    assert wide.verdict == UNDECIDED
+    assert wide.doubt.endswith("% wide")
+    write_run(tmp_path / "two", {"a": [10.0] * 3, "b": [9.0, 10.0, 11.0]}, {"a": 10, "b": 30})
+    (without,) = judge(read_run(tmp_path / "two"), "jct_mean_h")
+    # ln 0.9 and ln 1.1: mean -0.0034, s = 0.1003, half = 4.303 s / sqrt(3) = 0.249: 0.777 to 1.279, 50 % of 0.997.
+    assert without.doubt == "interval 50 % wide, without the published"
+    write_run(tmp_path / "three", {"a": [10.0] * 3, "b": [9.7, 10.0, 10.3]}, {"a": 10, "b": 10.2})
+    (both,) = judge(read_run(tmp_path / "three"), "jct_mean_h")
+    # s = 0.03, half = 0.0746: 0.928 to 1.077, 15 % of 1.
+    assert (both.verdict, both.doubt) == (UNDECIDED, "contains 1 and the published")
+    write_run(tmp_path / "four", {"a": [0.0, 0.0], "b": [9.0, 10.0]}, {"a": 10, "b": 30})
+    (none,) = judge(read_run(tmp_path / "four"), "jct_mean_h")
+    assert (none.verdict, none.doubt, none.ratio) == (UNDECIDED, "no ratio", None)
