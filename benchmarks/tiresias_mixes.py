@@ -17,7 +17,7 @@ from pathlib import Path
 
 from simsched.results.compare import Row, comparison
 from simsched.results.reader import read_run
-from simsched.results.verdicts import ratio_of_means
+from simsched.results.statistics import ratio_of_means
 
 PUBLISHED = {
     ("YARN-CS", "queueing_mean_s"): 8146,

@@ -135,8 +135,8 @@ def _signals_page() -> str:
             place = {JobSignal: f"job[{name}]", ViewSignal: f"view[{name}]"}.get(
                 type(found), "a file or the policy's agents"
             )
-            rows.append((f"`{name}`", f"`{place}`", found.tells, "an oracle" if found.oracle else "learnable"))
-    return _listed("Signals", ("signal", "read as", "tells", "is"), rows)
+            rows.append((f"`{name}`", f"`{place}`", found.tells, str(found.known)))
+    return _listed("Signals", ("signal", "read as", "tells", "a real scheduler would have it"), rows)
 
 
 def _python_page() -> str:

@@ -26,9 +26,10 @@ import numpy as np
 
 from simsched.model.cluster import Cluster
 from simsched.model.placement import Allocation, from_counts
-from simsched.policy import Decision, JobView, Policy, View
+from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.gang import available_gpus, most_free_first
 from simsched.policy.gpu_memory import GpuMemory
+from simsched.policy.signals import GPU_BUSY
 from simsched.policy.tenants import Tenant
 from simsched.policy.type_pools import type_pools
 
@@ -41,6 +42,7 @@ class AntMan(Policy):
     """
 
     name: ClassVar[str] = "antman"
+    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
 
     max_busy: float = 0.8
     packing: bool = True
@@ -220,4 +222,4 @@ def _touches(one: Iterable[int], other: Iterable[int]) -> bool:
 
 
 def _busy(job: JobView) -> float:
-    return job.gpu_busy or 0.0
+    return job[GPU_BUSY] or 0.0

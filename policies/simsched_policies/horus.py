@@ -21,10 +21,11 @@ import numpy as np
 
 from simsched.model.cluster import Cluster
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, JobView, Policy, View
+from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.gang import most_free_first
 from simsched.policy.gpu_memory import GpuMemory
+from simsched.policy.signals import GPU_BUSY
 from simsched.policy.type_pools import TypePool, type_pools
 
 
@@ -33,6 +34,7 @@ class Horus(Policy):
     """Starts jobs by expected GPU-time, beside others where their predicted utilisations leave room."""
 
     name: ClassVar[str] = "horus"
+    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
 
     most_busy: float = 1.0
     assumed_busy: float = 0.5
@@ -86,4 +88,5 @@ class Horus(Policy):
         return None if best is None else best.id
 
     def _busy(self, job: JobView) -> float:
-        return self.assumed_busy if job.gpu_busy is None else job.gpu_busy
+        busy = job[GPU_BUSY]
+        return self.assumed_busy if busy is None else busy

@@ -26,10 +26,11 @@ import numpy as np
 
 from simsched.model.cluster import Cluster
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, JobView, Policy, View
+from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.gang import most_free_first
 from simsched.policy.gpu_memory import GpuMemory
+from simsched.policy.signals import GPU_BUSY
 from simsched.policy.type_pools import TypePool, type_pools
 
 _HOUR_S = 3600
@@ -52,6 +53,7 @@ class Lucid(Policy):
     """Profiles every job, then starts jobs by expected GPU-time, and packs them in pairs while load is high."""
 
     name: ClassVar[str] = "lucid"
+    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
 
     profile_s: int = 500
     profiling_nodes: int = 1
@@ -179,7 +181,7 @@ class Lucid(Policy):
 
     def _score(self, job: JobView) -> int:
         """Return the share score of a job."""
-        busy = job.gpu_busy
+        busy = job[GPU_BUSY]
         if busy is None:
             return _MEDIUM
         return 0 if busy < self.tiny_below else _MEDIUM if busy <= self.jumbo_above else _MOST_SCORE

@@ -26,7 +26,7 @@ from simsched.model.placement import Allocation
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
 from simsched.policy.gang import most_free_first
 from simsched.policy.grouping.groups import Rules, efficiency, merge_by_matching, placement_order, take
-from simsched.policy.signals import REMAINING_WORK
+from simsched.policy.signals import REMAINING_WORK, STAGE_TIMES
 from simsched.policy.type_pools import TypePool, type_pools
 
 _MOST = 4
@@ -46,7 +46,7 @@ class _Candidate:
 
     @property
     def stages_s(self) -> tuple[float, ...]:
-        return self.view.facts.stages_s
+        return self.view[STAGE_TIMES]
 
 
 class _Muri(Policy):
@@ -115,7 +115,7 @@ class MuriS(_Muri):
     """Muri that knows how long jobs take: least GPU-time left first."""
 
     name: ClassVar[str] = "muri-s"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
         """Return the GPU-seconds left."""
@@ -126,6 +126,7 @@ class MuriL(_Muri):
     """Muri that does not know how long jobs take: least attained GPU-time first."""
 
     name: ClassVar[str] = "muri-l"
+    needs: ClassVar[frozenset[Signal]] = frozenset({STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
         """Return the GPU-seconds attained."""

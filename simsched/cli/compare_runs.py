@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +30,21 @@ def compare_runs(folder: Path, beside: Path, metrics: tuple[str, ...], as_json: 
     from simsched.results.compare_runs import compare_runs as compared
     from simsched.results.reader import read_run
 
-    found = compared(read_run(folder), read_run(beside), metrics or METRICS)
+    runs = read_run(folder), read_run(beside)
+    found = compared(*runs, metrics or METRICS)
     if as_json:
         print_json(_as_json(found))
     else:
-        _print(found)
+        _print(found, {cell.policy: cell.knows for run in runs for cell in run.cells})
 
 
-def _print(found: TwoRuns) -> None:
+def _print(found: TwoRuns, knows: Mapping[str, Mapping[str, str]]) -> None:
+    """Print both tables; `knows` says by label what each policy is told."""
+    from simsched.knowledge import legend, marked
+
     rows = [
         (
-            line.policy,
+            marked(line.policy, knows[line.policy]),
             line.metric.title + (f" ({line.metric.unit})" if line.metric.unit else ""),
             *_shown(line.mean),
             f"{100 * line.largest:+.1f}",
@@ -51,7 +56,9 @@ def _print(found: TwoRuns) -> None:
     policies = list(dict.fromkeys(line.policy for line in found.lines))
     first = found.lines[0].metric
     lines = {line.policy: line for line in found.lines if line.metric == first}
-    headers = ["workload"] + [text for policy in policies for text in (f"{policy}\nRUN", "\nOTHER", "\n%")]
+    headers = ["workload"] + [
+        text for policy in policies for text in (f"{marked(policy, knows[policy])}\nRUN", "\nOTHER", "\n%")
+    ]
     rows_of = [
         (
             ranking.workload,
@@ -68,6 +75,8 @@ def _print(found: TwoRuns) -> None:
     click.echo(table((*headers, "ranking"), rows_of))
     same = sum(ranking.same for ranking in found.rankings)
     click.echo(f"Same ranking on {same} of {len(found.rankings)} workloads. 'largest' is that of any one workload.")
+    for note in legend({policy: knows[policy] for policy in policies}):
+        click.echo(note)
 
 
 def _shown(pair: Pair) -> tuple[str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -13,31 +13,37 @@ from simsched.cli.output import print_json
 if TYPE_CHECKING:
     from simsched.report.tables import TextTable
     from simsched.results.by_group import By, Groups
+    from simsched.results.reader import Cell
 
 
 def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     """Print one table for each policy of a run (its first seed), or for a cell."""
     from simsched.cli.tables import print_table
     from simsched.errors import input_error
+    from simsched.knowledge import legend, marked
     from simsched.results.by_group import by_group
     from simsched.results.compare import row_name
     from simsched.results.reader import RUN_FILE, read_cell, read_run
 
     cells = read_run(folder).cells if (folder / RUN_FILE).is_file() else (read_cell(folder),)
     found: dict[str, Groups] = {}
+    told: dict[str, Cell] = {}
     for cell in cells:
         name = row_name(cell.policy, cell.point)
         if by == "queue" and "queue" not in cell.jobs:
             raise input_error(folder, "its jobs name no queue", "group by tenant, user or size")
         if name not in found:
             found[name] = by_group(cell.jobs, cast("By", by))
+            told[name] = cell
     if as_json:
         print_json({name: asdict(groups) for name, groups in found.items()})
         return
     for number, (name, groups) in enumerate(found.items()):
         if number:
             click.echo()
-        print_table(groups_table(groups, title=name))
+        cell = told[name]
+        shown = groups_table(groups, title=row_name(marked(cell.policy, cell.knows), cell.point))
+        print_table(replace(shown, notes=(*shown.notes, *legend({cell.policy: cell.knows}))))
 
 
 def groups_table(groups: Groups, *, title: str) -> TextTable:

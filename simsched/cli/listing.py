@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import json_option, print_json, shorten, table
+
+if TYPE_CHECKING:
+    from simsched.policy import Policy, Signal
 
 _KINDS = ("policies", "applications", "traces", "experiments", "metrics", "figures")
 _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -39,10 +43,20 @@ def _policies() -> _Rows:
     for name in registry.names():
         policy = registry.load(name)
         params = ", ".join(f"{key}={value}" for key, value in full_params(policy, {}).items())
-        needs = ", ".join(sorted(signal.name for signal in policy.needs))
+        needs = "\n".join(f"{signal} ({signal.known})" for signal in sorted(_signals(policy), key=str))
         types = "weighed" if getattr(policy, "type_aware", False) else "pools"
         rows.append((name, needs or "-", types, "\n".join(_wrapped(params)) or "-"))
     return ("policy", "needs", "GPU types", "parameters and defaults"), rows
+
+
+def _signals(policy: type[Policy]) -> frozenset[Signal]:
+    """Return what a policy reads with its default parameters; of one that has no defaults, whatever they are."""
+    from simsched.experiment.policy_params import make_policy
+
+    try:
+        return make_policy(policy, {}).signals
+    except (TypeError, ValueError):
+        return policy.needs
 
 
 def _wrapped(text: str) -> list[str]:

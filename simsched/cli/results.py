@@ -251,6 +251,7 @@ def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
                 "copies": row.copies,
                 "metrics": {name: _estimate_json(row.estimate(name)) for name in sorted(row.values)},
                 "published": dict(row.published),
+                "knows": dict(row.knows),
             }
             for row in rows
         ],
@@ -273,10 +274,11 @@ def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
 
 
 def _print_cell(cell: Cell, metrics: tuple[str, ...]) -> None:
+    from simsched.knowledge import legend, marked
     from simsched.results.metric_names import find_metric
     from simsched.results.metrics import METRICS
 
-    click.echo(f"{cell.policy}, seed {cell.seed}, workload {cell.workload_name or '-'}")
+    click.echo(f"{marked(cell.policy, cell.knows)}, seed {cell.seed}, workload {cell.workload_name or '-'}")
     readings = [find_metric(name) for name in metrics or METRICS]
     rows = [
         (reading.title, f"{cell.summary[reading.key] * reading.factor:.6g}", reading.unit)
@@ -284,6 +286,8 @@ def _print_cell(cell: Cell, metrics: tuple[str, ...]) -> None:
         if reading.key in cell.summary
     ]
     click.echo(table(("metric", "value", "unit"), rows))
+    for note in legend({cell.policy: cell.knows}):
+        click.echo(note)
 
 
 def _agreement_json(one: Agreement) -> dict[str, Any]:

@@ -10,46 +10,90 @@ import click
 
 from simsched.cli.output import table
 from simsched.errors import input_error
+from simsched.words import counted
 
 if TYPE_CHECKING:
+    from simsched.report.filled_page import FilledPage
     from simsched.results.reader import Run
+
+#: Where `--check` looks for pages if none is named.
+_PAGES = Path("docs")
+_DIFFERENT = 1
 
 
 @click.command()
 @click.argument("folder", metavar="RESULTS", type=click.Path(path_type=Path))
 @click.option("--metric", default="jct_mean_h", show_default=True, help="The metric whose ratios are judged.")
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Fill the tables of this Markdown page.")
-@click.option("--check", is_flag=True, help="Only tell whether the page is as the results have it; exit code 1 if not.")
-def verdicts(folder: Path, metric: str, page: Path | None, check: bool) -> None:
-    """Judge ratios of policies against the published ones, or fill a page with them.
+@click.option(
+    "--page", "named", type=click.Path(path_type=Path), metavar="PATH", multiple=True,
+    help="Fill the tables of this Markdown page, or of all pages below this folder. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--check", is_flag=True,
+    help="Only tell whether the pages are as the results have them, without --page those below docs; exit code 1 if"
+    " not. A table of which there are no results is named, and not checked.",
+)  # fmt: skip
+def verdicts(folder: Path, metric: str, named: tuple[Path, ...], check: bool) -> None:
+    """Judge ratios of policies against the published ones, or fill pages with them.
 
     RESULTS is the folder of all runs, or that of one. A ratio matches where its 95 % interval is narrower than 10 % of
-    it and contains that of the published simulator; else it has the same direction or differs; without an interval, or
-    where that contains 1, there is no verdict.
+    it and contains that of the published simulator. Else it has the same direction, has the right direction without the
+    published ratio, or differs; where the interval is wider than 20 % of the ratio, it is undecided.
     """
-    if page is not None:
-        _fill(page, folder, check=check)
-    elif check:
-        raise input_error("--check", "checks a page", "name one with --page")
+    if named or check:
+        pages = [_page(path, folder) for place in named or (_PAGES,) for path in _pages(place)]
+        _check(pages, folder) if check else _write(pages)
     else:
         _print(folder, metric)
 
 
-def _fill(page: Path, folder: Path, *, check: bool) -> None:
+def _pages(place: Path) -> list[Path]:
+    from simsched.report.filled_page import pages_in
+
+    if not place.is_dir():
+        return [place]
+    found = pages_in(place)
+    if not found:
+        raise input_error(place, "has no page with tables to fill", "name a page, or a folder of pages, with --page")
+    return found
+
+
+def _page(path: Path, results: Path) -> FilledPage:
     from simsched.report.filled_page import filled
 
-    text = filled(page, folder)
-    same = text == page.read_text(encoding="utf-8")
-    if check:
-        click.echo(f"{page} is {'as the results have it' if same else 'not as the results have it'}")
-        raise click.exceptions.Exit(0 if same else 1)
-    page.write_text(text, encoding="utf-8")
-    click.echo(f"{page}: {'as before' if same else 'tables made anew'}")
+    return filled(path, results)
+
+
+def _write(pages: Sequence[FilledPage]) -> None:
+    for page in pages:
+        same = page.text == page.path.read_text(encoding="utf-8")
+        page.path.write_text(page.text, encoding="utf-8")
+        click.echo(f"{page.path}: {'as before' if same else 'tables made anew'}{_without(page)}")
+
+
+def _check(pages: Sequence[FilledPage], results: Path) -> None:
+    for page in pages:
+        checked = len(page.same) + len(page.changed)
+        click.echo(
+            f"{page.path}: {len(page.same)} of {counted(checked, 'table')} as the results have them{_without(page)}"
+        )
+        for name in page.changed:
+            click.echo(f"  not as the results have it: {name}")
+    if not any(page.same or page.changed for page in pages):
+        raise input_error(results, "has no results of any table on these pages", "run what they show first")
+    if any(page.changed for page in pages):
+        click.get_current_context().exit(_DIFFERENT)
+
+
+def _without(page: FilledPage) -> str:
+    return f"; left as it was, without results: {', '.join(page.missing)}" if page.missing else ""
 
 
 def _print(folder: Path, metric: str) -> None:
     from simsched.cli.report import run_folders
     from simsched.report.filled_page import ratios_table
+    from simsched.report.tables import marks_legend
+    from simsched.results.compare import comparison
     from simsched.results.reader import read_run
     from simsched.results.verdicts import judge
 
@@ -59,6 +103,8 @@ def _print(folder: Path, metric: str) -> None:
         if judged.rows:
             click.echo(f"{run.name}: {run.published_source}")
             click.echo(table(judged.headers, judged.rows, left=judged.text_columns))
+            for note in marks_legend(comparison(run)):
+                click.echo(note)
             click.echo()
     if not any(judged.rows for _, judged in tables):
         click.echo(f"{folder}: nothing to judge: {_why(runs, metric)}")

@@ -107,6 +107,17 @@ def recorded_duration(job: JobState) -> float:
     return job.truth.duration_s
 
 
+def stage_times(job: JobState) -> tuple[float, ...]:
+    """Return what a profile of the application says of the resources that an iteration keeps busy."""
+    return job.app.stages_s
+
+
+def gpu_busy(job: JobState) -> float | None:
+    """Return what a profile of the job says of its GPUs, None where there is none."""
+    profile = job.request.profile
+    return None if profile is None else profile.stages_s[1] / profile.iteration_s
+
+
 #: Providers that need the job alone.
 JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
     {
@@ -118,6 +129,8 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
         signals.TRUE_RATES: true_rates,
         signals.STEPS: steps,
         signals.RECORDED_DURATION: recorded_duration,
+        signals.STAGE_TIMES: stage_times,
+        signals.GPU_BUSY: gpu_busy,
     }
 )
 

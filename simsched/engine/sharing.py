@@ -104,7 +104,7 @@ def _resident(job: JobState) -> _Resident:
     if batch.local_bsz or job.request.profile is not None:
         step = job.app.step_time(site, batch.local_bsz)
         iteration_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
-    return _Resident(job.request.application, _examples(job), iteration_s, job.facts.stages_s, job.guaranteed)
+    return _Resident(job.request.application, _examples(job), iteration_s, job.app.stages_s, job.guaranteed)
 
 
 def _examples(job: JobState) -> int:
@@ -133,5 +133,5 @@ class TruePairs:
 
     @staticmethod
     def _standing(job: JobState) -> _Resident:
-        stages_s, request = job.facts.stages_s, job.request
+        stages_s, request = job.app.stages_s, job.request
         return _Resident(request.application, _examples(job), sum(stages_s), stages_s, request.guaranteed)

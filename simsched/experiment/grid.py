@@ -277,6 +277,7 @@ class _Maker:
         about = self._about(task, spec, kind, made) | {"workload": {"name": name}, "jobs_hash": jobs_hash}
         about |= self._conditions(task, spec)
         key = key_of(about)
+        about["policy_knows"] = {signal.name: str(signal.known) for signal in sorted(made.signals, key=str)}
         if spec.tuning is None:
             about["workload"] |= workload.model_dump()
             about["left_out"] = self._inputs.left_out(workload, file, task.seed, spec)

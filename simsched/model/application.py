@@ -227,7 +227,6 @@ class ApplicationFacts:
     start_delay_s: float | None = None
     tensor_skew: float | None = None
     memory: MemoryNeed | None = None
-    stages_s: tuple[float, ...] = ()
     regimes: BatchRegimes | None = None
     reports_loss: bool = False
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simsched.agent.goodput_agent import Prior
 from simsched.agent.report import GoodputReport
+from simsched.knowledge import Known
 from simsched.model.application import StepTime
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
@@ -20,14 +21,19 @@ T = TypeVar("T")
 
 
 class _Signal(Generic[T]):
-    """A kind of knowledge: its name, what it tells, and whether it is an oracle that no real scheduler has."""
+    """A kind of knowledge: its name, what it tells, and how a real scheduler would come by it."""
 
-    __slots__ = ("name", "oracle", "tells")
+    __slots__ = ("known", "name", "tells")
 
-    def __init__(self, name: str, tells: str, *, oracle: bool = False) -> None:
+    def __init__(self, name: str, tells: str, known: Known) -> None:
         self.name = name
         self.tells = tells
-        self.oracle = oracle
+        self.known = known
+
+    @property
+    def oracle(self) -> bool:
+        """Whether no real scheduler has it."""
+        return self.known is Known.ORACLE
 
     def __repr__(self) -> str:
         """Show the name."""
@@ -148,46 +154,60 @@ class LossReports(NamedTuple):
 
 
 #: The model of its goodput that the job's agent has fitted.
-GOODPUT: JobSignal[GoodputReport] = JobSignal("goodput", "the goodput model fitted by the job's own agent")
+GOODPUT: JobSignal[GoodputReport] = JobSignal(
+    "goodput", "the goodput model fitted by the job's own agent", Known.LEARNT
+)
 #: Speeds by site, as last measured while the job ran there.
 MEASURED_SPEEDS: JobSignal[Mapping[Site, Speed]] = JobSignal(
-    "measured_speeds", "the speed that the job itself has measured on each site where it ran"
+    "measured_speeds", "the speed that the job itself has measured on each site where it ran", Known.REPORTED
 )
 #: Losses of what has been trained; None where the application reports none.
-LOSSES: JobSignal[LossReports | None] = JobSignal("losses", "the losses that the job has reported so far")
+LOSSES: JobSignal[LossReports | None] = JobSignal(
+    "losses", "the losses that the job has reported so far", Known.REPORTED
+)
 #: What an operator who has profiled the application knows, by GPU type.
 OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
-    "offline_profiles", "true step times of the application, profiled before the job was submitted"
+    "offline_profiles", "true step times of the application, profiled before the job was submitted", Known.PROFILED
+)
+#: Seconds of an iteration that storage and processors, GPU and network are busy; () where nobody has profiled them.
+STAGE_TIMES: JobSignal[tuple[float, ...]] = JobSignal(
+    "stage_times",
+    "how long an iteration keeps each resource busy, profiled before the job was submitted",
+    Known.PROFILED,
+)
+#: The share of an iteration for which the job keeps its GPUs busy when alone; None where nobody has profiled it.
+GPU_BUSY: JobSignal[float | None] = JobSignal(
+    "gpu_busy", "how busy the job keeps its GPUs when alone, profiled before it was submitted", Known.PROFILED
 )
 #: The true step time by site and per-GPU batch size, in seconds.
 STEP_TIMES: JobSignal[Callable[[Site, int], StepTime]] = JobSignal(
-    "step_times", "the true step time on any site", oracle=True
+    "step_times", "the true step time on any site", Known.ORACLE
 )
 #: The true rate of progress by GPU type.
 TRUE_RATES: JobSignal[Mapping[str, float]] = JobSignal(
-    "true_rates", "the true progress per second on as many GPUs of each type as the job asks for", oracle=True
+    "true_rates", "the true progress per second on as many GPUs of each type as the job asks for", Known.ORACLE
 )
 #: The true work left.
 REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
-    "remaining_work", "the true work that the job has left", oracle=True
+    "remaining_work", "the true work that the job has left", Known.ORACLE
 )
 #: Steps in all and done, and steps per second; None where the application is not known by a table of rates.
 STEPS: JobSignal[StepCounts | None] = JobSignal(
-    "steps", "the steps of the job, done and in all, and its true steps per second", oracle=True
+    "steps", "the steps of the job, done and in all, and its true steps per second", Known.ORACLE
 )
 #: How long the trace says that the job ran on the GPUs asked for, in seconds (0: unknown).
 RECORDED_DURATION: JobSignal[float] = JobSignal(
-    "recorded_duration", "how long the job ran according to the trace", oracle=True
+    "recorded_duration", "how long the job ran according to the trace", Known.ORACLE
 )
 #: Attained service of finished jobs in GPU-seconds, in order of completion.
 SERVICE_HISTORY: ViewSignal[Sequence[float]] = ViewSignal(
-    "service_history", "the attained service of jobs that have finished"
+    "service_history", "the attained service of jobs that have finished", Known.REPORTED
 )
 #: True speeds of jobs that share a GPU, which a real scheduler would have to measure pair by pair.
 PAIR_SPEEDS: ViewSignal[PairSpeeds] = ViewSignal(
-    "pair_speeds", "the true speeds of any two jobs beside each other on a GPU", oracle=True
+    "pair_speeds", "the true speeds of any two jobs beside each other on a GPU", Known.ORACLE
 )
 #: Measurements of jobs that finished in an earlier run, from a file.
-EARLIER_RUNS = FileSignal("earlier_runs", "what jobs of an earlier run measured, from a file")
+EARLIER_RUNS = FileSignal("earlier_runs", "what jobs of an earlier run measured, from a file", Known.LEARNT)
 #: Measurements of jobs of this run that have finished.
-FINISHED_JOBS = FileSignal("finished_jobs", "what finished jobs of this run measured, from their agents")
+FINISHED_JOBS = FileSignal("finished_jobs", "what finished jobs of this run measured, from their agents", Known.LEARNT)

@@ -148,12 +148,6 @@ class JobView:
         return self._state.neighbours
 
     @property
-    def gpu_busy(self) -> float | None:
-        """Share of an iteration for which it keeps its GPUs busy when alone, by its profile; None where not known."""
-        profile = self.request.profile
-        return None if profile is None else profile.stages_s[1] / profile.iteration_s
-
-    @property
     def memory_mb(self) -> float:
         """Memory that it takes on each of its GPUs at the batch size asked for, in MB; 0 where that is not known."""
         need = self.facts.memory

@@ -7,49 +7,108 @@ A table stands between two comments, and whatever stands there is replaced:
     <!-- simsched: order RUN METRIC -->            whether policies rank as published, at each point of the sweep
     <!-- simsched: digits RUN METRIC -->           a metric to the last digit beside the published one, in its own unit
     <!-- simsched: end -->
+
+Which runs a page needs follows from these comments alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from simsched.errors import input_error
-from simsched.report.tables import TextTable, comparison_table
-from simsched.report.units import number
+from simsched.report.tables import TextTable, comparison_table, marks_legend
+from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import Row, comparison
 from simsched.results.orders import Ranked, ranks
 from simsched.results.reader import RUN_FILE, Run, read_run
-from simsched.results.verdicts import WORKLOAD_FILE, Judged, judge
+from simsched.results.verdicts import UNDECIDED, WORKLOAD_FILE, Judged, judge
 
 _TABLE = re.compile(
     r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order|digits) (?P<run>\S+) (?P<rest>.*?) -->\n)"
-    r".*?(?=<!-- simsched: end -->)",
+    r"(?P<content>.*?)(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
 #: A metric, whose brackets may hold blanks: `rho_above_1[all but ncf]`.
 METRIC = re.compile(r"[^\s\[]+(?:\[[^\]]*\])?")
 
 
-def fill(page: str, results: Path) -> str:
-    """Return a page with all its tables made anew from a folder of runs; one that is missing says so."""
-    return _TABLE.sub(lambda found: found["head"] + _content(found, results) + "\n", page)
+@dataclass(frozen=True)
+class FilledPage:
+    """A page with its tables made anew from results.
+
+    `same` and `changed` name the tables of which there are results, as `ratios table2 jct_mean_h`; `missing` names the
+    runs of which there are none.
+    """
+
+    path: Path
+    text: str
+    same: tuple[str, ...]
+    changed: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def filled(path: Path, results: Path) -> FilledPage:
+    """Make all tables of a page anew from a folder of runs.
+
+    A table of a run that is missing stays as it was, and says so where it was empty. Raises `InputError` where
+    the page cannot be read or has no table to fill.
+    """
+    page = _read(path)
+    found = list(_TABLE.finditer(page))
+    if not found:
+        raise input_error(path, "has no table to fill", "mark one with '<!-- simsched: ratios RUN METRIC -->'")
+    contents = {one.start(): _content(one, results) for one in found}
+    text = _TABLE.sub(lambda one: one["head"] + contents[one.start()], page)
+    there = [one for one in found if _has(results, one["run"])]
+    same = [_name(one) for one in there if contents[one.start()] == one["content"]]
+    changed = [_name(one) for one in there if contents[one.start()] != one["content"]]
+    missing = dict.fromkeys(one["run"] for one in found if not _has(results, one["run"]))
+    return FilledPage(path, text, tuple(same), tuple(changed), tuple(missing))
+
+
+def runs_on(path: Path) -> tuple[str, ...]:
+    """Name the runs whose results the tables of a page show, in the order of the page."""
+    return tuple(dict.fromkeys(one["run"] for one in _TABLE.finditer(_read(path))))
+
+
+def pages_in(folder: Path) -> list[Path]:
+    """List the Markdown pages below a folder that have tables to fill."""
+    return [path for path in sorted(folder.rglob("*.md")) if _TABLE.search(_read(path))]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise input_error(path, f"cannot be read ({error})", "name a Markdown page") from error
+
+
+def _has(results: Path, run: str) -> bool:
+    return (results / run / RUN_FILE).is_file()
+
+
+def _name(found: re.Match[str]) -> str:
+    return " ".join((found["kind"], found["run"], *found["rest"].split()))
 
 
 def _content(found: re.Match[str], results: Path) -> str:
-    folder = results / found["run"]
-    if not (folder / RUN_FILE).is_file():
-        return f"Not run: there are no results of `{found['run']}`."
-    run = read_run(folder)
+    if not _has(results, found["run"]):
+        return found["content"] or f"Not run: there are no results of `{found['run']}`.\n"
+    run = read_run(results / found["run"])
     if found["kind"] == "figures":
-        return markdown(_figures(run, METRIC.findall(found["rest"])))
-    if found["kind"] == "order":
-        return markdown(order_table(ranks(run, found["rest"].strip())))
-    if found["kind"] == "digits":
-        return markdown(digits_table(comparison(run), found["rest"].strip()))
-    metric, _, over = found["rest"].partition(" over ")
-    return markdown(ratios_table(judge(run, metric.strip(), over.strip() or None)))
+        table = _figures(run, METRIC.findall(found["rest"]))
+    elif found["kind"] == "order":
+        table = order_table(ranks(run, found["rest"].strip()))
+    elif found["kind"] == "digits":
+        table = digits_table(comparison(run), found["rest"].strip())
+    else:
+        metric, _, over = found["rest"].partition(" over ")
+        table = ratios_table(judge(run, metric.strip(), over.strip() or None))
+    notes = marks_legend(comparison(run), signals=False)
+    return "\n\n".join([markdown(table), " ".join(notes)] if notes else [markdown(table)]) + "\n"
 
 
 def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
@@ -64,39 +123,50 @@ def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
 
 
 def ratios_table(found: Sequence[Judged]) -> TextTable:
-    """Set ratios beside the published ones, with the interval and the verdict."""
-    headers = ("row", "over", "verdict", "seeds", "ratio", "95 % interval", "published")
+    """Set ratios beside the published ones, with interval, verdict and the levels that they are ratios of."""
+    means = [mean for one in found for mean in one.means if mean is not None]
+    shown = shown_unit(found[0].unit if found else "", means)
+    headers = ("row", "over", "verdict", "seeds", "ratio", "95 % interval", "published", "ratio of means",
+               shown.title("means"), shown.title("published levels"))  # fmt: skip
     lines = tuple(
         (
             one.row,
             one.over,
-            one.verdict,
-            str(one.ratio.n),
-            number(one.ratio.mean),
+            f"{one.verdict} ({one.doubt})" if one.verdict == UNDECIDED else one.verdict,
+            "-" if one.ratio is None else str(one.ratio.n),
+            "-" if one.ratio is None else number(one.ratio.mean),
             _interval(one),
             number(one.published),
+            "-" if one.of_means is None else number(one.of_means),
+            _levels(one.means, shown),
+            "-" if one.published_levels is None else _levels(one.published_levels, shown),
         )
         for one in found
     )
     return TextTable("Verdicts", headers, lines, (), 3)
 
 
+def _levels(levels: tuple[float | None, float | None], shown: Shown) -> str:
+    return " over ".join("-" if one is None else number(one * shown.factor) for one in levels)
+
+
 def order_table(found: Sequence[Ranked]) -> TextTable:
-    """Count the pairs of policies that rank as published, and name those that do not."""
-    headers = ("at", "verdict", "reversed", "seeds", "pairs", "in published order", "with an interval beyond 1")
+    """Count the pairs of policies that are separated and rank as published, and name those that are not."""
+    headers = ("at", "verdict", "reversed", "undecided", "seeds", "pairs", "separated", "in published order")
     lines = tuple(
         (
             one.point or "-",
-            one.verdict,
+            f"{one.verdict} ({one.separated} of {one.pairs} pairs separated)",
             ", ".join(one.reversed_pairs) or "none",
+            f"{len(one.undecided_pairs)}: {', '.join(one.undecided_pairs)}" if one.undecided_pairs else "none",
             str(one.seeds),
             str(one.pairs),
+            str(one.separated),
             str(one.in_order),
-            str(one.sure),
         )
         for one in found
     )
-    return TextTable("Order of the policies", headers, lines, (), 3)
+    return TextTable("Order of the policies", headers, lines, (), 4)
 
 
 def digits_table(rows: Sequence[Row], metric: str) -> TextTable:
@@ -107,7 +177,7 @@ def digits_table(rows: Sequence[Row], metric: str) -> TextTable:
         if estimate is not None:
             decimals = len(repr(published).partition(".")[2]) if published is not None else 1
             printed, found = ("-" if one is None else f"{one:,.{decimals}f}" for one in (published, estimate.mean))
-            lines.append((row.name, _agreement(estimate.mean, published, same=printed == found), printed, found))
+            lines.append((row.shown_name, _agreement(estimate.mean, published, same=printed == found), printed, found))
     return TextTable(metric, ("row", "verdict", f"published {metric}", f"{metric} here"), tuple(lines), (), 2)
 
 
@@ -118,7 +188,7 @@ def _agreement(found: float, published: float | None, *, same: bool) -> str:
 
 
 def _interval(one: Judged) -> str:
-    low, high = one.ratio.low, one.ratio.high
+    low, high = (None, None) if one.ratio is None else (one.ratio.low, one.ratio.high)
     return "-" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
@@ -127,14 +197,3 @@ def markdown(table: TextTable) -> str:
     rules = ["---" if place < table.text_columns else "---:" for place in range(len(table.headers))]
     lines = [table.headers, tuple(rules), *table.rows]
     return "\n".join("| " + " | ".join(" ".join(cell.split()) for cell in line) + " |" for line in lines)
-
-
-def filled(path: Path, results: Path) -> str:
-    """Read a page and fill it; raises `InputError` where it cannot be read or has no table to fill."""
-    try:
-        page = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read ({error})", "name a Markdown page") from error
-    if not _TABLE.search(page):
-        raise input_error(path, "has no table to fill", "mark one with '<!-- simsched: ratios RUN METRIC -->'")
-    return fill(page, results)

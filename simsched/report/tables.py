@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
+from simsched.knowledge import legend
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import DifferenceRow, Row, short_keys
 from simsched.results.metric_names import Reading, find_metric
@@ -52,7 +53,7 @@ def comparison_table(
     shown = [_shown(reading, rows, metrics is not None) for reading in readings]
     titles = [unit.title(reading.title) for reading, unit in zip(readings, shown, strict=True)]
     lines = tuple(_line(row, swept, readings, shown) for row in rows)
-    notes = _notes(rows, [reading.key for reading in readings], published_source)
+    notes = (*_notes(rows, [reading.key for reading in readings], published_source), *marks_legend(rows))
     if run is not None:
         lines += _failed_lines(run, len(swept), len(readings))
         notes += _run_notes(run)
@@ -63,6 +64,11 @@ def comparison_table(
         notes,
         1 + len(swept),
     )
+
+
+def marks_legend(rows: Iterable[Row], *, signals: bool = True) -> tuple[str, ...]:
+    """Explain the marks behind the labels of policies, a line for each; () where there are none."""
+    return legend({row.policy: row.knows for row in rows}, signals=signals)
 
 
 def _trains(rows: Sequence[Row]) -> bool:
@@ -107,7 +113,7 @@ def _shown(reading: Reading, rows: Sequence[Row], asked: bool) -> Shown:
 
 
 def _line(row: Row, swept: Sequence[str], readings: Sequence[Reading], shown: Sequence[Shown]) -> tuple[str, ...]:
-    cells = [row.policy, *(str(row.point.get(key, "")) for key in swept)]
+    cells = [row.shown_policy, *(str(row.point.get(key, "")) for key in swept)]
     for reading, unit in zip(readings, shown, strict=True):
         text = estimate_text(row.estimate(reading.key), unit.factor)
         published = row.published.get(reading.key)
@@ -161,7 +167,9 @@ def difference_table(
     readings = [reading for reading in readings if any(reading.key in one.differences for one in found)]
     if metrics is None and not _trains([row for one in found for row in (one.row, one.reference)]):
         readings = [reading for reading in readings if reading.key != _EFFICIENCY]
-    rows = tuple((one.row.name, *(_difference(one.differences, reading.key) for reading in readings)) for one in found)
+    rows = tuple(
+        (one.row.shown_name, *(_difference(one.differences, reading.key) for reading in readings)) for one in found
+    )
     reference = found[0].reference.policy if found else "the reference"
     return TextTable(
         title or f"Difference from {reference}",
@@ -183,12 +191,13 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Se
     """Write metrics as CSV: a line for each row and metric, in full precision and the unit named.
 
     Columns: `policy`, the swept keys, `metric`, `unit`, `mean`, `low`, `high` (the 95 % interval), `seeds`,
-    `published`. Policies that `failed` have a line each with the metric `failed` and 0 seeds.
+    `published`, `knows` (what the policy is told beyond the jobs' requests, each signal with how a real scheduler would
+    come by it). Policies that `failed` have a line each with the metric `failed` and 0 seeds.
     """
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
     held = StringIO()
     write = csv.writer(held, lineterminator="\n").writerow
-    write(["policy", *swept, "metric", "unit", "mean", "low", "high", "seeds", "published"])
+    write(["policy", *swept, "metric", "unit", "mean", "low", "high", "seeds", "published", "knows"])
     for row in rows:
         for reading in _readings(rows, metrics):
             found = row.estimate(reading.key)
@@ -199,10 +208,11 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Se
             numbers = (found.mean, found.low, found.high)
             values = ["" if one is None else one * factor for one in numbers]
             published = row.published.get(reading.key)
-            last = [found.n, "" if published is None else published * factor]
+            knows = "; ".join(f"{signal}: {known}" for signal, known in sorted(row.knows.items()))
+            last = [found.n, "" if published is None else published * factor, knows]
             write([row.policy, *(row.point.get(key, "") for key in swept), reading.key, unit, *values, *last])
     for label in failed:
-        write([label, *[""] * len(swept), "failed", "", "", "", "", 0, ""])
+        write([label, *[""] * len(swept), "failed", "", "", "", "", 0, "", ""])
     return held.getvalue()
 
 
@@ -220,7 +230,9 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 def _latex(text: str) -> str:
     escaped = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
-    return escaped.replace("±", r"$\pm$")
+    for sign, command in (("±", r"\pm"), ("†", r"\dagger"), ("‡", r"\ddagger")):
+        escaped = escaped.replace(sign, f"${command}$")
+    return escaped
 
 
 def to_markdown(table: TextTable) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from simsched.errors import input_error, nearest
-from simsched.results.metric_names import find_metric, range_of, ratio_key
+from simsched.knowledge import marked
+from simsched.results.metric_names import find_metric, is_ratio, range_of, ratio_key
 from simsched.results.reader import Cell, Run
-from simsched.results.statistics import Difference, Estimate, estimate, paired_difference
+from simsched.results.statistics import Difference, Estimate, estimate, geometric, paired_difference
 
 #: Which replication a cell is: its seed, and the values of swept keys that count as replications.
 Replica = tuple[Hashable, ...]
@@ -36,6 +37,21 @@ class Row:
         return row_name(self.policy, self.point)
 
     @property
+    def shown_name(self) -> str:
+        """The name with the mark of what the policy knows: `srtf † [load=2.0]`."""
+        return row_name(self.shown_policy, self.point)
+
+    @property
+    def shown_policy(self) -> str:
+        """The label with the mark of what the policy knows."""
+        return marked(self.policy, self.knows)
+
+    @property
+    def knows(self) -> Mapping[str, str]:
+        """How a real scheduler would come by each signal that the policy reads: `{'remaining_work': 'oracle'}`."""
+        return self.cells[0].knows if self.cells else {}
+
+    @property
     def copies(self) -> bool:
         """Whether its cells are one run several times: the same jobs with the same results under every seed."""
         first = self.cells[0]
@@ -47,12 +63,15 @@ class Row:
     def estimate(self, metric: str) -> Estimate | None:
         """Average a metric (named as in the summaries) over the replications; None where no summary has it.
 
-        The interval keeps to the range of the metric. Copies of one run are counted once.
+        The interval keeps to the range of the metric. Ratios are averaged geometrically. Copies of one run are counted
+        once.
         """
         values = self.values.get(metric)
         if not values:
             return None
-        chosen = list(values.values())[:1] if self.copies else values.values()
+        chosen = list(values.values())[:1] if self.copies else list(values.values())
+        if is_ratio(metric) and min(chosen) > 0:
+            return geometric(chosen)
         return estimate(chosen, within=range_of(metric))
 
 

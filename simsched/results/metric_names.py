@@ -72,6 +72,11 @@ def ratio_key(key: str) -> str:
     return name.removesuffix("_s") + _RATIO + bracket + rest
 
 
+def is_ratio(key: str) -> bool:
+    """Return whether a key of the summaries is that of a ratio to the reference's."""
+    return key not in METRICS and key.partition("[")[0].endswith(_RATIO)
+
+
 def _reading(metric: Metric, application: str | None, unit: str, factor: float) -> Reading:
     key = metric.name if application is None else f"{metric.name}[{application}]"
     title = metric.title if application is None else f"{metric.title} of {application}"

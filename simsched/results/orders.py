@@ -1,9 +1,10 @@
 """Whether policies rank as published, at each point of a sweep, by a rule that can fail.
 
 Two policies are compared where their published values lie further apart than `APART`: a published mean that is closer
-to another than a simulator comes to its own prints ranks nothing. A rank `matches` where the means of all such pairs
-are in the published order; it `differs` where the 95 % interval of some pair's ratio, paired by seed, lies on the other
-side of 1. Else, and where there is one seed only, there is `no verdict`.
+to another than a simulator comes to its own prints ranks nothing. A pair is *separated* where the 95 % interval of its
+ratio, paired by seed, leaves out 1; all other pairs are undecided, whatever their means. The order `differs` where a
+separated pair stands the other way round than published. It `matches` where none does and at least `ENOUGH` of the
+pairs are separated, and is `undecided` where fewer are: pairs that nobody can tell apart match nothing.
 """
 
 from __future__ import annotations
@@ -15,28 +16,42 @@ from itertools import combinations
 from simsched.results.compare import Row, comparison, row_name
 from simsched.results.metric_names import find_metric
 from simsched.results.reader import Run
-from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, ratio_of_means
+from simsched.results.statistics import ratio
+from simsched.results.verdicts import DIFFERS, MATCHES, UNDECIDED
 
 #: How far apart two published values must be, relative to the smaller. Today's code of Gavel's artifact is up to 3.5 %
 #: away from what its notebooks print.
 APART = 0.05
+#: Which share of the pairs must be separated for their order to match.
+ENOUGH = 0.5
 
 
 @dataclass(frozen=True)
 class Ranked:
     """The pairs of policies at one point of a sweep whose order was published.
 
-    Of `pairs`, `in_order` have their means in that order, `sure` of these with an interval that leaves out 1;
-    `reversed_pairs` names the others, as `first > second` where the first should be less.
+    Of `pairs`, `in_order` are separated and stand as published, `reversed_pairs` are separated and stand the other way
+    round, as `first > second` where the first should be less, and `undecided_pairs` are not separated.
     """
 
     point: str
     seeds: int
     pairs: int
     in_order: int
-    sure: int
     reversed_pairs: tuple[str, ...]
-    verdict: str
+    undecided_pairs: tuple[str, ...]
+
+    @property
+    def separated(self) -> int:
+        """Count the pairs whose ratio has an interval beyond 1."""
+        return self.in_order + len(self.reversed_pairs)
+
+    @property
+    def verdict(self) -> str:
+        """Judge the order by its separated pairs."""
+        if self.reversed_pairs:
+            return DIFFERS
+        return MATCHES if self.separated >= ENOUGH * self.pairs else UNDECIDED
 
 
 def ranks(run: Run, metric: str) -> list[Ranked]:
@@ -49,23 +64,16 @@ def ranks(run: Run, metric: str) -> list[Ranked]:
 
 
 def _ranked(point: str, rows: Sequence[Row], key: str) -> Ranked:
-    by_published = sorted(rows, key=lambda row: row.published[key])
-    pairs = in_order = sure = 0
-    wrong, surely_wrong, seeds = [], False, min(len(row.values[key]) for row in rows)
-    for less, more in combinations(by_published, 2):
+    in_order, wrong, undecided = 0, [], []
+    for less, more in combinations(sorted(rows, key=lambda row: row.published[key]), 2):
         if more.published[key] <= less.published[key] * (1 + APART):
             continue
-        ratio = ratio_of_means(more.values[key], less.values[key])
-        if ratio is None:
-            continue
-        pairs += 1
-        if ratio.mean > 1:
+        found = ratio(more.values[key], less.values[key])
+        if found is None or found.low is None or found.high is None or found.low <= 1 <= found.high:
+            undecided.append(f"{less.shown_policy} < {more.shown_policy}")
+        elif found.low > 1:
             in_order += 1
-            sure += ratio.low is not None and ratio.low > 1
         else:
-            wrong.append(f"{less.policy} > {more.policy}")
-            surely_wrong |= ratio.high is not None and ratio.high < 1
-    verdict = NO_VERDICT
-    if seeds > 1 and (surely_wrong or not wrong):
-        verdict = DIFFERS if surely_wrong else MATCHES
-    return Ranked(point.strip(" []"), seeds, pairs, in_order, sure, tuple(wrong), verdict)
+            wrong.append(f"{less.shown_policy} > {more.shown_policy}")
+    pairs, seeds = in_order + len(wrong) + len(undecided), min(len(row.values[key]) for row in rows)
+    return Ranked(point.strip(" []"), seeds, pairs, in_order, tuple(wrong), tuple(undecided))

@@ -53,6 +53,12 @@ class Cell:
         name = workload.get("name", "") if isinstance(workload, Mapping) else workload
         return str(name or "")
 
+    @property
+    def knows(self) -> Mapping[str, str]:
+        """How a real scheduler would come by each signal that the policy reads, from the manifest."""
+        found = self.manifest.get("policy_knows")
+        return {str(signal): str(known) for signal, known in found.items()} if isinstance(found, Mapping) else {}
+
     def has(self, table: str) -> bool:
         """Return whether the table was recorded."""
         return (self.folder / TABLES[table].file).is_file()

@@ -75,6 +75,55 @@ def estimate(values: Iterable[float], confidence: float = CONFIDENCE, within: Ra
     return Estimate(mean, n, min(mean, max(mean - half, least)), max(mean, min(mean + half, greatest)))
 
 
+def ratio(
+    values: Mapping[Replica, float], reference: Mapping[Replica, float], confidence: float = CONFIDENCE
+) -> Estimate | None:
+    """Estimate by which factor `values` differ from `reference` on the replications that both have; None without one.
+
+    It is the geometric mean of the ratios, replication by replication, with the interval of Student's t for the mean of
+    their logarithms: what the jobs of a seed have in common cancels out, and no interval reaches below 0. Where a value
+    is not above 0 a logarithm does not exist, and the ratio is `ratio_of_means`; None where that is none either.
+    """
+    pairs = _pairs(values, reference)
+    if not pairs:
+        return None
+    if any(above <= 0 or below <= 0 for above, below in pairs):
+        return ratio_of_means(values, reference, confidence)
+    return geometric((above / below for above, below in pairs), confidence)
+
+
+def geometric(ratios: Iterable[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Average ratios, all above 0, geometrically: `estimate` of their logarithms, taken back."""
+    logs = estimate((math.log(one) for one in ratios), confidence)
+    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Estimate(math.exp(logs.mean), logs.n, low, high)
+
+
+def ratio_of_means(
+    values: Mapping[Replica, float], reference: Mapping[Replica, float], confidence: float = CONFIDENCE
+) -> Estimate | None:
+    """Estimate mean(values) / mean(reference) over the replications that both have; None where there is none.
+
+    The interval is that of the ratio estimator (Cochran, Sampling Techniques, 1977, equation 6.13): with R the ratio
+    and e = value - R reference, R +- t(n - 1) s(e) / (sqrt(n) mean(reference)). What all jobs of a seed have in common
+    is in e only as far as it moves the ratio.
+    """
+    pairs = _pairs(values, reference)
+    above, below = (np.array([pair[i] for pair in pairs], dtype=float) for i in (0, 1))
+    if not pairs or not below.mean():
+        return None
+    n, found = len(pairs), float(above.mean() / below.mean())
+    if n == 1:
+        return Estimate(found, 1)
+    spread = float((above - found * below).std(ddof=1)) / (math.sqrt(n) * abs(float(below.mean())))
+    half = student_t(n - 1, confidence) * spread
+    return Estimate(found, n, found - half, found + half)
+
+
+def _pairs(values: Mapping[Replica, float], reference: Mapping[Replica, float]) -> list[tuple[float, float]]:
+    return [(values[key], reference[key]) for key in values if key in reference]
+
+
 def student_t(degrees: int, confidence: float) -> float:
     """Return within how many standard errors of its mean a share `confidence` of Student's t distribution lies."""
     from scipy.special import stdtrit  # slow to load, and a single seed has no interval
@@ -89,10 +138,9 @@ def paired_difference(
 
     Under one seed both faced the same jobs, so the difference varies far less than either value does.
     """
-    shared = [key for key in values if key in reference]
-    if not shared:
+    pairs = _pairs(values, reference)
+    if not pairs:
         return None
-    pairs = [(values[key], reference[key]) for key in shared]
     absolute = estimate((a - b for a, b in pairs), confidence)
     if any(b == 0 for _, b in pairs):
         return Difference(absolute, None)

@@ -1,81 +1,88 @@
 """Whether a ratio of two policies is the published one, by a rule that can fail.
 
 A mean over few workloads says little: single jobs move it by half. What can be compared is the ratio of two policies
-that faced the same jobs. It `matches` where its 95 % interval is narrower than 10 % of it and contains the ratio that
-the published simulator gives; a testbed is no simulator, so nothing matches one. Else it has the `same direction` where
-the interval lies on the published side of 1, and `differs` where it does not. One seed gives no interval, and an
-interval that contains 1 no direction: `no verdict`.
+that faced the same jobs, seed by seed, and its 95 % interval (`simsched.results.statistics.ratio`):
+
+- `differs`: it lies on the other side of 1 than the published ratio, or it contains 1 and excludes the published ratio;
+- `matches`: it is narrower than 10 % of the ratio and contains the ratio that the published simulator gives (a testbed
+  is no simulator, so nothing matches one);
+- `same direction`: it lies on the published side of 1 and contains the published ratio;
+- `direction right, ratio excluded`: it lies on the published side of 1, without the published ratio;
+- `undecided`: there is none (one seed), it is wider than 20 % of the ratio, or it contains both 1 and the published
+  ratio. Width excuses no interval that lies on the wrong side of 1.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
-
-import numpy as np
 
 from simsched.errors import input_error, nearest
 from simsched.results.compare import Row, comparison
 from simsched.results.metric_names import find_metric, ratio_key
 from simsched.results.reader import Run
-from simsched.results.statistics import CONFIDENCE, Estimate, student_t
+from simsched.results.statistics import Estimate, ratio, ratio_of_means
 
-MATCHES, SAME_DIRECTION, DIFFERS, NO_VERDICT = "matches", "same direction", "differs", "no verdict"
+MATCHES, SAME_DIRECTION, DIFFERS, UNDECIDED = "matches", "same direction", "differs", "undecided"
+EXCLUDED = "direction right, ratio excluded"
 #: What an interval may span, relative to the ratio, if the ratio is to match.
 NARROW = 0.1
+#: What an interval may span, relative to the ratio, if it is to decide anything in favour.
+WIDE = 0.2
 #: What the published values of an experiment come from for a ratio to match them.
 SIMULATOR = "simulator"
 #: The swept key under which the files of a folder of workloads appear; these are replications.
 WORKLOAD_FILE = "workload"
 
-Replica = TypeVar("Replica", bound=Hashable)
-
 
 @dataclass(frozen=True)
 class Judged:
-    """The ratio of a metric of one row to that of another, beside the published ratio."""
+    """The ratio of a metric of one row to that of another, beside the published ratio.
+
+    `ratio` and `of_means` are None where there is none. `means` are the means of the metric of the two rows and
+    `published_levels` their published values, None where only a ratio was published, in `unit`.
+    """
 
     row: str
     over: str
-    ratio: Estimate
+    ratio: Estimate | None
+    of_means: float | None
     published: float
+    means: tuple[float | None, float | None]
+    published_levels: tuple[float, float] | None
+    unit: str
     verdict: str
 
-
-def ratio_of_means(
-    values: Mapping[Replica, float], reference: Mapping[Replica, float], confidence: float = CONFIDENCE
-) -> Estimate | None:
-    """Estimate mean(values) / mean(reference) over the replications that both have; None where there is none.
-
-    The interval is that of the ratio estimator (Cochran, Sampling Techniques, 1977, equation 6.13): with R the ratio
-    and e = value - R reference, R +- t(n - 1) s(e) / (sqrt(n) mean(reference)). What all jobs of a seed have in common
-    is in e only as far as it moves the ratio.
-    """
-    shared = [key for key in values if key in reference]
-    above = np.array([values[key] for key in shared], dtype=float)
-    below = np.array([reference[key] for key in shared], dtype=float)
-    if not shared or not below.mean():
-        return None
-    n, ratio = len(shared), float(above.mean() / below.mean())
-    if n == 1:
-        return Estimate(ratio, 1)
-    spread = float((above - ratio * below).std(ddof=1)) / (math.sqrt(n) * float(below.mean()))
-    half = student_t(n - 1, confidence) * spread
-    return Estimate(ratio, n, ratio - half, ratio + half)
+    @property
+    def doubt(self) -> str:
+        """Why it is undecided; empty where it is not."""
+        if self.verdict != UNDECIDED:
+            return ""
+        if self.ratio is None:
+            return "no ratio"
+        if self.ratio.low is None or self.ratio.high is None:
+            return "no interval"
+        width = (self.ratio.high - self.ratio.low) / self.ratio.mean
+        if width <= WIDE:
+            return "contains 1 and the published"
+        outside = "" if self.ratio.low <= self.published <= self.ratio.high else ", without the published"
+        return f"interval {100 * width:.0f} % wide{outside}"
 
 
-def verdict(ratio: Estimate, published: float, *, simulated: bool) -> str:
+def verdict(found: Estimate | None, published: float, *, simulated: bool) -> str:
     """Judge a ratio by its interval; `simulated` says that the published one comes from a simulator."""
-    if ratio.low is None or ratio.high is None:
-        return NO_VERDICT
-    narrow = ratio.high - ratio.low < NARROW * ratio.mean
-    if simulated and narrow and ratio.low <= published <= ratio.high:
-        return MATCHES
-    if ratio.low <= 1 <= ratio.high:
-        return DIFFERS if narrow and not ratio.low <= published <= ratio.high else NO_VERDICT
-    return SAME_DIRECTION if (ratio.low > 1) == (published > 1) and published != 1 else DIFFERS
+    if found is None or found.low is None or found.high is None:
+        return UNDECIDED
+    contains_published, contains_1 = found.low <= published <= found.high, found.low <= 1 <= found.high
+    if not contains_1 and (published == 1 or (found.low > 1) != (published > 1)):
+        return DIFFERS
+    width = found.high - found.low
+    if width > WIDE * found.mean:
+        return UNDECIDED
+    if contains_published:
+        if simulated and width < NARROW * found.mean:
+            return MATCHES
+        return UNDECIDED if contains_1 else SAME_DIRECTION
+    return DIFFERS if contains_1 else EXCLUDED
 
 
 def judge(run: Run, metric: str, over: str | None = None) -> list[Judged]:
@@ -85,27 +92,41 @@ def judge(run: Run, metric: str, over: str | None = None) -> list[Judged]:
     default, by the reference policy at the same point of the sweep. Raises `InputError` where there is no such row.
     """
     rows = comparison(run, [key for key in run.swept if key == WORKLOAD_FILE])
-    key = find_metric(metric).key
     if over is not None and over not in {row.name for row in rows}:
         raise input_error(run.folder, f"has no row '{over}'", nearest(over, [row.name for row in rows]))
-    found = []
-    for row in rows:
-        other = _reference(rows, row, over, run.reference)
-        if other is None or other is row:
-            continue
-        published = _published_ratio(row, other, key, run.reference)
-        ratio = ratio_of_means(row.values.get(key, {}), other.values.get(key, {}))
-        if ratio is not None and published is not None:
-            simulated = run.experiment.get("published_by") == SIMULATOR
-            found.append(Judged(row.name, other.name, ratio, published, verdict(ratio, published, simulated=simulated)))
-    return found
+    others = ((row, _reference(rows, row, over, run.reference)) for row in rows)
+    judged = (_judged(run, metric, row, other) for row, other in others if other is not None and other is not row)
+    return [one for one in judged if one is not None]
 
 
-def _published_ratio(row: Row, other: Row, key: str, reference: str | None) -> float | None:
-    """Return the published ratio of two rows: of two published values, or one published as ratio to the reference."""
-    if key in row.published and other.published.get(key):
-        return row.published[key] / other.published[key]
-    return row.published.get(ratio_key(key)) if other.policy == reference else None
+def _judged(run: Run, metric: str, row: Row, other: Row) -> Judged | None:
+    """Judge the ratio of two rows, None where none is published."""
+    reading = find_metric(metric)
+    key = reading.key
+    levels = row.published.get(key), other.published.get(key)
+    both = None if levels[0] is None or not levels[1] else (levels[0], levels[1])
+    if both is not None:
+        published: float | None = both[0] / both[1]
+    else:  # one that was published as a ratio to the reference
+        published = row.published.get(ratio_key(key)) if other.policy == run.reference else None
+    if published is None:
+        return None
+    values, reference = row.values.get(key, {}), other.values.get(key, {})
+    found, of_means = ratio(values, reference), ratio_of_means(values, reference)
+    means = tuple(
+        None if one is None else one.mean * reading.factor for one in (row.estimate(key), other.estimate(key))
+    )
+    return Judged(
+        row.shown_name,
+        other.shown_name,
+        found,
+        None if of_means is None else of_means.mean,
+        published,
+        (means[0], means[1]),
+        None if both is None else (both[0] * reading.factor, both[1] * reading.factor),
+        reading.unit,
+        verdict(found, published, simulated=run.experiment.get("published_by") == SIMULATOR),
+    )
 
 
 def _reference(rows: list[Row], row: Row, over: str | None, reference: str | None) -> Row | None:

@@ -13,6 +13,7 @@ from simsched.agent.agent import Agent
 from simsched.agent.offline import offline_priors
 from simsched.engine.losses import LossReporter
 from simsched.engine.options import EngineOptions
+from simsched.engine.providers import gpu_busy, stage_times
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.sharing import TruePairs
@@ -197,6 +198,8 @@ PROVIDERS: Mapping[JobSignal[Any], Callable[[Any], object]] = MappingProxyType(
         signals.REMAINING_WORK: lambda job: TrueRemainingWork(job, job.progress),
         signals.STEPS: lambda job: None,  # none of the applications here has a table
         signals.TRUE_RATES: true_rates,
+        signals.STAGE_TIMES: stage_times,
+        signals.GPU_BUSY: gpu_busy,
     }
 )
 

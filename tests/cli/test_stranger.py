@@ -39,7 +39,7 @@ def test_policies_that_failed_are_rows_that_say_so(simsched, folder):
     shown = simsched("show", "results/tiny").stdout
     assert any(line.split()[:2] == ["tiresias", "failed"] for line in shown.splitlines())
     assert "Failed: tiresias, seed 1 and 1 more: it broke" in shown
-    assert "tiresias,failed,,,,,0,\n" in simsched("show", "results/tiny", "--csv").stdout
+    assert "tiresias,failed,,,,,0,,\n" in simsched("show", "results/tiny", "--csv").stdout
     assert "| tiresias | failed | - |" in simsched("show", "results/tiny", "--markdown").stdout
     assert simsched("report", "results/tiny").exit_code == 0
     assert ">failed<" in (folder / "results" / "tiny" / "report.html").read_text()

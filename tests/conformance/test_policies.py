@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 from simsched_policies.sjf import Sjf
 
+from simsched.knowledge import Known
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, Signal, UndeclaredSignalError, View, registry
@@ -243,7 +244,7 @@ class NeedsAText(Good):
 class NeedsWhatNobodyProvides(Good):
     """Makes up a signal of its own."""
 
-    needs: ClassVar[frozenset[Signal]] = frozenset({JobSignal("mood", "what the user feels like today")})
+    needs: ClassVar[frozenset[Signal]] = frozenset({JobSignal("mood", "what the user feels like today", Known.ORACLE)})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
+import csv
+from dataclasses import replace
+
 import pytest
 
 from simsched.errors import InputError
-from simsched.report.tables import comparison_table, difference_table, estimate_text, to_markdown
+from simsched.policy import registry
+from simsched.report.tables import comparison_table, difference_table, estimate_text, to_csv, to_latex, to_markdown
 from simsched.report.units import duration, number, shown_unit, time_unit
 from simsched.results.compare import comparison, paired_differences
 from simsched.results.reader import Cell, Run
@@ -133,3 +137,61 @@ def test_units_follow_the_size_of_the_values():
     assert shown_unit("GPU h", [4]).factor == 1
     assert time_unit(30 * 86400).unit == "days"
     assert shown_unit("s", [30 * 86400]).unit == "h"
+
+
+def knowing(found, **knows):
+    """Say of the policies named what they are told, as their manifests would."""
+    return [
+        replace(
+            row, cells=tuple(replace(cell, manifest={"policy_knows": knows.get(row.policy, {})}) for cell in row.cells)
+        )
+        for row in found
+    ]
+
+
+def test_tables_mark_who_knows_more_than_a_scheduler_could_and_say_what():
+    oracle, profiled = {"remaining_work": "oracle", "goodput": "learnt"}, {"offline_profiles": "profiled"}
+    found = knowing(rows({"a": [2], "b": [1], "c": [1]}), a=oracle, b=oracle | profiled)
+    table = comparison_table(found, ["jct_mean_h"])
+    assert [row[0] for row in table.rows] == ["a †", "b †‡", "c"]
+    assert table.notes[-2:] == (
+        "† oracle: reads what no real scheduler knows (a, b: remaining_work).",
+        "‡ reads profiles measured before a job is submitted (b: offline_profiles).",
+    )
+    differences = difference_table(paired_differences(found, "c"), ["jct_mean_h"])
+    assert [row[0] for row in differences.rows] == ["a †", "b †‡"]
+    assert r"b $\dagger$$\ddagger$ & 1.00" in to_latex(table)
+    assert "| b †‡ | 1.00 |" in to_markdown(table)
+    lines = list(csv.DictReader(to_csv(found, ["jct_mean_h"]).splitlines()))
+    assert [line["policy"] for line in lines] == ["a", "b", "c"]
+    assert [line["knows"] for line in lines] == [
+        "goodput: learnt; remaining_work: oracle",
+        "goodput: learnt; offline_profiles: profiled; remaining_work: oracle",
+        "",
+    ]  # fmt: skip
+
+
+def test_policies_that_know_no_more_have_no_legend():
+    table = comparison_table(knowing(rows({"a": [2]}), a={"losses": "reported"}), ["jct_mean_h"])
+    assert [row[0] for row in table.rows] == ["a"]
+    assert not any("†" in note or "‡" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        *((name, {"oracle"}) for name in ("srtf", "srsf", "sjf", "themis", "themis-rho", "shockwave", "optimus")),
+        ("elasticflow", {"oracle"}),
+        ("gavel-max-min", {"oracle"}),  # by its default `speeds`, though its `needs` are empty
+        ("gavel-gandiva", {"oracle"}),
+        ("sia", {"learnt", "profiled"}),
+        ("muri-l", {"profiled"}),
+        ("muri-s", {"profiled", "oracle"}),
+        ("antman", {"profiled"}),
+        ("pollux", {"learnt"}),
+        ("tiresias", set()),
+        ("fifo", set()),
+    ],
+)
+def test_what_policies_know_follows_from_their_signals(name, known):
+    assert {str(signal.known) for signal in registry.load(name)().signals} == known

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simsched.cli.main import cli
-from simsched.report.filled_page import METRIC
+from simsched.report.filled_page import METRIC, runs_on
 from simsched.results.reader import read_run
-from simsched.results.statistics import Estimate
-from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, SAME_DIRECTION, judge, ratio_of_means, verdict
+from simsched.results.statistics import Estimate, ratio, ratio_of_means
+from simsched.results.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION, UNDECIDED, judge, verdict
 
 
 @pytest.mark.parametrize(
@@ -26,27 +26,62 @@ from simsched.results.verdicts import DIFFERS, MATCHES, NO_VERDICT, SAME_DIRECTI
         (1.44, 1.50, 1.50, MATCHES),
         (1.00, 1.05, 1.46, DIFFERS),
         (0.95, 1.00, 1.46, DIFFERS),
-        (1.44, 1.50, 1.52, SAME_DIRECTION),  # narrow enough to tell that it is another ratio
-        (1.30, 1.60, 1.46, SAME_DIRECTION),  # contains it, and far too much else
+        (1.44, 1.50, 1.52, EXCLUDED),
+        (1.44, 1.70, 1.72, EXCLUDED),
+        (0.60, 0.70, 0.50, EXCLUDED),
+        (1.35, 1.60, 1.46, SAME_DIRECTION),  # contains it, and too much else to match
+        (1.30, 1.60, 1.46, UNDECIDED),  # wider than a fifth of the ratio
+        (1.30, 1.60, 1.70, UNDECIDED),
+        (1.30, 1.60, 0.90, DIFFERS),  # too wide for a ratio, and yet on the wrong side of 1
+        (1.30, 1.60, 1.00, DIFFERS),
+        (0.95, 1.10, 1.05, UNDECIDED),  # contains 1 and the published ratio, and is wider than a tenth
+        (0.95, 1.10, 1.46, DIFFERS),
         (1.44, 1.50, 0.90, DIFFERS),
         (0.60, 0.70, 1.46, DIFFERS),
         (0.60, 0.70, 1.00, DIFFERS),
         (0.98, 1.03, 1.00, MATCHES),
         (0.98, 1.03, 1.46, DIFFERS),
-        (0.70, 1.30, 1.46, NO_VERDICT),
+        (0.70, 1.30, 1.46, UNDECIDED),
+        (-0.50, 3.50, 1.46, UNDECIDED),
     ],
 )
-def test_a_verdict_can_be_any_of_four(low: float, high: float, published: float, expected: str) -> None:
-    ratio = Estimate((low + high) / 2, 8, low, high)
-    assert verdict(ratio, published, simulated=True) == expected
-    assert verdict(ratio, published, simulated=False) != MATCHES
+def test_a_verdict_can_be_any_of_five(low: float, high: float, published: float, expected: str) -> None:
+    found = Estimate((low + high) / 2, 8, low, high)
+    assert verdict(found, published, simulated=True) == expected
+    assert verdict(found, published, simulated=False) != MATCHES
 
 
-def test_one_seed_has_no_verdict() -> None:
-    assert verdict(Estimate(1.46, 1), 1.46, simulated=True) == NO_VERDICT
+def test_one_seed_and_no_ratio_are_undecided() -> None:
+    assert verdict(Estimate(1.46, 1), 1.46, simulated=True) == UNDECIDED
+    assert verdict(None, 1.46, simulated=True) == UNDECIDED
 
 
-def test_the_ratio_is_that_of_the_means_over_the_seeds_that_both_have() -> None:
+def test_the_ratio_of_seeds_is_their_geometric_mean_with_the_interval_of_the_logarithms() -> None:
+    found = ratio({1: 2.0, 2: 24.0, 3: 9.0}, {2: 3.0, 1: 1.0, 4: 1.0})
+    assert found is not None
+    # Ratios 2 and 8: logarithms ln 2 and 3 ln 2, mean 2 ln 2, s = sqrt(2) ln 2, half = t(1) s / sqrt(2) = 12.706 ln 2.
+    assert (found.mean, found.n) == (pytest.approx(4), 2)
+    assert found.high == pytest.approx(4 * 2**12.7062, rel=1e-4)
+    assert found.low == pytest.approx(4 / 2**12.7062, rel=1e-4)
+    assert ratio({1: 3.0}, {1: 2.0}) == Estimate(pytest.approx(1.5), 1)
+    assert ratio({1: 2.0}, {2: 2.0}) is None
+
+
+def test_the_ratio_turned_round_is_one_over_it() -> None:
+    above, below = {1: 2.0, 2: 24.0, 3: 7.0}, {1: 1.0, 2: 3.0, 3: 9.0}
+    found, turned = ratio(above, below), ratio(below, above)
+    assert found is not None
+    assert turned is not None
+    assert (turned.mean, turned.low, turned.high) == pytest.approx((1 / found.mean, 1 / found.high, 1 / found.low))
+
+
+def test_where_a_value_is_zero_the_ratio_is_that_of_the_means() -> None:
+    values, reference = {1: 2.0, 2: 6.0}, {1: 0.0, 2: 5.0}
+    assert ratio(values, reference) == ratio_of_means(values, reference)
+    assert ratio({1: 2.0, 2: 1.0}, {1: 0.0, 2: 0.0}) is None
+
+
+def test_the_ratio_of_means_is_that_of_the_means_over_the_seeds_that_both_have() -> None:
     found = ratio_of_means({1: 2.0, 2: 6.0, 3: 9.0}, {2: 3.0, 1: 2.0, 4: 1.0})
     assert found is not None
     assert (found.mean, found.n) == (8 / 5, 2)
@@ -57,22 +92,40 @@ def test_the_ratio_is_that_of_the_means_over_the_seeds_that_both_have() -> None:
 
 
 @given(st.lists(st.floats(0.1, 50), min_size=2, max_size=9), st.floats(0.1, 10))
-def test_what_the_jobs_of_a_seed_have_in_common_does_not_widen_the_interval(levels: list[float], ratio: float) -> None:
-    found = ratio_of_means({i: ratio * v for i, v in enumerate(levels)}, dict(enumerate(levels)))
-    assert found is not None
-    assert found.mean == pytest.approx(ratio)
-    assert found.half_width == pytest.approx(0, abs=1e-6)
+def test_what_the_jobs_of_a_seed_have_in_common_does_not_widen_the_interval(levels: list[float], factor: float) -> None:
+    for estimator in (ratio, ratio_of_means):
+        found = estimator({i: factor * v for i, v in enumerate(levels)}, dict(enumerate(levels)))
+        assert found is not None
+        assert found.mean == pytest.approx(factor)
+        assert found.half_width == pytest.approx(0, abs=1e-6)
 
 
 def test_the_interval_covers_the_ratio_as_often_as_it_says() -> None:
     rng = np.random.default_rng(3)
-    hits = 0
+    hits = {ratio: 0, ratio_of_means: 0}
     for _ in range(400):
         level = rng.gamma(4, 1, 12)
-        found = ratio_of_means(dict(enumerate(1.5 * level + rng.normal(0, 0.3, 12))), dict(enumerate(level)))
-        assert found is not None
-        hits += found.low <= 1.5 <= found.high
-    assert 0.92 * 400 <= hits <= 0.98 * 400
+        factors = rng.lognormal(np.log(1.5), 0.2, 12)
+        noisy = 1.5 * level + rng.normal(0, 0.3, 12)
+        for estimator, above in ((ratio, factors * level), (ratio_of_means, noisy)):
+            found = estimator(dict(enumerate(above)), dict(enumerate(level)))
+            assert found is not None
+            hits[estimator] += found.low <= 1.5 <= found.high
+    assert all(0.92 * 400 <= count <= 0.98 * 400 for count in hits.values())
+
+
+def test_heavy_tails_cost_the_ratio_of_means_its_coverage_and_the_logarithms_none() -> None:
+    rng = np.random.default_rng(5)
+    hits = {ratio: 0, ratio_of_means: 0}
+    for _ in range(400):
+        level = rng.lognormal(0, 1, 5)
+        factors = rng.lognormal(np.log(3), 0.8, 5)  # their median is 3, their mean 3 exp(0.32)
+        for estimator, true in ((ratio, 3.0), (ratio_of_means, 3 * np.exp(0.32))):
+            found = estimator(dict(enumerate(factors * level)), dict(enumerate(level)))
+            assert found is not None
+            hits[estimator] += found.low <= true <= found.high
+    assert hits[ratio] >= 0.93 * 400
+    assert hits[ratio_of_means] <= 0.90 * 400
 
 
 def write_run(folder: Path, values: dict[str, list[float]], published: dict[str, float]) -> None:
@@ -101,7 +154,8 @@ def test_a_ratio_that_was_published_as_such_is_judged(tmp_path: Path) -> None:
     content["published"] = {"b": {"jct_mean_ratio": 1.46}}
     (folder / "run.json").write_text(json.dumps(content))
     (found,) = judge(read_run(folder), "jct_mean_h")
-    assert (found.row, found.over, found.published, found.verdict) == ("b", "a", 1.46, SAME_DIRECTION)
+    assert (found.row, found.over, found.published, found.verdict) == ("b", "a", 1.46, EXCLUDED)
+    assert (found.published_levels, found.doubt) == (None, "")
     assert judge(read_run(folder), "makespan_h") == judge(read_run(folder), "jct_mean_h", over="b") == []
 
 
@@ -130,7 +184,12 @@ def test_a_page_is_filled_from_results_and_only_between_its_marks(tmp_path: Path
     assert CliRunner().invoke(cli, command).exit_code == 0
     assert CliRunner().invoke(cli, [*command, "--check"]).exit_code == 0
     text = page.read_text()
-    assert "| b | a | matches | 2 | 1.50 | 1.48 to 1.53 | 1.50 |" in text
+    page.write_text(text.replace("Not run: there are no results of `other`.", "| of an earlier run |"))
+    assert CliRunner().invoke(cli, command).output.rstrip().endswith("left as it was, without results: other")
+    assert "| of an earlier run |" in page.read_text()
+    # Ratios 1.5 and 1.505; the means are 150 and 225.5 s, published 10 and 15 s.
+    assert "| b | a | matches | 2 | 1.50 | 1.47 to 1.53 | 1.50 | 1.50 |" in text
+    assert " | 3.76 over 2.50 | 0.25 over 0.17 |" in text
     assert "stale" not in text
     assert "Not run: there are no results of `other`." in text
     assert [line for line in text.splitlines() if line in {"Before.", "Between.", "After."}] == [
@@ -159,9 +218,71 @@ def test_what_cannot_be_filled_or_judged_is_said(tmp_path: Path) -> None:
     assert (found.exit_code, "has no table to fill" in found.output) == (2, True)
     assert CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--check"]).exit_code == 2
     shown = CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--metric", "jct_mean_s"])
-    assert "no verdict" in shown.output
+    assert "undecided (no interval)" in shown.output
 
 
 def test_metrics_on_a_page_may_hold_blanks_in_brackets() -> None:
     said = "rho_above_1 rho_above_1[all but ncf] jct_mean_h[cifar10]  rho_max"
     assert METRIC.findall(said) == ["rho_above_1", "rho_above_1[all but ncf]", "jct_mean_h[cifar10]", "rho_max"]
+
+
+def test_all_pages_of_a_folder_are_filled_and_checked_in_one_call(tmp_path: Path, monkeypatch) -> None:
+    write_run(tmp_path / "runs" / "one", {"a": [100, 200], "b": [150, 301]}, {"a": 10, "b": 15})
+    docs = tmp_path / "docs"
+    (docs / "deep").mkdir(parents=True)
+    (docs / "page.md").write_text(PAGE)
+    (docs / "deep" / "other.md").write_text("<!-- simsched: ratios one jct_mean_s -->\n<!-- simsched: end -->\n")
+    (docs / "bare.md").write_text("No marks.")
+    monkeypatch.chdir(tmp_path)
+    assert runs_on(docs / "page.md") == ("one", "other")
+    checked = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
+    assert checked.exit_code == 1
+    assert (
+        "docs/page.md: 0 of 2 tables as the results have them; left as it was, without results: other" in checked.output
+    )
+    assert "not as the results have it: figures one jct_mean_s" in checked.output
+    assert CliRunner().invoke(cli, ["verdicts", "runs", "--page", "docs"]).exit_code == 0
+    again = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
+    assert (again.exit_code, "docs/deep/other.md: 1 of 1 table as the results have them" in again.output) == (0, True)
+    (docs / "page.md").write_text((docs / "page.md").read_text().replace("1.50", "1.51"))
+    assert CliRunner().invoke(cli, ["verdicts", "runs", "--check"]).exit_code == 1
+
+
+def test_a_check_without_any_results_is_refused(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text(PAGE)
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
+    assert (found.exit_code, "has no results of any table" in found.output) == (2, True)
+
+
+def test_a_page_marks_who_knows_more_than_a_scheduler_could(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", {"a": [100, 200], "b": [150, 301]}, {"a": 10, "b": 15})
+    for manifest in (tmp_path / "one" / "cells").glob("b-*/manifest.json"):
+        manifest.write_text('{"policy_knows": {"remaining_work": "oracle", "offline_profiles": "profiled"}}')
+    page = tmp_path / "page.md"
+    page.write_text("<!-- simsched: figures one jct_mean_s -->\n<!-- simsched: end -->\n")
+    assert CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--page", str(page)]).exit_code == 0
+    text = page.read_text()
+    assert "| b †‡ | 2 |" in text
+    assert "| a | 2 |" in text
+    assert "† oracle: reads what no real scheduler knows. ‡ reads profiles measured before" in text
+
+
+def test_what_is_undecided_says_why(tmp_path: Path) -> None:
+    # Ratios 1 and 4: with t(1) = 12.7 the interval of 2 goes from 0 to millions.
+    write_run(tmp_path / "one", {"a": [10.0, 10.0], "b": [10.0, 40.0]}, {"a": 10, "b": 15})
+    (wide,) = judge(read_run(tmp_path / "one"), "jct_mean_h")
+    assert wide.verdict == UNDECIDED
+    assert wide.doubt.endswith("% wide")
+    write_run(tmp_path / "two", {"a": [10.0] * 3, "b": [9.0, 10.0, 11.0]}, {"a": 10, "b": 30})
+    (without,) = judge(read_run(tmp_path / "two"), "jct_mean_h")
+    # ln 0.9 and ln 1.1: mean -0.0034, s = 0.1003, half = 4.303 s / sqrt(3) = 0.249: 0.777 to 1.279, 50 % of 0.997.
+    assert without.doubt == "interval 50 % wide, without the published"
+    write_run(tmp_path / "three", {"a": [10.0] * 3, "b": [9.7, 10.0, 10.3]}, {"a": 10, "b": 10.2})
+    (both,) = judge(read_run(tmp_path / "three"), "jct_mean_h")
+    # s = 0.03, half = 0.0746: 0.928 to 1.077, 15 % of 1.
+    assert (both.verdict, both.doubt) == (UNDECIDED, "contains 1 and the published")
+    write_run(tmp_path / "four", {"a": [0.0, 0.0], "b": [9.0, 10.0]}, {"a": 10, "b": 30})
+    (none,) = judge(read_run(tmp_path / "four"), "jct_mean_h")
+    assert (none.verdict, none.doubt, none.ratio) == (UNDECIDED, "no ratio", None)

@@ -39,7 +39,7 @@ from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.elastic import usable_gpus
 from simsched.policy.quantum import Quantum
-from simsched.policy.signals import MEASURED_SPEEDS
+from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
 from simsched_policies.gandiva.homes import Fit, Homes
 from simsched_policies.gandiva.pairs import Pairs
 
@@ -53,7 +53,7 @@ class Gandiva(Policy):
     """
 
     name: ClassVar[str] = "gandiva"
-    needs: ClassVar[frozenset[Signal]] = frozenset({MEASURED_SPEEDS})
+    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY, MEASURED_SPEEDS})
 
     quantum_s: int = 60
     packing: bool = True

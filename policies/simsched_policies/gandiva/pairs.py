@@ -12,7 +12,7 @@ from simsched.model.placement import Allocation, Site
 from simsched.model.topology import site_of
 from simsched.policy import JobView, View
 from simsched.policy.gpu_memory import GpuMemory
-from simsched.policy.signals import MEASURED_SPEEDS
+from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
 
 
 class Pairs:
@@ -103,4 +103,5 @@ class Pairs:
 
 
 def _busy(job: JobView) -> float:
-    return 1.0 if job.gpu_busy is None else job.gpu_busy
+    busy = job[GPU_BUSY]
+    return 1.0 if busy is None else busy

@@ -96,13 +96,13 @@ def _policies(run: Run) -> str:
     for label in run.policies:
         manifest = first[label]
         policy = _mapping(manifest, "policy")
-        told = manifest.get("policy_needs")
+        told = [f"{signal} ({known})" for signal, known in sorted(_mapping(manifest, "policy_knows").items())]
         rows.append(
             (
                 label,
                 str(policy.get("class", policy.get("name", ""))),
                 _pairs(_mapping(policy, "params")),
-                ", ".join(map(str, told)) if told else "no signal beyond the jobs' requests",
+                ", ".join(told) if told else "no signal beyond the jobs' requests",
                 _agents(_mapping(manifest, "agents")),
                 _source(manifest.get("policy_source", "")),
             )

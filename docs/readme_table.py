@@ -1,0 +1,88 @@
+"""Tells whether the table in the README is what its main command prints.
+
+    python docs/readme_table.py RUN OUTPUT
+
+RUN is the folder of the run, OUTPUT what the command printed. Policies whose agents fit models (`learnt` in their
+manifests) are compared, too, but may differ: such fits end in other last digits on other makes of processor, and with
+them a few allocations. All others have to be equal in every digit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from simsched.knowledge import Known
+from simsched.results.reader import read_run
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+_DIFFERENT = 1
+
+
+def rows(text: str, labels: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the cells of the lines of a table that begin with one of the labels, up to the differences."""
+    found = []
+    for line in _until_differences(text):
+        words = line.split()
+        if words and words[0] in labels:
+            found.append(tuple(words))
+    return found
+
+
+def _until_differences(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if line.startswith("Difference from"):
+            return
+        yield line
+
+
+def printed_in(readme: str) -> str:
+    """Return the block of the README that follows its first look; raises `ValueError` where there is none."""
+    _, heading, rest = readme.partition("## A first look")
+    if not heading:
+        message = "README.md has no section '## A first look'"
+        raise ValueError(message)
+    return rest.split("```")[1]
+
+
+def differences(
+    readme: str, output: str, exact: tuple[str, ...], fitting: tuple[str, ...]
+) -> tuple[list[str], list[str]]:
+    """Compare the README with what was printed: what differs of the exact policies, and of those that fit models."""
+    shown, made = printed_in(readme), output
+    found: list[list[str]] = []
+    for labels in (exact, fitting):
+        pairs = zip(rows(shown, labels), rows(made, labels), strict=False)
+        lines = [f"README: {' '.join(one)}\n   run: {' '.join(other)}" for one, other in pairs if one != other]
+        if len(rows(shown, labels)) != len(rows(made, labels)):
+            lines.append(f"README has {len(rows(shown, labels))} rows of {', '.join(labels)}, the run other ones")
+        found.append(lines)
+    return found[0], found[1]
+
+
+def main() -> int:
+    """Read the command line, compare, and say what differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("output", type=Path)
+    given = parser.parse_args()
+    knows = {cell.policy: cell.knows for cell in read_run(given.run).cells}
+    fitting = tuple(label for label, told in knows.items() if Known.LEARNT in told.values())
+    exact = tuple(label for label in knows if label not in fitting)
+    texts = (README.read_text(encoding="utf-8"), given.output.read_text(encoding="utf-8"))
+    if not exact or not rows(printed_in(texts[0]), exact):
+        sys.stderr.write("README.md: its table has no row of a policy of this run that fits nothing\n")
+        return _DIFFERENT
+    wrong, doubtful = differences(*texts, exact, fitting)
+    for line in doubtful:
+        sys.stdout.write(f"differs, as fits may on another processor:\n{line}\n")
+    for line in wrong:
+        sys.stderr.write(f"the README is stale:\n{line}\n")
+    sys.stdout.write(f"README.md: rows of {', '.join(exact)} are {'stale' if wrong else 'as the run has them'}\n")
+    return _DIFFERENT if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""How a real scheduler would come by what a policy is told, and the marks of those that know more than one could."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Known(StrEnum):
+    """Whether a real scheduler could know something, and how."""
+
+    REPORTED = "reported"
+    LEARNT = "learnt"
+    PROFILED = "profiled"
+    ORACLE = "oracle"
+
+
+#: What stands behind the name of a policy in tables, and what that means.
+MARKS: Mapping[Known, tuple[str, str]] = {
+    Known.ORACLE: ("†", "oracle: reads what no real scheduler knows"),
+    Known.PROFILED: ("‡", "reads profiles measured before a job is submitted"),
+}
+
+
+def marked(label: str, knows: Mapping[str, str]) -> str:
+    """Put the marks of the signals that a policy reads behind its label: `srtf †`."""
+    found = "".join(mark for known, (mark, _) in MARKS.items() if known in knows.values())
+    return f"{label} {found}" if found else label
+
+
+def legend(policies: Mapping[str, Mapping[str, str]], *, signals: bool = True) -> tuple[str, ...]:
+    """Explain the marks of policies, by label: a line for each mark that one of them has.
+
+    With `signals` each line says which policy reads which: `† oracle: ... (sjf, srtf: remaining_work).`
+    """
+    lines = []
+    for known, (mark, meaning) in MARKS.items():
+        readers: dict[str, list[str]] = {}
+        for label, knows in policies.items():
+            read = ", ".join(sorted(signal for signal, how in knows.items() if how == known))
+            if read:
+                readers.setdefault(read, []).append(label)
+        if readers:
+            who = "; ".join(f"{', '.join(labels)}: {read}" for read, labels in readers.items())
+            lines.append(f"{mark} {meaning} ({who})." if signals else f"{mark} {meaning}.")
+    return tuple(lines)

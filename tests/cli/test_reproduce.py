@@ -1,0 +1,109 @@
+"""The scripts that make pages from nothing and hold the README against its command."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from simsched.errors import InputError
+from simsched.experiment.shipped import find_experiment
+from simsched.report.filled_page import pages_in, runs_on
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+reproduce, readme_table = script("reproduce"), script("readme_table")
+PAGES = pages_in(ROOT / "docs")
+
+
+def test_the_pages_that_are_made_from_results_are_known():
+    assert {page.name for page in PAGES} >= {"reproduction.md", "reproduction-gavel.md", "reproduction-sharing.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_run_that_a_page_shows_is_made_by_a_command_of_the_page(page):
+    steps = reproduce.steps_of(page)
+    assert sorted(step.run for step in steps if step.run) == sorted(runs_on(page))
+    for step in steps:
+        if step.run:
+            assert find_experiment(step.words[1]).is_file()
+
+
+def write_page(folder, commands, run="one"):
+    page = folder / "page.md"
+    block = "".join(f"    {line}\n" for line in commands)
+    page.write_text(
+        f"<!-- simsched: commands -->\n\n{block}\n<!-- simsched: figures {run} jct_mean_h -->\n<!-- simsched: end -->\n"
+    )
+    return page
+
+
+def test_commands_may_go_on_over_lines_and_prepare_others(tmp_path, monkeypatch):
+    monkeypatch.delenv("GAVEL", raising=False)
+    commands = [
+        "simsched application pairs import $GAVEL/a.json pairs.csv",
+        "simsched run gavel/packing -o applications.path=$GAVEL/a.json \\",
+        "    --name one  # two minutes",
+    ]
+    first, second = reproduce.steps_of(write_page(tmp_path, commands))
+    assert (first.run, second.run, second.unset) == ("", "one", ("GAVEL",))
+    assert second.words == ("run", "gavel/packing", "-o", "applications.path=$GAVEL/a.json", "--name", "one")
+    monkeypatch.setenv("GAVEL", "data")
+    assert second.unset == ()
+    assert "applications.path=data/a.json" in second.command(tmp_path)
+    assert "--out" not in first.command(tmp_path)
+
+
+@pytest.mark.parametrize("commands", [["simsched run quickstart"], ["simsched run quickstart --name two"], []])
+def test_a_page_whose_commands_do_not_make_its_runs_is_refused(tmp_path, commands):
+    with pytest.raises(InputError, match=r"no command makes|no table shows"):
+        reproduce.steps_of(write_page(tmp_path, commands))
+
+
+def test_a_page_is_made_from_nothing_and_checked(tmp_path, capfd):
+    command = "simsched run quickstart -o seeds=1 -o workload.jobs=4 --policy tiresias --name one"
+    page = write_page(tmp_path, [command])
+    assert reproduce.reproduce([page], tmp_path / "results", (), check=False) == 0
+    assert "| tiresias | 1 |" in page.read_text()
+    page.write_text(page.read_text().replace("| tiresias | 1 |", "| tiresias | 2 |"))
+    assert reproduce.reproduce([page], tmp_path / "results", ["one"], check=True) == 1
+    assert "not as the results have it: figures one jct_mean_h" in capfd.readouterr().out
+    with pytest.raises(InputError, match="no page shows 'two'"):
+        reproduce.reproduce([page], tmp_path / "results", ["two"], check=True)
+
+
+README = """## A first look
+```
+a      0.72 ±0.13
+b †    1.03 ±0.19
+
+Difference from a
+b †    +42.9
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "wrong", "doubtful"),
+    [
+        ("a      0.72 ±0.13\nb †  1.03 ±0.19\n", 0, 0),
+        ("a      0.73 ±0.13\nb †  1.03 ±0.19\nDifference from a\nb †    +1\n", 0, 1),
+        ("a      0.72 ±0.13\nb †  1.04 ±0.19\n", 1, 0),
+        ("a      0.72 ±0.13\nb    1.03 ±0.19\n", 1, 0),
+        ("a      0.72 ±0.13\n", 1, 0),
+    ],
+)
+def test_the_table_of_the_readme_is_stale_where_a_row_that_fits_nothing_differs(output, wrong, doubtful):
+    found = readme_table.differences(README, output, ("b",), ("a",))
+    assert [len(lines) for lines in found] == [wrong, doubtful]
