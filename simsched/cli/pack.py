@@ -2,89 +2,169 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import json_option, print_json
 from simsched.errors import input_error
+from simsched.packing.names import NODE_ORDERS, RULES, NodeOrder
 
-_RULES = ("random", "dot-product", "best-fit", "fgd")
+if TYPE_CHECKING:
+    from simsched.operators.packing import Packed
+
+#: What each rule has done, by the name of the list of pods.
+_Found = Mapping[str, Mapping[str, "Packed"]]
+_Published = Mapping[tuple[str, str], float]
 
 
 @click.command()
-@click.argument("pods", type=click.Path(path_type=Path), required=False)
-@click.argument("nodes", type=click.Path(path_type=Path), required=False)
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, metavar="[PODS... NODES]")
 @click.option("--example", is_flag=True, help="Take the small, invented lists that are shipped.")
-@click.option("--rule", "rules", type=click.Choice(_RULES), multiple=True, help="Only this rule; may be repeated.")
-@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Orders of the pods.")
+@click.option("--rule", "rules", type=click.Choice(RULES), multiple=True, help="Only this rule; may be repeated.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Arrivals, and orders of the nodes."
+)
+@click.option(
+    "--node-order", type=click.Choice(NODE_ORDERS), default=NODE_ORDERS[0], show_default=True,
+    help="A tie goes to the first node in an order drawn for each seed, or in that of the names.",
+)  # fmt: skip
 @click.option(
     "--demand", type=click.FloatRange(1, 1000), default=130, show_default=True, metavar="PERCENT",
     help="Of the cluster's GPUs, asked for in all.",
 )  # fmt: skip
+@click.option("--published", type=click.Path(path_type=Path), help="CSV of published means, shown beside.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("results/packing"), show_default=True,
-    help="Folder of the picture.",
+    help="Folder of the pictures.",
 )  # fmt: skip
 @click.option("--no-plots", is_flag=True, help="Draw no picture.")
 @json_option
 def pack(
-    pods: Path | None,
-    nodes: Path | None,
+    files: tuple[Path, ...],
     example: bool,
     rules: tuple[str, ...],
     seeds: int,
+    node_order: NodeOrder,
     demand: float,
+    published: Path | None,
     out: Path,
     no_plots: bool,
     as_json: bool,
 ) -> None:
     """Fill a cluster with the pods of a list, drawn again and again, and show what each rule gives away.
 
-    PODS and NODES are CSV files as in Alibaba's cluster-trace-gpu-v2023.
+    PODS, one or several, and NODES are CSV files as in Alibaba's cluster-trace-gpu-v2023.
     """
     from simsched.operators.packing import pack as run_all
+    from simsched.operators.packing import read_published
+    from simsched.packing.packer import fit_nowhere
     from simsched.paths import data_folder
     from simsched.workload.pods import read_nodes, read_pods
 
-    if example == (pods is not None) or (pods is not None and nodes is None):
-        raise input_error("pack", "needs a list of pods and one of nodes", "name both files, or give --example alone")
-    shipped = data_folder("workloads") / "packing"
-    pods, nodes = pods or shipped / "pods.csv", nodes or shipped / "nodes.csv"
-    chosen = tuple(dict.fromkeys(rules)) or _RULES
-    found = run_all(
-        read_nodes(nodes), read_pods(pods), chosen, seeds, demand / 100,
-        lambda rule, seed: click.echo(f"{rule}, seed {seed}", err=True),
-    )  # fmt: skip
-    paths = []
-    if not no_plots:
-        from simsched.report.figures.packing import allocation_curves
-        from simsched.report.figures.style import save
-
-        curves = {rule: (packed.demand, packed.curve) for rule, packed in found.items()}
-        drawn = allocation_curves(curves, title=f"GPUs allocated to the pods of {pods.name}", seeds=seeds)
-        paths = save(*drawn, out, "allocation")
+    lists, nodes_file = _files(files, data_folder("workloads") / "packing" if example else None)
+    nodes = read_nodes(nodes_file)
+    pods = {name: read_pods(path, nodes) for name, path in lists.items()}
+    beside = read_published(published, list(lists)) if published else {}
+    chosen = tuple(dict.fromkeys(rules)) or RULES
+    found: dict[str, Mapping[str, Packed]] = {}
+    for name, listed in pods.items():
+        tell = partial(_tell, name)
+        found[name] = run_all(nodes, listed, chosen, seeds, demand / 100, node_order=node_order, progress=tell)
+    homeless = {name: count for name, listed in pods.items() if (count := fit_nowhere(nodes, listed))}
+    figures = [] if no_plots else _draw(found, seeds, out)
     if as_json:
-        print_json({"rules": [asdict(packed) for packed in found.values()], "figures": [str(path) for path in paths]})
+        rows = [
+            {"pods": name, **asdict(packed), "published": beside.get((name, rule))}
+            for name, packs in found.items()
+            for rule, packed in packs.items()
+        ]
+        told = {"node_order": node_order, "fit_nowhere": homeless, "figures": [str(path) for path in figures]}
+        print_json({"rules": rows, **told})
         return
+    notes = [
+        f"Pods came until they had asked for {demand:g} % of the GPUs, and none left; mean over {seeds} seeds"
+        + (" ±95 % interval." if seeds > 1 else "."),
+        "A tie goes to the first node in " + _ORDER_TOLD[node_order],
+        "Spread: standard deviation over arrivals with one order of the nodes (for random: one series of draws), and"
+        " over orders (draws) with one series of arrivals.",
+        "Unusable: what a pod of the list, drawn at random, could not use of the GPUs that stayed free.",
+        *(f"{count} pods of {name} fit on no empty node and are refused whenever they come."
+          for name, count in homeless.items()),
+    ]  # fmt: skip
+    _print(found, beside, published, notes)
+    for path in figures:
+        click.echo(f"{path}")
+
+
+def _tell(name: str, rule: str) -> None:
+    click.echo(f"{name}, {rule}", err=True)
+
+
+_ORDER_TOLD: Mapping[NodeOrder, str] = {
+    "shuffled": "an order drawn once for each seed.",
+    "names": "the order of their names.",
+}
+
+
+def _files(files: Sequence[Path], example: Path | None) -> tuple[Mapping[str, Path], Path]:
+    """Return the lists of pods by name, and the list of nodes."""
+    if (example is None and len(files) < 2) or (example is not None and files):
+        message = "needs lists of pods and one of nodes"
+        raise input_error("pack", message, "name the files, that of the nodes last, or give --example alone")
+    paths = [example / "pods.csv", example / "nodes.csv"] if example else list(files)
+    lists: dict[str, Path] = {}
+    for path in paths[:-1]:
+        name = path.name.split(".", 1)[0]
+        if name in lists:
+            raise input_error(path, f"a list named {name} comes twice", "give each list once, or rename one")
+        lists[name] = path
+    return lists, paths[-1]
+
+
+def _draw(found: _Found, seeds: int, out: Path) -> list[Path]:
+    from simsched.report.figures.packing import allocation_curves
+    from simsched.report.figures.style import save
+
+    paths: list[Path] = []
+    for name, packs in found.items():
+        curves = {rule: (packed.demand, packed.curve) for rule, packed in packs.items()}
+        drawn = allocation_curves(curves, title=f"GPUs allocated to the pods of {name}", seeds=seeds)
+        paths += save(*drawn, out, "allocation" if len(found) == 1 else f"allocation-{name}")
+    return paths
+
+
+def _print(found: _Found, beside: _Published, source: Path | None, notes: Sequence[str]) -> None:
     from simsched.cli.tables import print_table
     from simsched.report.tables import TextTable, estimate_text
 
-    rows = tuple(
-        (
-            rule,
-            estimate_text(packed.allocated, 100),
-            estimate_text(packed.unusable, 100),
-            estimate_text(packed.refused),
-        )
-        for rule, packed in found.items()
-    )
-    columns = ("rule", "GPUs allocated (%)", "of the free, unusable (%)", "pods refused")
-    notes = (
-        f"Pods came until they had asked for {demand:g} % of the GPUs, and none left; {seeds} orders of the pods.",
-        "Unusable: what a pod of the list, drawn at random, could not use of the GPUs that stayed free.",
-    )
-    print_table(TextTable("Packing", columns, rows, notes, 0))
-    for path in paths:
-        click.echo(f"{path}")
+    def percent(value: float) -> str:
+        return f"{value * 100:.2f}"
+
+    rows = []
+    for name, packs in found.items():
+        for rule, packed in packs.items():
+            mean, known = packed.allocated.mean, beside.get((name, rule))
+            against = (percent(known), f"{(mean - known) * 100:+.2f}") if known is not None else ("-", "-")
+            spreads = (packed.spread_arrivals, packed.spread_orders)
+            rows.append(
+                (
+                    name,
+                    rule,
+                    estimate_text(packed.allocated, 100, lambda value: f"{value:.2f}"),
+                    *(against if source else ()),
+                    *("-" if one is None else percent(one) for one in spreads),
+                    estimate_text(packed.unusable, 100),
+                    estimate_text(packed.refused),
+                )
+            )
+    columns = (
+        "pods", "rule", "GPUs allocated (%)", *(("published (%)", "difference (points)") if source else ()),
+        "spread over arrivals (points)", "over orders (points)", "of the free, unusable (%)", "pods refused",
+    )  # fmt: skip
+    told = (*notes, f"Published: {source}.") if source else tuple(notes)
+    print_table(TextTable("Packing", columns, tuple(rows), told, 2))

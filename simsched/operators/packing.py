@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from simsched.errors import input_error
 from simsched.model.pod import Pod, PodNode
 from simsched.packing.inflation import Filling, fill
+from simsched.packing.names import PUBLISHED_NAMES, NodeOrder
 from simsched.results.statistics import Estimate, estimate
+from simsched.workload.readers.sheet import open_sheet
 
 _SHARE = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What a rule has given away over all seeds: by demand, as shares of the cluster's GPUs, and at the end."""
+    """What a rule has given away over all seeds: by demand, as shares of the cluster's GPUs, and at the end.
+
+    A seed draws both the arrivals and the order of the nodes, whose first gets a tie. `spread_arrivals` is the standard
+    deviation of `allocated` when the order stays that of the first seed and only the arrivals vary,
+    `spread_orders` when the arrivals stay and the order varies; None with one seed, or where there is one order only.
+    """
 
     rule: str
     demand: tuple[float, ...]
     curve: tuple[Estimate, ...]
     allocated: Estimate
+    spread_arrivals: float | None
+    spread_orders: float | None
     unusable: Estimate
     refused: Estimate
 
@@ -33,29 +43,69 @@ def pack(
     rules: Sequence[str],
     seeds: int,
     demand: float = 1.3,
-    progress: Callable[[str, int], None] | None = None,
+    *,
+    node_order: NodeOrder = "shuffled",
+    progress: Callable[[str], None] | None = None,
 ) -> Mapping[str, Packed]:
-    """Fill a cluster under each rule with seeds 1 to `seeds`; all rules face the same pods in the same order.
+    """Fill a cluster under each rule with seeds 1 to `seeds`; all rules face the same pods and orders of nodes.
 
-    Raises `InputError` where no pod asks for a GPU. `progress` is called with rule and seed before each
-    filling.
+    Raises `InputError` where no pod asks for a GPU. `progress` is called with each rule before its first filling.
     """
     if not any(pod.total_milli for pod in pods):
         raise input_error("pods", "no pod asks for a GPU", "give a list with at least one that does")
     found: dict[str, Packed] = {}
     for rule in rules:
-        fillings = []
-        for seed in range(1, seeds + 1):
-            if progress is not None:
-                progress(rule, seed)
-            fillings.append(fill(nodes, pods, rule, np.random.default_rng(seed), demand))
-        found[rule] = _averaged(rule, fillings)
+        if progress is not None:
+            progress(rule)
+
+        def filled(seed: int, order_seed: int, rule: str = rule) -> Filling:
+            return fill(nodes, pods, rule, seed, demand, order_seed=order_seed, node_order=node_order)
+
+        fillings = [filled(seed, seed) for seed in range(1, seeds + 1)]
+        others = range(2, seeds + 1)
+        arrivals = [fillings[0], *(filled(seed, 1) for seed in others)]
+        shuffled = node_order == "shuffled" or rule == "random"
+        orders = [fillings[0], *(filled(1, seed) for seed in others)] if shuffled else []
+        found[rule] = _averaged(rule, fillings, arrivals, orders)
     return found
 
 
-def _averaged(rule: str, fillings: Sequence[Filling]) -> Packed:
+def _averaged(rule: str, fillings: Sequence[Filling], arrivals: Sequence[Filling], orders: Sequence[Filling]) -> Packed:
     curves = np.array([filling.allocated for filling in fillings])
     curve = tuple(estimate(values, within=_SHARE) for values in curves.T)
     demand = tuple(float(step) for step in fillings[0].demand)
     unusable = estimate((filling.unusable for filling in fillings), within=_SHARE)
-    return Packed(rule, demand, curve, curve[-1], unusable, estimate(filling.refused for filling in fillings))
+    refused = estimate(filling.refused for filling in fillings)
+    return Packed(rule, demand, curve, curve[-1], _spread(arrivals), _spread(orders), unusable, refused)
+
+
+def _spread(fillings: Sequence[Filling]) -> float | None:
+    if len(fillings) < 2:
+        return None
+    return float(np.std([filling.allocated[-1] for filling in fillings], ddof=1))
+
+
+def read_published(path: str | Path, lists: Sequence[str]) -> Mapping[tuple[str, str], float]:
+    """Read published shares of GPUs allocated, by list of pods and rule, for those of `lists` that the file has.
+
+    Columns: `pod_list,rule,mean_percent`. A file of `lists` belongs to a `pod_list` if its name, without ending, is
+    that or ends with _ and that. Raises `InputError` with every cell that is wrong, or where no list is there.
+    """
+    sheet = open_sheet(Path(path), ("pod_list", "rule", "mean_percent"))
+    names = {published: rule for rule, published in PUBLISHED_NAMES.items()}
+    percent = sheet.number("mean_percent", least=0, most=100)
+    sheet.blame("rule", sheet.missing("rule"), "is missing")
+    rows = list(zip(sheet.text("pod_list"), sheet.one_of("rule", list(names)), percent, strict=True))
+    keys = [row[:2] for row in rows]
+    sheet.blame("rule", np.array([key in keys[:i] for i, key in enumerate(keys)]), "has a row for this list already")
+    sheet.check()
+    found = {
+        (one, names[rule]): float(mean) / 100
+        for one in lists
+        for pod_list, rule, mean in rows
+        if one == pod_list or one.endswith(f"_{pod_list}")
+    }
+    if not found:
+        has = ", ".join(dict.fromkeys(pod_list for pod_list, _, _ in rows))
+        raise input_error(path, f"has no row for {', '.join(lists)}", f"it has {has}")
+    return found

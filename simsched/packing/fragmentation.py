@@ -7,68 +7,154 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from simsched.jit import jit, leaf
 from simsched.model.parts import COVERED, usual_requests
-from simsched.model.pod import Pod, PodNode
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from simsched.model.pod import GPU_MILLI, Pod
+from simsched.packing.cluster import Floats, Free, Ints, Requests, free_of_gpus, least_free, request_of
 
 
-@dataclass(frozen=True)
-class Target:
-    """The pods that may come, as classes with their `share` (which add up to 1); each array of shape (classes,).
+class Target(NamedTuple):
+    """The pods that may come, as classes with their `share`, shape (classes,); shares add up to 1."""
 
-    A class is a request for `cpu_milli`, `num_gpus` and `gpu_milli` by models `gpu_models`.
-    """
-
-    cpu_milli: Ints
-    num_gpus: Ints
-    gpu_milli: Ints
-    gpu_models: tuple[frozenset[str], ...]
+    requests: Requests
     share: Floats
 
     @classmethod
-    def of(cls, pods: Iterable[Pod], covered: float = COVERED) -> Target:
-        """Take the most frequent requests until they are `covered` of all pods; equal ones in the order of the pods."""
-        counts = Counter((pod.cpu_milli, pod.num_gpus, pod.gpu_milli, pod.gpu_models) for pod in pods)
-        kept = usual_requests(counts, covered)
-        columns = [np.array([request[i] for request, _ in kept], dtype=np.int64) for i in range(3)]
-        models = tuple(request[3] for request, _ in kept)
-        return cls(columns[0], columns[1], columns[2], models, np.array([share for _, share in kept]))
+    def of(cls, pods: Iterable[Pod], models: Sequence[str], covered: float = COVERED) -> Target:
+        """Take the most frequent requests until they are `covered` of all pods.
 
-    def accepts(self, node: PodNode) -> Bools:
-        """Return which classes accept the GPUs of a node, shape (classes,)."""
-        return np.array([not models or node.gpu_model in models for models in self.gpu_models], dtype=np.bool_)
+        Of equally frequent ones that with more cores goes first, then with more of a GPU, more GPUs, the later text.
+        """
+        asked = sorted(map(request_of, pods), key=lambda one: (one[0], one[2], one[1], one[3]), reverse=True)
+        kept = usual_requests(Counter(asked), covered)
+        return cls(Requests.of([one for one, _ in kept], models), np.array([share for _, share in kept]))
 
 
-def fragmentation(target: Target, accepts: Bools, cpu_free: Ints, gpu_free: Ints) -> Floats:
-    """Return the expected thousandths of free GPUs that a pod of the target cannot use, for each of n states of a node.
+class Fragments(NamedTuple):
+    """What the fragmentation of nodes is made of, by node and class, with one more row to try a change in.
 
-    `cpu_free` has shape (n,), `gpu_free` (n, GPUs), both in thousandths. For a class that the node cannot run, or
-    that wants no GPU, all that is free counts; for the others the GPUs with less free than it wants of one.
+    `fitting` counts the GPUs that have as much free as a class wants, `too_small` adds up what is free of the others;
+    `unusable`, shape (nodes,), is the fragmentation in thousandths of GPUs.
     """
-    # Axes: state, class, GPU.
-    fits = gpu_free[:, None, :] >= target.gpu_milli[None, :, None]
-    runs = accepts & (target.num_gpus > 0) & (cpu_free[:, None] >= target.cpu_milli)
-    runs &= fits.sum(axis=2) >= target.num_gpus
-    too_small = np.where(fits, 0, gpu_free[:, None, :]).sum(axis=2)
-    unusable = np.where(runs, too_small, gpu_free.sum(axis=1)[:, None])
-    return np.asarray(unusable @ target.share, dtype=np.float64)
+
+    fitting: Ints
+    too_small: Ints
+    unusable: Floats
+
+    @classmethod
+    def of(cls, free: Free, target: Target) -> Fragments:
+        """Count all nodes."""
+        nodes, classes = len(free.gpus), len(target.share)
+        rows = np.zeros((2, nodes + 1, classes), dtype=np.int64)
+        fragments = cls(rows[0], rows[1], np.zeros(nodes))
+        for node in range(nodes):
+            count(free, node, target, fragments)
+        return fragments
 
 
-def free_share_unusable(target: Target, nodes: Sequence[PodNode], cpu_free: Ints, gpu_free: Ints) -> float:
-    """Return the share of all free GPUs that is fragmented, 0 where none is free.
+@jit
+def count(free: Free, node: int, target: Target, fragments: Fragments) -> None:
+    """Count a node that has changed."""
+    for one in range(len(target.share)):
+        fitting, too_small = 0, 0
+        for gpu in range(free.gpus[node]):
+            room = free.gpu_milli[node, gpu]
+            if room >= target.requests.gpu_milli[one]:
+                fitting += 1
+            else:
+                too_small += room
+        fragments.fitting[node, one] = fitting
+        fragments.too_small[node, one] = too_small
+    cpu, total = free.cpu_milli[node], free_of_gpus(free, node)
+    fragments.unusable[node] = _unusable(target, free.model[node], cpu, total, fragments, node)
 
-    `cpu_free` has shape (nodes,), `gpu_free` (nodes, GPUs of the largest).
+
+@leaf
+def _unusable(target: Target, model: int, cpu_milli: int, total: int, fragments: Fragments, row: int) -> float:
+    """Return the expected thousandths of `total` free ones that a pod of the target cannot use.
+
+    All counts for a class that wants no GPU or cannot run; for the others the GPUs with less free than it wants of one.
+    Sums are taken for each case and then over the cases, as the published runs did: rounding decides some scores.
     """
-    free = int(gpu_free.sum())
-    lost = 0.0
-    for i, node in enumerate(nodes):
-        lost += float(fragmentation(target, target.accepts(node), cpu_free[i : i + 1], gpu_free[i : i + 1])[0])
-    return lost / free if free else 0.0
+    wanted = target.requests
+    lacks_both = lacks_gpu = lacks_cpu = no_gpu_runs = no_gpu_lacks = no_access = 0.0
+    for one in range(len(target.share)):
+        share = target.share[one]
+        enough_cpu = cpu_milli >= wanted.cpu_milli[one]
+        if wanted.num_gpus[one] == 0:
+            if enough_cpu:
+                no_gpu_runs += share * total
+            else:
+                no_gpu_lacks += share * total
+        elif not wanted.accepted[model, one]:
+            no_access += share * total
+        elif fragments.fitting[row, one] < wanted.num_gpus[one]:
+            if enough_cpu:
+                lacks_gpu += share * total
+            else:
+                lacks_both += share * total
+        elif not enough_cpu:
+            lacks_cpu += share * total
+        else:
+            lacks_gpu += share * fragments.too_small[row, one]
+    return float(lacks_both + lacks_gpu + lacks_cpu + no_gpu_runs + no_gpu_lacks + no_access)
+
+
+@leaf
+def growth(
+    free: Free, node: int, requests: Requests, request: int, used: Ints, target: Target, fragments: Fragments
+) -> float:
+    """Return by how many thousandths the fragmentation of a node grows when a request takes the GPUs in `used`."""
+    milli, row = requests.gpu_milli[request], len(fragments.unusable)
+    gpus = requests.num_gpus[request]
+    for one in range(len(target.share)):
+        least = target.requests.gpu_milli[one]
+        fitting, too_small = fragments.fitting[node, one], fragments.too_small[node, one]
+        for place in range(gpus):
+            room = free.gpu_milli[node, used[place]]
+            if room < least:
+                too_small -= milli
+            elif room - milli < least:
+                fitting -= 1
+                too_small += room - milli
+        fragments.fitting[row, one] = fitting
+        fragments.too_small[row, one] = too_small
+    cpu = free.cpu_milli[node] - requests.cpu_milli[request]
+    total = free_of_gpus(free, node) - gpus * milli
+    return float(_unusable(target, free.model[node], cpu, total, fragments, row) - fragments.unusable[node])
+
+
+@leaf
+def score_by_growth(
+    free: Free, node: int, requests: Requests, request: int, used: Ints, target: Target, fragments: Fragments
+) -> int:
+    """Return 100 times the sigmoid of by how many GPUs the fragmentation falls, and put the GPUs for it into `used`.
+
+    A part of one GPU goes to the GPU with the best score, the first of equal ones. The request has to fit.
+    """
+    milli = requests.gpu_milli[request]
+    if requests.num_gpus[request] != 1 or milli == GPU_MILLI:
+        least_free(free, node, requests.num_gpus[request], milli, used)
+        return _sigmoid(growth(free, node, requests, request, used, target, fragments))
+    best, chosen = -1, -1
+    for gpu in range(free.gpus[node]):
+        room, seen = free.gpu_milli[node, gpu], False
+        for earlier in range(gpu):
+            seen = seen or free.gpu_milli[node, earlier] == room
+        if room < milli or seen:
+            continue
+        used[0] = gpu
+        score = _sigmoid(growth(free, node, requests, request, used, target, fragments))
+        if score > best:
+            best, chosen = score, gpu
+    used[0] = chosen
+    return best
+
+
+@leaf
+def _sigmoid(grown_milli: float) -> int:
+    return int(100 / (1 + np.exp(grown_milli / GPU_MILLI)))

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from simsched.model.pod import GPU_MILLI, Pod, PodNode
-from simsched.packing.fragmentation import Floats, Ints, Target, free_share_unusable
-from simsched.packing.rules import NodeState, Requests, Rule, make_rule
+from simsched.packing.cluster import Floats
+from simsched.packing.names import NodeOrder
+from simsched.packing.packer import Packer
+
+#: To so many digits the published runs rounded the share of GPUs allocated (0.01 %).
+_DIGITS = 4
 
 
 @dataclass(frozen=True)
 class Filling:
     """How a rule has filled a cluster.
 
-    `allocated` is the share of all GPUs given away when the pods that had come had asked for `demand`, both as shares
-    of the cluster's GPUs, for each whole per cent of demand. `refused` counts pods that found no room, and
-    `unusable` is the share of what is free at the end that the usual pods could not use.
+    `allocated` is the share of all GPUs given away, on average over the pods that came when demand, rounded to a whole
+    per cent, was `demand`; both are shares of the cluster's GPUs, and demand counts refused pods too. `refused` counts
+    pods that found no room, and `unusable` is the share of what is free at the end that the usual pods could not use.
     """
 
     demand: Floats
@@ -28,101 +32,68 @@ class Filling:
 
 
 def inflated(pods: Sequence[Pod], gpu_milli: int, demand: float, rng: np.random.Generator) -> list[int]:
-    """Return which pods come, in order: all in random order, then random ones, until they ask for enough.
+    """Return which pods come, in order: all in random order, fewer or some again so that they ask for `demand`.
 
-    Enough is `demand` times `gpu_milli` thousandths of GPUs. Raises `ValueError` where no pod asks for a GPU.
+    `demand` is a share of `gpu_milli` thousandths of GPUs. Where all ask for more, random ones are left out until they
+    do not. Where they ask for less, random ones of the whole list come again, until the next would pass it: one whose
+    demand for one GPU (not for all of its GPUs, as published) would. Raises `ValueError` where no pod asks for a GPU.
     """
-    totals = [pod.total_milli for pod in pods]
-    if not any(totals):
+    if not any(pod.total_milli for pod in pods):
         message = "no pod asks for a GPU"
         raise ValueError(message)
-    chosen = [int(i) for i in rng.permutation(len(pods))]
-    asked = sum(totals)
-    while asked < demand * gpu_milli:
-        more = int(rng.integers(len(pods)))
+    by_name = sorted(range(len(pods)), key=lambda i: pods[i].name)
+    chosen = [by_name[i] for i in rng.permutation(len(pods))]
+    asked, most = sum(pod.total_milli for pod in pods), demand * gpu_milli
+    while asked > most:
+        asked -= pods[chosen.pop(int(rng.integers(len(chosen))))].total_milli
+    while True:
+        more = by_name[int(rng.integers(len(pods)))]
+        if asked + pods[more].gpu_milli > most:
+            return chosen
         chosen.append(more)
-        asked += totals[more]
-    return chosen
+        asked += pods[more].total_milli
 
 
 def fill(
-    nodes: Sequence[PodNode], pods: Sequence[Pod], rule: str, rng: np.random.Generator, demand: float = 1.3
+    nodes: Sequence[PodNode],
+    pods: Sequence[Pod],
+    rule: str,
+    seed: int,
+    demand: float = 1.3,
+    *,
+    order_seed: int | None = None,
+    node_order: NodeOrder = "shuffled",
 ) -> Filling:
     """Let pods come to an empty cluster under a rule until they have asked for `demand` times its GPUs.
 
     A pod that fits nowhere is dropped. The target of FGD, and of what counts as unusable, are the pods themselves.
+    `seed` decides which pods come and when, `order_seed` (`seed` unless given) the order of the nodes, of which the
+    first gets a tie, and what `random` draws; with `node_order` "names" the nodes stand in the order of their names.
     """
-    packer = Packer(nodes, pods, make_rule(rule, Target.of(pods)), rng)
     capacity = sum(node.gpus for node in nodes) * GPU_MILLI
-    steps = np.arange(round(demand * 100) + 1) / 100
-    allocated = np.zeros(len(steps))
-    asked, reached = 0, 0
-    for i in inflated(pods, capacity, demand, rng):
-        before = packer.allocated_milli
-        packer.place(i)
-        asked += pods[i].total_milli
-        while reached < len(steps) and asked > steps[reached] * capacity:
-            allocated[reached] = before / capacity
-            reached += 1
-        if reached == len(steps):
-            break
-    allocated[reached:] = packer.allocated_milli / capacity
-    return Filling(steps, allocated, packer.refused, packer.unusable())
+    arrivals = inflated(pods, capacity, demand, _stream(seed, 0))
+    rng = _stream(seed if order_seed is None else order_seed, 1)
+    ordered = sorted(nodes, key=lambda node: node.name)
+    if node_order == "shuffled":
+        ordered = [ordered[i] for i in rng.permutation(len(nodes))]
+    packer = Packer(ordered, pods, rule)
+    placed = packer.place(arrivals, rng.random((len(arrivals), 2))) >= 0
+    totals = np.array([pods[i].total_milli for i in arrivals]) / capacity
+    steps = round(demand * 100)
+    allocated = _by_demand(np.cumsum(totals), np.cumsum(totals * placed), steps)
+    return Filling(np.arange(steps + 1) / 100, allocated, int((~placed).sum()), packer.unusable())
 
 
-class Packer:
-    """Nodes that fill up, with every request's score on every node kept up to date.
+def _stream(seed: int, use: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(use,)))
 
-    Requests repeat, and a pod changes one node only, so that after each placement only that node is scored again.
-    """
 
-    def __init__(self, nodes: Sequence[PodNode], pods: Sequence[Pod], rule: Rule, rng: np.random.Generator) -> None:
-        """Begin with empty `nodes`; `rng` is drawn from by rules that choose at random."""
-        self._rule, self._rng, self._pods = rule, rng, pods
-        self._states = [NodeState.empty(node) for node in sorted(nodes, key=lambda node: node.name)]
-        kinds: dict[Pod, int] = {}
-        self._kind = [kinds.setdefault(replace(pod, name=""), len(kinds)) for pod in pods]
-        self._requests = Requests.of(list(kinds))
-        #: Scores by node and request, -1 where the request does not fit.
-        self._scores: Ints = np.zeros((len(self._states), len(kinds)), dtype=np.int64)
-        known: dict[PodNode, Ints] = {}
-        for i, state in enumerate(self._states):
-            make = replace(state.node, name="")
-            if make not in known:
-                known[make] = self._scored(state)
-            self._scores[i] = known[make]
-        self.allocated_milli = 0
-        self.refused = 0
-
-    def place(self, pod: int) -> str | None:
-        """Put the pod of that number on a node and return the node's name, None where it fits nowhere."""
-        scores = self._scores[:, self._kind[pod]]
-        best = int(np.argmax(scores))
-        if scores[best] < 0:
-            self.refused += 1
-            return None
-        if self._rule.random:
-            best = int(self._rng.choice(np.flatnonzero(scores >= 0)))
-        state, asked = self._states[best], self._pods[pod]
-        state.take(asked, self._gpus(state, asked))
-        self._scores[best] = self._scored(state)
-        self.allocated_milli += asked.total_milli
-        return state.node.name
-
-    def unusable(self) -> float:
-        """Return the share of the free GPUs that the usual pods could not use."""
-        most = max(state.node.gpus for state in self._states)
-        free = np.zeros((len(self._states), most), dtype=np.int64)
-        for i, state in enumerate(self._states):
-            free[i, : state.node.gpus] = state.gpu_milli
-        cpu = np.array([state.cpu_milli for state in self._states], dtype=np.int64)
-        return free_share_unusable(Target.of(self._pods), [state.node for state in self._states], cpu, free)
-
-    def _gpus(self, state: NodeState, pod: Pod) -> list[int]:
-        if self._rule.random and pod.shares and pod.num_gpus == 1:
-            return [int(self._rng.choice(np.flatnonzero(state.gpu_milli >= pod.gpu_milli)))]
-        return self._rule.gpus(state, pod)
-
-    def _scored(self, state: NodeState) -> Ints:
-        fits = state.fitting(self._requests)
-        return np.where(fits, self._rule.scores(state, self._requests, fits), -1)
+def _by_demand(demand: Floats, allocated: Floats, steps: int) -> Floats:
+    """Average what is allocated over each whole per cent of demand; where no pod came at one, it stays as it was."""
+    step = np.minimum(np.rint(demand * 100), steps).astype(np.int64)
+    pods = np.bincount(step, minlength=steps + 1)
+    sums = np.bincount(step, np.round(allocated, _DIGITS), minlength=steps + 1)
+    means = np.zeros(steps + 1)
+    np.divide(sums, pods, out=means, where=pods > 0)
+    last = np.append(0, np.round(allocated, _DIGITS))[np.searchsorted(step, np.arange(steps + 1), side="right")]
+    return np.where(pods > 0, means, last)

@@ -1,192 +1,134 @@
-"""Rules that choose a node, and the GPUs on it, for a pod: random, best fit, dot product, and FGD.
+"""Rules that choose a node for a pod, and the GPUs on it.
 
-A rule gives each node that a pod fits on a whole-numbered score; the pod goes to the best one, on a tie to the one
-whose name comes first. A pod that wants a part of a GPU gets the GPU with the least room that suffices (FGD: the one
-with the best score), others get the first GPUs with room. Sources: `simsched.packing.fragmentation`.
+A rule gives each node that a pod fits on a whole-numbered score, truncated; the pod goes to the best one, on a tie to
+the first in the order of the nodes. It gets the GPUs with the least room that suffices; a part of a GPU gets one with
+the best score by `fgd`, and any by `random`. Source: the published simulator of Weng et al., "Beware of Fragmentation"
+(USENIX ATC'23), with the rivals that it has there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
+from simsched.jit import leaf
 from simsched.model.pod import GPU_MILLI, Pod, PodNode
-from simsched.packing.fragmentation import Bools, Floats, Ints, Target, fragmentation
+from simsched.packing.cluster import Free, Ints, Requests, free_of_gpus, least_free, request_of, whole_gpus
+from simsched.packing.fragmentation import Fragments, Target, score_by_growth
+from simsched.packing.names import BEST_FIT, DOT_PRODUCT, FGD, GPU_CLUSTERING, GPU_PACKING, RANDOM
 
 #: By these, the cores and GPUs of the largest nodes of the published cluster, scores make requests comparable.
 CPU_SCALE_MILLI, GPU_SCALE_MILLI = 128_000, 8_000
 
 
-@dataclass(frozen=True)
-class Requests:
-    """Different requests of pods, as arrays of shape (requests,)."""
+class Books(NamedTuple):
+    """All that rules look at; `used` has room for the GPUs of the largest node."""
 
-    cpu_milli: Ints
-    memory_mib: Ints
-    num_gpus: Ints
-    gpu_milli: Ints
-    gpu_models: tuple[frozenset[str], ...]
-
-    @classmethod
-    def of(cls, pods: Sequence[Pod]) -> Requests:
-        """Take the requests of pods, in their order."""
-        names = ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli")
-        cpu, memory, gpus, milli = (np.array([getattr(pod, name) for pod in pods], dtype=np.int64) for name in names)
-        return cls(cpu, memory, gpus, milli, tuple(pod.gpu_models for pod in pods))
-
-
-@dataclass
-class NodeState:
-    """What is free of a node: thousandths of cores, MiB, and thousandths of each GPU (shape (GPUs,))."""
-
-    node: PodNode
-    cpu_milli: int
-    memory_mib: int
-    gpu_milli: Ints
-
-    @classmethod
-    def empty(cls, node: PodNode) -> NodeState:
-        """Return a node on which nothing runs."""
-        return cls(node, node.cpu_milli, node.memory_mib, np.full(node.gpus, GPU_MILLI, dtype=np.int64))
-
-    def fitting(self, requests: Requests) -> Bools:
-        """Return which requests fit, shape (requests,)."""
-        enough = (self.gpu_milli[None, :] >= requests.gpu_milli[:, None]).sum(axis=1) >= requests.num_gpus
-        models = np.array([not m or self.node.gpu_model in m for m in requests.gpu_models], dtype=np.bool_)
-        small = (requests.cpu_milli <= self.cpu_milli) & (requests.memory_mib <= self.memory_mib)
-        return np.asarray(small & enough & models, dtype=np.bool_)
-
-    def gpus_for(self, pod: Pod) -> list[int]:
-        """Return the GPUs that a pod that fits gets by the common rule."""
-        room = [int(gpu) for gpu in np.flatnonzero(self.gpu_milli >= pod.gpu_milli)]
-        if pod.shares and pod.num_gpus == 1:
-            return [min(room, key=lambda gpu: (int(self.gpu_milli[gpu]), gpu))]
-        return room[: pod.num_gpus]
-
-    def take(self, pod: Pod, gpus: Sequence[int]) -> None:
-        """Give a pod its share of the node."""
-        self.cpu_milli -= pod.cpu_milli
-        self.memory_mib -= pod.memory_mib
-        self.gpu_milli[list(gpus)] -= pod.gpu_milli
-
-
-class Rule(Protocol):
-    """Scores one node for all requests at once."""
-
-    #: Whether the node and the GPU are drawn at random among those that fit.
-    random: bool
-
-    def scores(self, state: NodeState, requests: Requests, fits: Bools) -> Ints:
-        """Return the scores of a node, shape (requests,); those of requests that do not fit mean nothing."""
-
-    def gpus(self, state: NodeState, pod: Pod) -> list[int]:
-        """Return the GPUs that a pod gets on the node that was chosen."""
-
-
-class _Rule:
-    random = False
-
-    def gpus(self, state: NodeState, pod: Pod) -> list[int]:
-        """Return the GPUs that a pod gets by the common rule."""
-        return state.gpus_for(pod)
-
-
-class Random(_Rule):
-    """Any node that the pod fits on, and any GPU."""
-
-    random = True
-
-    def scores(self, state: NodeState, requests: Requests, fits: Bools) -> Ints:
-        """Return 0 for every request."""
-        return np.zeros(len(fits), dtype=np.int64)
-
-
-class BestFit(_Rule):
-    """The node of which least is left, cores and GPUs weighing the same."""
-
-    def scores(self, state: NodeState, requests: Requests, fits: Bools) -> Ints:
-        """Return 100 (1 - half of what is left of cores - half of what is left of GPUs)."""
-        cpu = (state.cpu_milli - requests.cpu_milli) / CPU_SCALE_MILLI
-        gpu = (int(state.gpu_milli.sum()) - requests.num_gpus * requests.gpu_milli) / GPU_SCALE_MILLI
-        return _floored(100 * (1 - (cpu + gpu) / 2))
-
-
-class DotProduct(_Rule):
-    """The node whose free cores and GPUs are least alike to what the pod wants, as a dot product."""
-
-    def scores(self, state: NodeState, requests: Requests, fits: Bools) -> Ints:
-        """Return 100 (1 - half of the dot product of request and what is free)."""
-        cpu = requests.cpu_milli / CPU_SCALE_MILLI * (state.cpu_milli / CPU_SCALE_MILLI)
-        asked = requests.num_gpus * requests.gpu_milli / GPU_SCALE_MILLI
-        gpu = asked * (int(state.gpu_milli.sum()) / GPU_SCALE_MILLI)
-        return _floored(100 * (1 - (cpu + gpu) / 2))
-
-
-@dataclass
-class Fgd(_Rule):
-    """Fragmentation gradient descent: the node, and the GPU on it, whose fragmentation grows least."""
-
+    free: Free
+    requests: Requests
     target: Target
+    fragments: Fragments
+    used: Ints
 
-    def scores(self, state: NodeState, requests: Requests, fits: Bools) -> Ints:
-        """Return 100 times the sigmoid of by how many GPUs the fragmentation falls, for the best GPU."""
-        options = [
-            (request, gpus)
-            for request in np.flatnonzero(fits)
-            for gpus in _options(state, int(requests.num_gpus[request]), int(requests.gpu_milli[request]))
-        ]
-        scores = np.zeros(len(fits), dtype=np.int64)
-        if not options:
-            return scores
-        asked = np.array([request for request, _ in options])
-        found = self._after(state, requests.cpu_milli[asked], requests.gpu_milli[asked], [gpus for _, gpus in options])
-        np.maximum.at(scores, asked, found)
-        return scores
-
-    def gpus(self, state: NodeState, pod: Pod) -> list[int]:
-        """Return the GPU with the best score, the first of equal ones, for a pod that shares; else the common rule."""
-        options = _options(state, pod.num_gpus, pod.gpu_milli)
-        cpu, gpu = (np.full(len(options), amount, dtype=np.int64) for amount in (pod.cpu_milli, pod.gpu_milli))
-        return options[int(np.argmax(self._after(state, cpu, gpu, options)))]
-
-    def _after(self, state: NodeState, cpu_milli: Ints, gpu_milli: Ints, options: Sequence[list[int]]) -> Ints:
-        """Return the score of giving each option (a list of GPUs) to a pod that takes so much of each."""
-        accepts = self.target.accepts(state.node)
-        free = np.repeat(state.gpu_milli[None, :], len(options), axis=0)
-        for row, gpus in enumerate(options):
-            free[row, gpus] -= gpu_milli[row]
-        before = fragmentation(self.target, accepts, np.array([state.cpu_milli]), state.gpu_milli[None, :])
-        after = fragmentation(self.target, accepts, state.cpu_milli - cpu_milli, free)
-        return _floored(100 * expit((before - after) / GPU_MILLI))
+    @classmethod
+    def of(cls, nodes: Sequence[PodNode], pods: Sequence[Pod], target: Sequence[Pod]) -> Books:
+        """Take empty nodes, the different requests of pods, and the pods that may come."""
+        models = sorted({node.gpu_model for node in nodes})
+        requests = Requests.of(list(dict.fromkeys(map(request_of, pods))), models)
+        free = Free.of(nodes, models, int(requests.group.max(initial=0)) + 1)
+        usual = Target.of(target, models)
+        used = np.zeros(free.gpu_milli.shape[1], dtype=np.int64)
+        return cls(free, requests, usual, Fragments.of(free, usual), used)
 
 
-def _options(state: NodeState, num_gpus: int, gpu_milli: int) -> list[list[int]]:
-    """Return the GPUs that a request may get: one of those with different room, or the first with room."""
-    room = [int(gpu) for gpu in np.flatnonzero(state.gpu_milli >= gpu_milli)]
-    if num_gpus == 1 and gpu_milli < GPU_MILLI:
-        first: dict[int, int] = {}
-        for gpu in room:
-            first.setdefault(int(state.gpu_milli[gpu]), gpu)
-        return [[gpu] for gpu in first.values()]
-    return [room[:num_gpus]]
+@leaf
+def score(rule: int, books: Books, node: int, request: int) -> int:
+    """Return the score of a node that a request fits on."""
+    free, requests, used = books.free, books.requests, books.used
+    if rule == DOT_PRODUCT:
+        return _dot_product(free, node, requests, request)
+    if rule == BEST_FIT:
+        return _best_fit(free, node, requests, request)
+    if rule == GPU_CLUSTERING:
+        return _gpu_clustering(free, node, requests, request)
+    if rule == GPU_PACKING:
+        return _gpu_packing(free, node, requests, request, used)
+    if rule == FGD:
+        return score_by_growth(free, node, requests, request, used, books.target, books.fragments)
+    return 0
 
 
-def _floored(scores: Floats) -> Ints:
-    return np.floor(scores).astype(np.int64)
+@leaf
+def choose_gpus(rule: int, books: Books, node: int, request: int, draw: float) -> None:
+    """Put the GPUs that a request gets on a node where it fits into `used`; `draw`, from 0 to 1, is for `random`."""
+    free, requests, used = books.free, books.requests, books.used
+    gpus, milli = requests.num_gpus[request], requests.gpu_milli[request]
+    if rule == FGD:
+        score_by_growth(free, node, requests, request, used, books.target, books.fragments)
+    elif rule == RANDOM and gpus == 1 and milli < GPU_MILLI:
+        fitting = 0
+        for gpu in range(free.gpus[node]):
+            fitting += free.gpu_milli[node, gpu] >= milli
+        left = int(draw * fitting)
+        for gpu in range(free.gpus[node]):
+            if free.gpu_milli[node, gpu] >= milli:
+                if left == 0:
+                    used[0] = gpu
+                left -= 1
+    else:
+        least_free(free, node, gpus, milli, used)
 
 
-def make_rule(name: str, target: Target) -> Rule:
-    """Make a rule of `RULES` by its name; FGD looks at the pods of `target`."""
-    return Fgd(target) if name == "fgd" else _PLAIN[name]()
+@leaf
+def _dot_product(free: Free, node: int, requests: Requests, request: int) -> int:
+    """Prefer the node whose free cores and GPUs are least alike to what is wanted, as a dot product."""
+    cpu = requests.cpu_milli[request] / CPU_SCALE_MILLI * (free.cpu_milli[node] / CPU_SCALE_MILLI)
+    asked = requests.num_gpus[request] * requests.gpu_milli[request] / GPU_SCALE_MILLI
+    return int(100 * (1 - 0.5 * (cpu + asked * (free_of_gpus(free, node) / GPU_SCALE_MILLI))))
 
 
-_PLAIN: Mapping[str, type[Random] | type[BestFit] | type[DotProduct]] = MappingProxyType(
-    {"random": Random, "dot-product": DotProduct, "best-fit": BestFit}
-)
-#: The rules by name.
-RULES = (*_PLAIN, "fgd")
+@leaf
+def _best_fit(free: Free, node: int, requests: Requests, request: int) -> int:
+    """Prefer the node of which least is left, cores and GPUs weighing the same."""
+    cpu = (free.cpu_milli[node] - requests.cpu_milli[request]) / CPU_SCALE_MILLI
+    asked = requests.num_gpus[request] * requests.gpu_milli[request]
+    return int(100 * (1 - 0.5 * cpu - 0.5 * ((free_of_gpus(free, node) - asked) / GPU_SCALE_MILLI)))
+
+
+@leaf
+def _gpu_clustering(free: Free, node: int, requests: Requests, request: int) -> int:
+    """Prefer nodes with pods of the same group only, then with such among others, then unused ones; the fuller first.
+
+    A group is the number of GPUs, or a part of one. A node with fewer GPUs than eight counts as partly used.
+    """
+    group = requests.group[request]
+    if group < 0:
+        return 0
+    others = False
+    for other in range(free.groups.shape[1]):
+        others = others or (other != group and free.groups[node, other])
+    alone = 0 if others else 25
+    base = 50 + alone if free.groups[node, group] else alone
+    return base + int(25 * (GPU_SCALE_MILLI - free_of_gpus(free, node)) / GPU_SCALE_MILLI)
+
+
+@leaf
+def _gpu_packing(free: Free, node: int, requests: Requests, request: int, used: Ints) -> int:
+    """Prefer GPUs that others use already, the fuller the better, then free GPUs of used nodes, then empty nodes."""
+    wanted = requests.num_gpus[request]
+    if wanted == 0:
+        return 0
+    whole = whole_gpus(free, node)
+    if whole == free.gpus[node]:
+        return max(33 - whole, whole)
+    least_free(free, node, wanted, requests.gpu_milli[request], used)
+    opened, room = 0, 0
+    for place in range(wanted):
+        milli = free.gpu_milli[node, used[place]]
+        opened += milli == GPU_MILLI
+        room += milli
+    if opened > 0:
+        return max(50 - opened, 33)
+    return max(100 - room * 100 // GPU_MILLI // 10, 50)

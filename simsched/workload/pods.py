@@ -7,34 +7,47 @@ a part of a GPU counts as a whole one, since jobs of the engine hold whole GPUs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from simsched.errors import input_error
-from simsched.model.pod import GPU_MILLI, Pod, PodNode
+from simsched.model.pod import GPU_MILLI, Pod, PodNode, models_of
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 
 
-def read_pods(path: str | Path) -> list[Pod]:
-    """Read a list of pods (plain or .gz); raises `InputError` with every cell that is wrong, by line."""
+def read_pods(path: str | Path, nodes: Sequence[PodNode] = ()) -> list[Pod]:
+    """Read a list of pods (plain or .gz); raises `InputError` with every cell that is wrong, by line.
+
+    Where `nodes` are given, so is a cell that asks for more than any of them has, or for models that none has.
+    """
     sheet = open_sheet(Path(path), _POD_COLUMNS)
     gpus = sheet.number("num_gpu", least=0, whole=True)
     milli = sheet.number("gpu_milli", least=0, whole=True)
     sheet.blame("gpu_milli", (gpus > 0) & (milli <= 0), "is no part of a GPU")
     sheet.blame("gpu_milli", milli > GPU_MILLI, f"is more than a whole GPU ({GPU_MILLI})")
-    columns = zip(
-        sheet.unique("name"),
-        sheet.number("cpu_milli", least=0, whole=True),
-        sheet.number("memory_mib", least=0, whole=True),
-        gpus,
-        milli * (gpus > 0),
-        _texts(sheet, "gpu_spec"),
-        strict=True,
-    )
+    cpu, memory = (sheet.number(name, least=0, whole=True) for name in ("cpu_milli", "memory_mib"))
+    specs = _texts(sheet, "gpu_spec")
+    columns = zip(sheet.unique("name"), cpu, memory, gpus, milli * (gpus > 0), specs, strict=True)
+    if nodes:
+        most = {
+            "cpu_milli": (cpu, max(node.cpu_milli for node in nodes)),
+            "memory_mib": (memory, max(node.memory_mib for node in nodes)),
+            "num_gpu": (gpus, max(node.gpus for node in nodes)),
+        }
+        for column, (asked, there) in most.items():
+            sheet.blame(column, asked > there, f"is more than any node has ({there})")
+        models = {node.gpu_model for node in nodes} - {""}
+        asks = zip(gpus, specs, strict=True)
+        alien = [bool(g > 0 and models_of(spec) and not models_of(spec) & models) for g, spec in asks]
+        known = ", ".join(sorted(models)) or "none has any"
+        sheet.blame("gpu_spec", np.array(alien, dtype=np.bool_), f"names no model of the nodes ({known})")
     sheet.check()
-    return [Pod(name, int(c), int(m), int(g), int(p), _models(spec)) for name, c, m, g, p, spec in columns]
+    return [Pod(name, int(c), int(m), int(g), int(p), spec) for name, c, m, g, p, spec in columns]
 
 
 def read_nodes(path: str | Path) -> list[PodNode]:
@@ -57,7 +70,3 @@ def read_nodes(path: str | Path) -> list[PodNode]:
 
 def _texts(sheet: Sheet, column: str) -> list[str]:
     return list(sheet.text(column)) if column in sheet else [""] * len(sheet)
-
-
-def _models(spec: str) -> frozenset[str]:
-    return frozenset(name.strip() for name in spec.split("|") if name.strip())
