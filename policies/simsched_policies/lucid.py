@@ -30,6 +30,7 @@ from simsched.policy import Decision, JobView, Policy, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.gang import most_free_first
 from simsched.policy.gpu_memory import GpuMemory
+from simsched.policy.physics import BUSY_GPUS, SHARED_GPUS, UNPACKED, Becomes, Wants
 from simsched.policy.type_pools import TypePool, type_pools
 
 _HOUR_S = 3600
@@ -52,6 +53,10 @@ class Lucid(Policy):
     """Profiles every job, then starts jobs by expected GPU-time, and packs them in pairs while load is high."""
 
     name: ClassVar[str] = "lucid"
+    wants: ClassVar[Wants] = {
+        SHARED_GPUS: UNPACKED,
+        BUSY_GPUS: Becomes("gives every job the medium share score"),
+    }
 
     profile_s: int = 500
     profiling_nodes: int = 1
