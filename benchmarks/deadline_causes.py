@@ -26,7 +26,7 @@ from simsched.model.job import JobSpec
 from simsched.policy import Policy
 from simsched.workload.readers.workload_csv import read_workload
 
-TRAININGS = Path(__file__).parents[1] / "experiments" / "elasticflow" / "trainings"
+TRAININGS = Path(__file__).parent / "trainings"
 CLUSTER = Cluster.uniform(16, 4, "t4")
 POLICIES: dict[str, Callable[[], Policy]] = {
     "elasticflow": ElasticFlow,

@@ -23,7 +23,7 @@ from simsched.model.cluster import Cluster
 from simsched.policy import Policy
 from simsched.workload.readers.workload_csv import read_workload
 
-TRAININGS = Path(__file__).parents[1] / "experiments" / "elasticflow" / "trainings"
+TRAININGS = Path(__file__).parent / "trainings"
 ALL = ("imagenet", "yolov3", "bert", "deepspeech2", "cifar10")
 
 

@@ -3,8 +3,9 @@
 Idea: two classes of jobs (Xiao et al., AntMan, OSDI'20, sections 4 and 5). A guaranteed job waits for GPUs that no
 guaranteed job holds, and reserves them as they become free; opportunistic jobs on them stay. An opportunistic job
 starts where the GPU is idle, or where the guaranteed job on it keeps it busy for less than 80 % of the time. Nobody is
-preempted. How fast an opportunistic job is beside a guaranteed one is for the engine to say (`engine.sharing`, with
-`guaranteed_first`): that is the paper's local scheduler.
+preempted. What two jobs do together on a GPU is for the engine to say (`engine.sharing`), as for every policy; of that
+the guaranteed one gets all of its speed and the other the rest (`guaranteed_first`), which is the paper's local
+scheduler.
 
 With tenants, a job that asks for a guarantee has one only within its tenant's own GPUs, and is opportunistic beyond
 them. As soon as enough of the quota is free it is upgraded, the first submitted first; one that runs stays where it
@@ -29,6 +30,7 @@ from simsched.model.placement import Allocation, from_counts
 from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.gang import available_gpus, most_free_first
 from simsched.policy.gpu_memory import GpuMemory
+from simsched.policy.physics import GUARANTEED_JOBS, OPPORTUNISTIC_JOBS, SHARED_GPUS, UNPACKED, Becomes, Wants
 from simsched.policy.signals import GPU_BUSY
 from simsched.policy.tenants import Tenant
 from simsched.policy.type_pools import type_pools
@@ -43,6 +45,12 @@ class AntMan(Policy):
 
     name: ClassVar[str] = "antman"
     needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
+    guaranteed_first: ClassVar[bool] = True
+    wants: ClassVar[Wants] = {
+        SHARED_GPUS: UNPACKED,
+        GUARANTEED_JOBS: Becomes("starts jobs in order of arrival, with backfill", "fifo", {"backfill": True}),
+        OPPORTUNISTIC_JOBS: Becomes("reserves GPUs for each job in turn, so that no two share one"),
+    }
 
     max_busy: float = 0.8
     packing: bool = True

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
 from simsched.policy.gang import available_gpus, run_in_order
+from simsched.policy.physics import DEADLINES, Becomes, Wants
 from simsched.policy.signals import REMAINING_WORK
 from simsched.policy.type_pools import TypePool, type_pools
 from simsched.programs.leases import reserve, usable_seconds
@@ -36,6 +37,9 @@ class Chronus(Policy):
 
     name: ClassVar[str] = "chronus"
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    wants: ClassVar[Wants] = {
+        DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
+    }
 
     lease_s: int = 3600
     slot_s: int = 300

@@ -23,6 +23,7 @@ from simsched.policy.consolidated import place_consolidated
 from simsched.policy.deadlines import sizes
 from simsched.policy.elastic import required_limits, usable_gpus
 from simsched.policy.gang import available_gpus
+from simsched.policy.physics import DEADLINES, Becomes, Wants
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.priority import Key, PriorityScheduler
 from simsched.policy.signals import REMAINING_WORK
@@ -38,6 +39,7 @@ class Edf(Policy):
     """
 
     name: ClassVar[str] = "edf"
+    wants: ClassVar[Wants] = {DEADLINES: Becomes("serves jobs in the order of submission")}
 
     preempts: bool = True
     placement: PlacerName = "most-free"

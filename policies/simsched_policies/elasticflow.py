@@ -41,6 +41,7 @@ from simsched.policy.deadlines import (
 )
 from simsched.policy.elastic import required_limits, usable_gpus
 from simsched.policy.gang import available_gpus
+from simsched.policy.physics import DEADLINES, Becomes, Wants
 from simsched.policy.signals import REMAINING_WORK
 from simsched.policy.type_pools import TypePool, type_pools
 
@@ -51,6 +52,9 @@ class ElasticFlow(Policy):
 
     name: ClassVar[str] = "elasticflow"
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    wants: ClassVar[Wants] = {
+        DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
+    }
     rigid: ClassVar[bool] = False
 
     slot_s: int = 60

@@ -25,6 +25,7 @@ from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.gang import most_free_first
 from simsched.policy.gpu_memory import GpuMemory
+from simsched.policy.physics import BUSY_GPUS, SHARED_GPUS, UNPACKED, Becomes, Wants
 from simsched.policy.signals import GPU_BUSY
 from simsched.policy.type_pools import TypePool, type_pools
 
@@ -35,6 +36,10 @@ class Horus(Policy):
 
     name: ClassVar[str] = "horus"
     needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
+    wants: ClassVar[Wants] = {
+        SHARED_GPUS: UNPACKED,
+        BUSY_GPUS: Becomes("takes every job to keep its GPUs busy for `assumed_busy` of the time"),
+    }
 
     most_busy: float = 1.0
     assumed_busy: float = 0.5

@@ -30,6 +30,7 @@ from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
 from simsched.policy.gang import most_free_first
 from simsched.policy.gpu_memory import GpuMemory
+from simsched.policy.physics import BUSY_GPUS, SHARED_GPUS, UNPACKED, Becomes, Wants
 from simsched.policy.signals import GPU_BUSY
 from simsched.policy.type_pools import TypePool, type_pools
 
@@ -54,6 +55,10 @@ class Lucid(Policy):
 
     name: ClassVar[str] = "lucid"
     needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
+    wants: ClassVar[Wants] = {
+        SHARED_GPUS: UNPACKED,
+        BUSY_GPUS: Becomes("gives every job the medium share score"),
+    }
 
     profile_s: int = 500
     profiling_nodes: int = 1

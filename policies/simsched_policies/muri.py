@@ -26,6 +26,7 @@ from simsched.model.placement import Allocation
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
 from simsched.policy.gang import most_free_first
 from simsched.policy.grouping.groups import Rules, efficiency, merge_by_matching, placement_order, take
+from simsched.policy.physics import SHARED_GPUS, STAGES, Becomes, Wants
 from simsched.policy.signals import REMAINING_WORK, STAGE_TIMES
 from simsched.policy.type_pools import TypePool, type_pools
 
@@ -49,8 +50,14 @@ class _Candidate:
         return self.view[STAGE_TIMES]
 
 
+#: What Muri becomes where jobs cannot be grouped.
+UNGROUPED = Becomes("merges nobody, as with most_jobs: 1", params={"most_jobs": 1})
+
+
 class _Muri(Policy):
     """What both have in common."""
+
+    wants: ClassVar[Wants] = {SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")}
 
     def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:
         """Group up to `most_jobs` jobs every `interval_s` seconds."""
@@ -60,6 +67,11 @@ class _Muri(Policy):
         self.interval_s = interval_s
         self.most_jobs = most_jobs
         self._model = StageInterleaving()
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return what grouping takes, where jobs are grouped."""
+        return {} if self.most_jobs == 1 else self.wants
 
     @property
     def triggers(self) -> Triggers:

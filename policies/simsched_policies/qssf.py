@@ -18,6 +18,7 @@ import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, View
 from simsched.policy.estimates import DurationHistory, LearnedDurations
+from simsched.policy.physics import JOBS_OF_USERS, Becomes, Wants
 from simsched.policy.placers import PLACERS, PlacerName
 from simsched.policy.priority import Key, PriorityScheduler
 
@@ -27,6 +28,7 @@ class Qssf(Policy):
     """Starts the jobs with the least expected GPU-time first; what runs is never stopped."""
 
     name: ClassVar[str] = "qssf"
+    wants: ClassVar[Wants] = {JOBS_OF_USERS: Becomes("expects of a job what those of its application and size took")}
 
     prior_s: float = 3600.0
     window: int = 100

@@ -21,6 +21,7 @@ import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
 from simsched.policy.gang import available_gpus, run_in_order
+from simsched.policy.physics import BATCH_RULES, Becomes, Wants
 from simsched.policy.signals import REMAINING_WORK, STEPS
 from simsched.policy.type_pools import gpu_types
 from simsched.programs.regime_forecast import epochs_within, remaining_of
@@ -108,6 +109,7 @@ class Shockwave(Policy):
 
     name: ClassVar[str] = "shockwave"
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, STEPS})
+    wants: ClassVar[Wants] = {BATCH_RULES: Becomes("foresees batches that stay as they are")}
 
     rounds: int = 20
     round_s: int = 120

@@ -29,6 +29,7 @@ from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
 from simsched.policy.gang import available_by_type
+from simsched.policy.physics import GPU_TYPES, Becomes, Wants
 from simsched.policy.signals import GOODPUT, OFFLINE_PROFILES
 from simsched.programs.sia import (
     MOST_GPUS,
@@ -57,6 +58,7 @@ class Sia(Policy):
 
     name: ClassVar[str] = "sia"
     type_aware: ClassVar[bool] = True
+    wants: ClassVar[Wants] = {GPU_TYPES: Becomes("chooses numbers of GPUs alone")}
     needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT, OFFLINE_PROFILES})
     rigid: ClassVar[bool] = False
 

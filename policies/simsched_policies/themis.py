@@ -34,6 +34,7 @@ from simsched.policy.auction import (
     partial_allocation,
 )
 from simsched.policy.gang import available_gpus, run_in_order
+from simsched.policy.physics import GROUPS, Becomes, Wants
 from simsched.policy.quantum import Quantum
 from simsched.policy.signals import REMAINING_WORK
 
@@ -132,6 +133,7 @@ class Themis(Policy):
 
     name: ClassVar[str] = "themis"
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    wants: ClassVar[Wants] = {GROUPS: Becomes("takes every job for an application of its own")}
 
     fairness: float = 0.8
     lease_s: int = 1200

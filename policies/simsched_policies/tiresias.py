@@ -37,6 +37,7 @@ from simsched.model.application import ApplicationFacts
 from simsched.model.job import JobRequest
 from simsched.policy import Decision, JobView, Policy, Triggers, View
 from simsched.policy.levels import Levels, start_order
+from simsched.policy.physics import Wants
 from simsched.policy.priority import Key, PriorityScheduler
 from simsched.policy.skew import PlacementName, SkewPlacement
 
@@ -67,6 +68,11 @@ class Tiresias(Policy):
         """Start with empty queues."""
         self._levels = Levels(self.queue_thresholds_gpu_s, self.promote_knob)
         self._placement = SkewPlacement(self.placement, self.skew_limit)
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return the tensors of models where placement goes by them."""
+        return self._placement.wants
 
     @property
     def triggers(self) -> Triggers:

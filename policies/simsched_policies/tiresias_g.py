@@ -27,6 +27,7 @@ from simsched.model.job import JobRequest
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, View
 from simsched.policy.gittins import IndexTable, ServiceDistribution, ServiceHistory
 from simsched.policy.levels import Levels, start_order
+from simsched.policy.physics import Wants
 from simsched.policy.priority import Key, PriorityScheduler
 from simsched.policy.signals import SERVICE_HISTORY
 from simsched.policy.skew import PlacementName, SkewPlacement
@@ -73,6 +74,11 @@ class TiresiasG(Policy):
         """Keep the batch size submitted, and note the skew of the model."""
         self._placement.note(request, facts)
         return fixed_agent(request, facts)
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return the tensors of models where placement goes by them."""
+        return self._placement.wants
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Update queues and ranks, then admit from the first queue to the last."""

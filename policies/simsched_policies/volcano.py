@@ -20,6 +20,7 @@ import numpy as np
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, Policy, View
 from simsched.policy.gang import available_gpus
+from simsched.policy.physics import JOBS_OF_TENANTS, QUOTAS, Becomes, Wants
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
@@ -58,6 +59,10 @@ class Volcano(Policy):
     """
 
     name: ClassVar[str] = "volcano"
+    wants: ClassVar[Wants] = {
+        QUOTAS: Becomes("gives the queues of all tenants the same weight"),
+        JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
+    }
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     placement: PlacerName = "fragments"

@@ -27,6 +27,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, JobView, Policy, View
+from simsched.policy.physics import QUOTAS, Becomes, Wants
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 
 _OTHERS = ""
@@ -53,6 +54,11 @@ class _Queue:
     def gpus_of(self, capacity: int) -> int:
         """Return how many of so many GPUs the share is."""
         return floor(self.share * capacity + _ROUNDING_GPUS)
+
+
+_ONE_QUEUE = Becomes(
+    "has one queue for all jobs, first in, first out on few nodes", "fifo", {"placement": "consolidated"}
+)
 
 
 @dataclass
@@ -88,6 +94,11 @@ class YarnCs(Policy):
         self._queues = {tenant: _Queue(share) for tenant, share in self.capacities.items()}
         if rest > 1e-9:
             self._queues[_OTHERS] = _Queue(rest)
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return GPUs of tenants, where `capacities` gives them none."""
+        return {} if self.capacities else {QUOTAS: _ONE_QUEUE}
 
     def begin(self, cluster: Cluster) -> None:
         """Learn how many GPUs there are to share."""

@@ -31,6 +31,8 @@ experiment_argument = click.argument("experiment", shell_complete=complete_exper
 def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check an experiment, its data and its jobs, without running it.
 
+    Of a policy that counts on physics which the experiment lacks it is said what the policy is without them.
+
     Of many cells, or of seeds that each draw from a generated trace of their own, some are looked into: every policy at
     every point under the first seed. How many is said.
 
@@ -41,13 +43,21 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     from simsched.experiment.grid import look_into
     from simsched.experiment.shipped import find_experiment
     from simsched.experiment.validation import read_experiment
+    from simsched.results.what_was_run import what_policies_become
 
     path = find_experiment(experiment)
     experiment_read = read_experiment(path, overrides)
     total, looked_into = look_into(experiment_read, grid_progress())
     whole = len(looked_into) == total
+    without = what_policies_become((cell.label, cell.task.about["without"]) for cell in looked_into)
     distinct = len({cell.task.key for cell in looked_into})
-    said = {"experiment": experiment_read.spec.name, "file": str(path), "count": total, "looked_into": len(looked_into)}
+    said = {
+        "experiment": experiment_read.spec.name,
+        "file": str(path),
+        "count": total,
+        "looked_into": len(looked_into),
+        "without": without,
+    }
     if as_json:
         cells = [{"policy": cell.label, "seed": cell.seed, "point": cell.point} for cell in looked_into]
         print_json(said | {"cells": cells, "distinct": distinct} if whole else said)
@@ -56,6 +66,8 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     number = f"{jobs[0]} jobs" if len(jobs) == 1 else f"{jobs[0]} to {jobs[-1]} jobs"
     rest = "" if whole else f", {len(looked_into)} of them looked into"
     click.echo(f"{path}: valid; {distinct if whole else total} cells of {number}{rest}")
+    for sentence in without:
+        click.echo(sentence)
 
 
 @click.command()

@@ -263,6 +263,9 @@ class Ledger:
         if job.leases is not None:
             self._begin_lease(job, site)
             return
+        if not job.rate:  # held back by its neighbours: whoever goes sets it going again
+            job.appointment = None
+            return
         missing = (job.app.epoch_end(job.epoch) - job.progress) / job.rate
         if self._clock.scale is not None:
             missing /= self._clock.scale

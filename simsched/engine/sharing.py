@@ -72,7 +72,8 @@ class Neighbourhood:
     def _beside(self, job: JobState, holders: tuple[str, ...], gpu_type: str) -> float:
         residents = [_resident(self._active[holder]) for holder in holders]
         speed = self._model.speeds(residents, gpu_type)[holders.index(job.request.id)]
-        if not speed > 0:
+        held_back = speed == 0 and any(resident.guaranteed for resident in residents)
+        if not (speed > 0 or held_back):
             message = f"job {job.request.id} would stand still among {', '.join(holders)} on one GPU"
             raise EngineError(message)
         return speed

@@ -38,7 +38,7 @@ from simsched.engine.validate import changes_of, check_changes, check_names, che
 from simsched.model.application import ApplicationSource, facts_of
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
-from simsched.model.colocation.contract import Colocation
+from simsched.model.colocation.contract import Colocation, GuaranteedFirst
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy.contract import Policy
@@ -78,7 +78,8 @@ def simulate(
 
     Every record goes to `recorder` in the order in which things happen. The same arguments give the same records.
     `agents` makes the agents instead of the policy; `colocation` says how fast jobs are that share a GPU (None: at 1/k
-    among k jobs), where the options let them. Returns the class of the agents by application.
+    among k jobs), where the options let them, and a policy that is `guaranteed_first` how they divide that. Returns the
+    class of the agents by application.
     `on_finish` is asked at every completion for the jobs submitted in reply to it, at that second or later; the run
     ends when these are complete too. `check_invariants` has the numbered invariants checked as the run goes (None: if
     the environment says so). `failures` says how nodes and jobs fail (None: they do not).
@@ -154,6 +155,8 @@ class _Simulation:
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
+        if model is not None and getattr(policy, "guaranteed_first", False):
+            model = GuaranteedFirst(model)
         self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
         self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, seed)

@@ -82,6 +82,7 @@ def run_index(grid: Grid, cells: Sequence[GridCell], failed: Mapping[str, str]) 
             "policy_name": cell.policy,
             "seed": cell.seed,
             "point": dict(cell.point),
+            "own": dict(cell.own),
         }
         for cell in cells
     ]

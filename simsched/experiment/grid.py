@@ -21,6 +21,7 @@ from simsched.experiment.checks import Checks
 from simsched.experiment.failures import failure_options, identity
 from simsched.experiment.identity import conditions_of_cluster, groups_of, key_of
 from simsched.experiment.inputs import CellInputs
+from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options
 from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
 from simsched.experiment.sources import ROOMS, code_hash, library_versions, plugin_sources
@@ -89,13 +90,17 @@ class Task:
 
 @dataclass(frozen=True)
 class GridCell:
-    """One cell as the experiment names it; several may share one task, where a swept key does not concern a policy."""
+    """One cell as the experiment names it; several may share one task, where a swept key does not concern a policy.
+
+    `own` are the conditions that its policy alone is under, by dotted key.
+    """
 
     label: str
     policy: str
     seed: int
     point: Mapping[str, Any]
     task: Task
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -233,7 +238,7 @@ class _Maker:
         values = dict(point) | ({WORKLOAD_FILE: Path(files[file]).stem} if files[file] else {})
         policy = spec.policies[policy_number]
         task = self._task(spec, policy, spec.seeds[seed], files[file])
-        return GridCell(policy.shown_as, policy.name, spec.seeds[seed], values, task)
+        return GridCell(policy.shown_as, policy.name, spec.seeds[seed], values, task, spec.own_conditions(policy))
 
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
         kind = self._experiment.policies[policy.name]
@@ -282,6 +287,8 @@ class _Maker:
             about["workload"] |= workload.model_dump()
             about["left_out"] = self._inputs.left_out(workload, file, task.seed, spec)
         about["applications"] = asdict(spec.applications)
+        met = Conditions(task.cluster, task.engine, jobs, self._applications(task), params)
+        about["without"] = lacking(made, met)
         return replace(task, key=key, about=about)
 
     def _about(self, task: Task, spec: ExperimentSpec, kind: type[Policy], made: Policy) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from simsched.engine.options import EngineOptions
 from simsched.errors import input_error
 from simsched.experiment.spec import EngineSpec, SharingSpec
 from simsched.model.colocation.constant import ConstantSharing
-from simsched.model.colocation.contract import Colocation, GuaranteedFirst
+from simsched.model.colocation.contract import Colocation
 from simsched.model.colocation.stages import GapFilling, StageInterleaving
 from simsched.model.colocation.time_slicing import TimeSlicing
 
@@ -33,22 +33,17 @@ def colocation_of(spec: SharingSpec | None) -> Colocation | None:
     """Return the model of jobs that share a GPU, None where they do not; raises `InputError` for a bad pair table."""
     if spec is None or spec.max_jobs == 1:
         return None
-    model: Colocation
     if spec.model == "pairs":
         if spec.pairs_path is None:
             raise input_error("engine.sharing", "the model 'pairs' needs 'pairs_path'", "name a CSV of measured pairs")
-        model = read_pair_table(Path(spec.pairs_path), spec.default_speed)
-    elif spec.model == "stages":
-        model = StageInterleaving()
-    elif spec.model == "gaps":
-        model = GapFilling()
-    elif spec.model == "time-slicing":
-        model = TimeSlicing(spec.quantum_s, spec.switch_s)
-    elif spec.model == "shares":
-        model = ConstantSharing(1.0)
-    else:
-        model = ConstantSharing(spec.factor)
-    return GuaranteedFirst(model) if spec.guaranteed_first else model
+        return read_pair_table(Path(spec.pairs_path), spec.default_speed)
+    if spec.model == "stages":
+        return StageInterleaving()
+    if spec.model == "gaps":
+        return GapFilling()
+    if spec.model == "time-slicing":
+        return TimeSlicing(spec.quantum_s, spec.switch_s)
+    return ConstantSharing(1.0 if spec.model == "shares" else spec.factor)
 
 
 def _whole(number: float) -> float:

@@ -6,7 +6,7 @@ such as whether a policy exists and takes the parameters given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -139,7 +139,6 @@ class SharingSpec(Section):
     default_speed: float | None = Field(
         default=None, gt=0, le=1.5, description="model 'pairs': speed of pairs that are not in the table"
     )
-    guaranteed_first: bool = Field(default=False, description="jobs of the guaranteed class are never slowed down")
 
 
 class EngineSpec(Section):
@@ -347,6 +346,21 @@ class ExperimentSpec(Section):
     def engine_of(self, policy: PolicySpec) -> EngineSpec:
         """Return the engine's settings under a policy."""
         return _merged(self.engine, policy.engine)
+
+    def own_conditions(self, policy: PolicySpec) -> dict[str, Any]:
+        """Return the settings of engine and workload that differ for a policy alone, by dotted key."""
+        faced = {"engine": self.engine_of(policy), "workload": self.workload_of(policy)}
+        usual = dict(_leaves({"engine": self.engine.model_dump(), "workload": self.workload.model_dump()}))
+        own = _leaves({section: settings.model_dump() for section, settings in faced.items()})
+        return {key: value for key, value in own if value != usual[key]}
+
+
+def _leaves(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def _merged(base: _Section, own: _Section | None) -> _Section:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Final, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.policy.decision import Decision
+from simsched.policy.physics import Wants
 from simsched.policy.signals import Signal
 from simsched.policy.view import View
 
@@ -64,11 +66,16 @@ class Policy(Protocol):
     name: ClassVar[str]
     #: Signals that the policy may read, whatever its parameters; all others are absent from its view.
     needs: ClassVar[frozenset[Signal]] = frozenset()
+    #: Physics that the policy counts on, whatever its parameters, and what it becomes in an experiment without.
+    wants: ClassVar[Wants] = MappingProxyType({})
     #: Whether a job gets just the GPUs that it asked for, or none.
     rigid: ClassVar[bool] = True
     #: Whether it weighs GPU types against each other, if only with some parameters; otherwise each type is a pool of
     #: its own to it, and which type a job gets does not depend on its speed there. No job gets GPUs of two types.
     type_aware: ClassVar[bool] = False
+    #: Whether a guaranteed job keeps all of its speed on a GPU that it shares, the others getting what it leaves of
+    #: what they do together; otherwise they divide it as the experiment's model of sharing says.
+    guaranteed_first: ClassVar[bool] = False
     #: Whether the policy has nodes come and go (`Decision.target_nodes`).
     scales: ClassVar[bool] = False
 
@@ -81,6 +88,11 @@ class Policy(Protocol):
     def signals(self) -> frozenset[Signal]:
         """Return the signals that this instance reads: `needs`, and those that its parameters call for."""
         return self.needs
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return the physics that this instance counts on: `wants`, but for what its parameters switch off."""
+        return {wanted: becomes for wanted, becomes in self.wants.items() if not becomes.switched_off(self)}
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the cluster, before the first job is submitted."""

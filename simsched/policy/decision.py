@@ -27,7 +27,7 @@ class Decision(NamedTuple):
     Jobs in `unsaved` lose what they hold without notice: their progress falls back to their last checkpoint, or to
     nothing where jobs write none, and their time limits begin anew.
     Of the jobs in `declined` the policy says that it does not promise their deadline; they may run all the same.
-    `guaranteed` says of jobs whether they are to be as fast as if alone on shared GPUs; else that is as they asked.
+    `guaranteed` says of jobs whether they are guaranteed (see `Policy.guaranteed_first`); else that is as they asked.
     `diagnostics` are numbers about the decision that end in the table of decisions.
     """
 

@@ -6,8 +6,10 @@ from typing import Literal
 
 from simsched.model.application import ApplicationFacts
 from simsched.model.job import JobRequest
+from simsched.policy.physics import TENSORS, Becomes, Wants
 from simsched.policy.placers import CONSOLIDATED, FRAGMENTS, PLACERS, Placer
 
+_FRAGMENTS_ALONE = Becomes("fills fragments with every job", params={"placement": "fragments"})
 PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain"]
 
 
@@ -26,6 +28,11 @@ class SkewPlacement:
         self._same = None if placement == "skew" else PLACERS[placement]
         self._limit = limit
         self._skewed: set[str] = set()
+
+    @property
+    def wants(self) -> Wants:
+        """Return what a policy of this placement counts on."""
+        return {TENSORS: _FRAGMENTS_ALONE} if self._same is None else {}
 
     def note(self, request: JobRequest, facts: ApplicationFacts) -> None:
         """Take down the skew of a job's model when it is submitted."""

@@ -15,7 +15,7 @@ from simsched.results.metric_names import Reading, find_metric
 from simsched.results.metrics import HEADLINE, OCCASIONAL
 from simsched.results.reader import Run
 from simsched.results.statistics import Difference, Estimate
-from simsched.results.what_was_run import what_was_run
+from simsched.results.what_was_run import what_policies_become, what_was_run
 
 _EFFICIENCY = "statistical_efficiency"
 
@@ -83,6 +83,7 @@ def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], 
 
 def _run_notes(run: Run) -> tuple[str, ...]:
     notes = [f"What was run: {what_was_run(run.cells, run.changed)}."]
+    notes += what_policies_become((cell.policy, cell.manifest.get("without") or {}) for cell in run.cells)
     if run.published_left_out:
         notes.append("Published values are left out: they are of other settings than those changed here.")
     reasons: dict[str, list[str]] = {}

@@ -34,7 +34,8 @@ class Cell:
     """The results of one policy under one seed at one point of the sweep.
 
     `policy` is the label under which the policy is shown, `policy_name` the policy itself; `point` maps swept keys to
-    their values. The tables are read when first asked for and kept; `table` reads without keeping.
+    their values, and `own` the keys of conditions that this policy alone is under. The tables are read when first asked
+    for and kept; `table` reads without keeping.
     """
 
     folder: Path
@@ -45,6 +46,7 @@ class Cell:
     seed: int = 0
     point: Mapping[str, Any] = field(default_factory=dict)
     fairness_file: Path | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def workload_name(self) -> str:
@@ -258,6 +260,7 @@ def _listed_cell(folder: Path, entry: Mapping[str, Any], ratios: Path | None) ->
         policy_name=str(entry.get("policy_name", cell.policy_name)),
         seed=int(entry["seed"]),
         point=dict(entry["point"]),
+        own=dict(entry.get("own") or {}),
     )
 
 

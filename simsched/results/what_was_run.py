@@ -23,6 +23,10 @@ class ListedCell(Protocol):
         """Return the label of its policy."""
 
     @property
+    def own(self) -> Mapping[str, Any]:
+        """Return the conditions that its policy alone is under, by dotted key."""
+
+    @property
     def manifest(self) -> Mapping[str, Any]:
         """Return its manifest."""
 
@@ -39,7 +43,8 @@ def published_values_hold(changed: Iterable[str]) -> bool:
 def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> str:
     """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
-    Of replays and of lists of jobs it tells whether they are whole, and what of them was left out.
+    What holds for one policy alone is said: `... on 64 GPUs; gandiva alone with engine.restart_delay_s=1`. Of replays
+    and of lists of jobs it tells whether they are whole, and what of them was left out.
     """
     jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
     seeds = sorted({cell.seed for cell in cells})
@@ -47,8 +52,34 @@ def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> st
     gpus = sorted({_gpus(cell.manifest.get("cluster")) for cell in cells} - {0})
     parts = [_range(jobs, "job"), counted(len(seeds), "seed"), counted(len(policies), "policy", "policies")]
     said = ", ".join(part for part in parts if part) + (f" on {_range(gpus, 'GPU')}" if gpus else "")
+    said += _own([(cell.policy, cell.own) for cell in cells])
     said += _left_out([cell.manifest.get("left_out") for cell in cells])
     return f"{said}; changed: {', '.join(changed)}" if changed else said
+
+
+def _own(conditions: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    """Say which policies were run under conditions of their own."""
+    values: dict[str, dict[str, dict[str, None]]] = {}
+    for policy, own in conditions:
+        for key, value in own.items():
+            values.setdefault(policy, {}).setdefault(key, {})[f"{value}"] = None
+    labels: dict[str, list[str]] = {}
+    for policy, found in values.items():
+        settings = ", ".join(f"{key}={' or '.join(given)}" for key, given in found.items())
+        labels.setdefault(settings, []).append(policy)
+    return "".join(f"; {' and '.join(who)} alone with {settings}" for settings, who in labels.items())
+
+
+def what_policies_become(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
+    """Say of policies whose physics a run does not offer what they are without, a sentence each.
+
+    `told` has, for each cell, the label of its policy and what its manifest says under `without`.
+    """
+    labels: dict[str, dict[str, None]] = {}
+    for label, without in told:
+        for sentence in without.values():
+            labels.setdefault(sentence, {})[label] = None
+    return [f"{', '.join(who)}: {sentence}." for sentence, who in labels.items()]
 
 
 def _left_out(told: Sequence[object]) -> str:

@@ -135,3 +135,22 @@ def test_a_policy_of_ones_own_file_runs_by_its_path(simsched, folder):
     done = simsched("run", "tiny.yaml", "--workers", "1", "-o", policies, "-o", "workload.sample=2", "-o", "seeds=1")
     assert done.exit_code == 0, done.output
     assert "one by one" in done.stdout
+
+
+def test_a_policy_whose_physics_are_missing_says_what_it_is(simsched, folder):
+    sentence = "antman: no job is guaranteed (workload.guaranteed_share), and it starts jobs in order of arrival"
+    alone = ["-o", "policies=[{name: antman}, {name: fifo}]", "-o", "engine.sharing.max_jobs=2"]
+    checked = simsched("validate", "tiny.yaml", *alone)
+    assert sentence in " ".join(checked.stdout.split())
+    done = simsched("run", "tiny.yaml", "--workers", "1", *alone, "--name", "told")
+    assert sentence in " ".join(done.stdout.split())
+    told = [json.loads(path.read_text()) for path in (folder / "results" / "told" / "cells").glob("*/manifest.json")]
+    assert {(one["policy"]["name"], *one["without"]) for one in told} == {("antman", "guaranteed_jobs"), ("fifo",)}
+    some = simsched("validate", "tiny.yaml", *alone, "-o", "workload.guaranteed_share=0.5")
+    assert "antman:" not in some.stdout
+
+
+def test_what_holds_for_one_policy_alone_stands_in_what_was_run(simsched, folder):
+    own = ["-o", "policies.tiresias.engine.restart_delay_s=7"]
+    done = simsched("run", "tiny.yaml", "--workers", "1", *own)
+    assert "tiresias alone with engine.restart_delay_s=7" in " ".join(done.stdout.split())

@@ -22,6 +22,15 @@ class Job(NamedTuple):
     guaranteed: bool = False
 
 
+class Fixed(NamedTuple):
+    """Speeds of three jobs, whoever they are."""
+
+    given: tuple[float, ...]
+
+    def speeds(self, on_one_gpu, gpu_type: str) -> tuple[float, ...]:
+        return self.given
+
+
 def speeds(model: Colocation, *jobs: Job, gpu_type: str = "v100") -> tuple[float, ...]:
     return model.speeds(jobs, gpu_type)
 
@@ -39,9 +48,18 @@ def test_constant_sharing_is_one_over_k_or_the_factor():
     assert speeds(ConstantSharing()) == ()
 
 
-def test_a_guaranteed_job_is_never_slowed():
-    model = GuaranteedFirst(ConstantSharing(0.3))
-    assert speeds(model, Job(), Job(guaranteed=True)) == (0.3, 1.0)
+def test_priority_divides_what_jobs_do_together_and_adds_nothing_to_it():
+    # Two at 0.685 do 1.37 of a GPU's work: 1 is the guaranteed job's, 0.37 the other's.
+    model = GuaranteedFirst(ConstantSharing(0.685))
+    assert speeds(model, Job(), Job(guaranteed=True)) == pytest.approx((0.37, 1.0))
+    assert speeds(model, Job(), Job()) == (0.685, 0.685)
+    assert speeds(model, Job(guaranteed=True)) == (1.0,)
+    # Three at 0.5 do 1.5: half a GPU is left for two. Unequal ones (0.9 and 0.3 and 0.6, together 1.8) keep 1 to 2.
+    assert speeds(GuaranteedFirst(ConstantSharing(0.5)), Job(guaranteed=True), Job(), Job()) == (1.0, 0.25, 0.25)
+    unequal = GuaranteedFirst(Fixed((0.9, 0.3, 0.6)))
+    assert speeds(unequal, Job(guaranteed=True), Job(), Job()) == pytest.approx((1.0, 0.8 / 3, 1.6 / 3))
+    # Turns give nothing away: beside a guaranteed job the other stands still.
+    assert speeds(GuaranteedFirst(TimeSlicing(60, 0.6)), Job(guaranteed=True), Job()) == (1.0, 0.0)
     with pytest.raises(InputError, match="both guaranteed"):
         speeds(model, Job(guaranteed=True), Job(guaranteed=True))
 

@@ -17,7 +17,6 @@ from simsched.engine.simulation import simulate
 from simsched.model.application import MemoryNeed
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.colocation.constant import ConstantSharing
-from simsched.model.colocation.contract import GuaranteedFirst
 from simsched.model.colocation.pairs import Kind, PairTable
 from simsched.model.colocation.time_slicing import TimeSlicing
 from simsched.model.job import JobSpec
@@ -48,6 +47,12 @@ class Plan(Policy):
         stop = [job_id for job_id, placed in here.items() if not placed]
         beside = {job_id: others for job_id, others in self.beside.items() if job_id in start}
         return Decision.change(start, stop, beside=beside)
+
+
+class GuaranteedPlan(Plan):
+    """The same, guaranteed jobs first."""
+
+    guaranteed_first: ClassVar[bool] = True
 
 
 def share(policy: Policy, jobs, *, cluster=None, colocation=None, most: int = 2, applications=None, delay_s: int = 0):
@@ -122,10 +127,21 @@ def test_the_least_speed_over_its_gpus_is_a_jobs() -> None:
 
 
 def test_a_guaranteed_job_is_never_slowed_down() -> None:
-    plan = Plan(BOTH, {"b": ("a",)})
+    # Two at 0.625 do 1.25 together: where the policy puts guaranteed jobs first, b is left a quarter.
     jobs = [job("a", guaranteed=True), job("b", 200)]
-    records = share(plan, jobs, cluster=ONE, colocation=GuaranteedFirst(ConstantSharing(0.25)))
-    assert ends(records) == {"a": 101, "b": 101 + 175}
+    first = share(GuaranteedPlan(BOTH, {"b": ("a",)}), jobs, cluster=ONE, colocation=ConstantSharing(0.625))
+    assert ends(first) == {"a": 101, "b": 101 + 175}
+    even = share(Plan(BOTH, {"b": ("a",)}), jobs, cluster=ONE, colocation=ConstantSharing(0.625))
+    assert ends(even) == {"a": 161, "b": 161 + 100}
+
+
+def test_a_job_to_which_a_guaranteed_one_leaves_nothing_stands_still_until_that_ends() -> None:
+    # In turns two jobs do no more than one: b waits on its GPU for a's end at 101, and then takes its 30 s.
+    jobs = [job("a", guaranteed=True), job("b", 30)]
+    records = share(GuaranteedPlan(BOTH, {"b": ("a",)}), jobs, cluster=ONE, colocation=TimeSlicing())
+    assert ends(records) == {"a": 101, "b": 131}
+    stood = [(one.start_s, one.end_s, one.relative_speed) for one in records.allocations if one.job_id == "b"]
+    assert stood == [(1, 101, 0.0), (101, 131, 1.0)]
 
 
 def test_pair_speeds_conserve_work() -> None:

@@ -60,24 +60,27 @@ def ends(recorder: MemoryRecorder) -> dict[str, float]:
     return {record.job_id: round(record.end_time_s, 6) for record in recorder.jobs}
 
 
-HALF = GuaranteedFirst(ConstantSharing(0.5))
+#: Two jobs on a GPU do one and a half times what one does: beside a guaranteed job half a GPU is left.
+HALF_MORE = ConstantSharing(0.75)
+HALF = ConstantSharing(0.5)
+PRIORITY = GuaranteedFirst(HALF_MORE)
 
 
 def test_antman_never_slows_a_guaranteed_job_nor_stops_an_opportunistic_one() -> None:
     # b shares the GPUs of a from second 10 at half speed: 50 of its 100 s are done at 110, when a ends.
     jobs = [job("a", 10, 2, guaranteed=True), job("b", 10, 2)]
-    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF)) == {"a": 110, "b": 160}
+    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF_MORE)) == {"a": 110, "b": 160}
 
 
 def test_antman_keeps_opportunistic_jobs_off_busy_gpus() -> None:
     jobs = [job("a", 10, 2, (0.1, 0.85, 0.05), guaranteed=True), job("b", 10, 2)]
-    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF)) == {"a": 110, "b": 210}
+    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF_MORE)) == {"a": 110, "b": 210}
 
 
 def test_antman_reserves_gpus_for_the_first_guaranteed_job() -> None:
     # c would fit beside a at second 0, but the second GPU is reserved for b.
     jobs = [job("a", 0, 1, guaranteed=True), job("b", 0, 2, guaranteed=True), job("c", 0, 1, guaranteed=True)]
-    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF, most=1)) == {"a": 100, "b": 200, "c": 300}
+    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF_MORE, most=1)) == {"a": 100, "b": 200, "c": 300}
 
 
 COMPLEMENTS = {"a": (0.6, 0.2, 0.2), "b": (0.2, 0.6, 0.2), "c": (0.58, 0.22, 0.2), "d": (0.22, 0.58, 0.2)}
@@ -223,9 +226,9 @@ def test_onto_puts_a_job_on_the_very_gpus_of_another_where_others_are_free() -> 
 def test_guaranteed_says_who_is_as_fast_as_if_alone_whatever_was_asked_for() -> None:
     jobs = [job("a", 0, 1), job("b", 0, 1, guaranteed=True)]
     decision = Decision(ON_NODE_0, onto={"b": "a"}, guaranteed={"a": True, "b": False})
-    assert ends(run(Scripted(decision), jobs, Cluster.uniform(1, 4), HALF)) == {"a": 100, "b": 150}
+    assert ends(run(Scripted(decision), jobs, Cluster.uniform(1, 4), PRIORITY)) == {"a": 100, "b": 150}
     with pytest.raises(InfeasibleDecisionError, match="'nobody' is not active"):
-        run(Scripted(Decision(ON_NODE_0, guaranteed={"nobody": True})), jobs, Cluster.uniform(1, 4), HALF)
+        run(Scripted(Decision(ON_NODE_0, guaranteed={"nobody": True})), jobs, Cluster.uniform(1, 4), PRIORITY)
 
 
 def test_anew_places_a_job_again_whose_nodes_stay_the_same() -> None:
@@ -314,7 +317,7 @@ def test_horus_shares_where_predicted_utilisations_leave_room() -> None:
 
 def test_antman_without_packing_lets_nobody_share() -> None:
     jobs = [job("a", 10, 2, guaranteed=True), job("b", 10, 2)]
-    assert ends(run(AntMan(packing=False), jobs, Cluster.uniform(1, 2), HALF)) == {"a": 110, "b": 210}
+    assert ends(run(AntMan(packing=False), jobs, Cluster.uniform(1, 2), HALF_MORE)) == {"a": 110, "b": 210}
 
 
 def grown(batch_size: int, **params) -> MemoryRecorder:

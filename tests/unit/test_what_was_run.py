@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from simsched.results.what_was_run import published_values_hold, what_was_run
+from simsched.results.what_was_run import published_values_hold, what_policies_become, what_was_run
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class Listed:
     seed: int = 1
     policy: str = "fifo"
     manifest: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 def of(jobs, nodes=2):
@@ -32,6 +33,17 @@ def of(jobs, nodes=2):
             [Listed(manifest=of(3) | {"left_out": one}) for one in ({"too late": 1}, {"too late": 4, "too large": 1})],
             "3 jobs, 1 seed, 1 policy on 9 GPUs; left out: 1 to 4 jobs too late, 0 to 1 jobs too large",
         ),
+        (
+            [
+                Listed(),
+                Listed(policy="gandiva", own={"engine.restart_delay_s": 1}),
+                Listed(policy="slices", own={"engine.restart_delay_s": 1}),
+                Listed(policy="wide", own={"engine.initial_nodes": 16, "workload.load": 2.0}),
+                Listed(2, "wide", own={"engine.initial_nodes": 8, "workload.load": 2.0}),
+            ],
+            "2 seeds, 4 policies; gandiva and slices alone with engine.restart_delay_s=1; "
+            "wide alone with engine.initial_nodes=16 or 8, workload.load=2.0",
+        ),
     ],
 )
 def test_a_run_says_how_much_was_run(cells, said):
@@ -45,3 +57,8 @@ def test_a_run_says_how_much_was_run(cells, said):
 )
 def test_published_values_stand_only_beside_what_they_were_published_of(changed, hold):
     assert published_values_hold(changed) is hold
+
+
+def test_policies_that_lack_the_same_are_named_together():
+    told = [("antman", {"shared_gpus": "no sharing"}), ("lucid", {"shared_gpus": "no sharing"}), ("fifo", {})]
+    assert what_policies_become(told * 2) == ["antman, lucid: no sharing."]

@@ -20,7 +20,6 @@ from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
-from simsched.model.colocation.contract import GuaranteedFirst
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
 from simsched.testing.builders import Applications, run, toy_application
@@ -39,7 +38,7 @@ def drawn(seed: int, jobs: int = 30, **every: bool) -> list[JobSpec]:
 def shared(policy: Policy, jobs: list[JobSpec], *, restart_delay_s: int) -> list[JobRecord]:
     recorder = MemoryRecorder()
     options = EngineOptions(restart_delay_s=restart_delay_s, max_jobs_per_gpu=2)
-    model = GuaranteedFirst(ConstantSharing(0.685))
+    model = ConstantSharing(0.685)
     simulate(Cluster.uniform(2, 4), jobs, Applications(), policy, options, 1, recorder, colocation=model)
     return recorder.jobs
 

@@ -17,6 +17,7 @@ import numpy as np
 from simsched.model.parts import SLACK
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
+from simsched.policy.physics import GPU_PARTS, Becomes, Wants
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.view import JobView
 from simsched_policies.fractional.fragmentation import UsualJobs
@@ -54,6 +55,9 @@ class Fractional(Policy):
     """
 
     name: ClassVar[str] = "fractional"
+    wants: ClassVar[Wants] = {
+        GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"}),
+    }
 
     rule: Literal["best-fit", "worst-fit", "first-fit", "fgd"] = "best-fit"
     backfill: bool = False

@@ -38,6 +38,7 @@ from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation, gpus_of
 from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.elastic import usable_gpus
+from simsched.policy.physics import SHARED_GPUS, UNPACKED, Wants
 from simsched.policy.quantum import Quantum
 from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
 from simsched_policies.gandiva.homes import Fit, Homes
@@ -54,6 +55,7 @@ class Gandiva(Policy):
 
     name: ClassVar[str] = "gandiva"
     needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY, MEASURED_SPEEDS})
+    wants: ClassVar[Wants] = {SHARED_GPUS: UNPACKED}
 
     quantum_s: int = 60
     packing: bool = True

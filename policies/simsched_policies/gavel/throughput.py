@@ -15,6 +15,7 @@ import numpy as np
 
 from simsched.errors import input_error
 from simsched.policy import Signal
+from simsched.policy.physics import DEADLINES, Becomes, Wants
 from simsched.policy.rounds import SharesPolicy, Snapshot, Unit
 from simsched.policy.signals import REMAINING_WORK
 from simsched.programs.problem import Floats
@@ -47,6 +48,9 @@ class MinCost(SharesPolicy):
     """
 
     name: ClassVar[str] = "gavel-min-cost"
+    wants: ClassVar[Wants] = {
+        DEADLINES: Becomes("heeds prices alone, as with slos: false", params={"slos": False}),
+    }
     idle_without_share: ClassVar[bool] = True
 
     prices_per_h: dict[str, float] | None = None

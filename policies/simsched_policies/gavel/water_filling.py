@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.errors import input_error
+from simsched.policy.physics import JOBS_OF_TENANTS, Becomes, Wants
 from simsched.policy.rounds import SharesPolicy, Snapshot, Unit
 from simsched.programs.water_filling import Entities, water_filling
 
@@ -38,6 +39,7 @@ class Hierarchical(SharesPolicy):
     """
 
     name: ClassVar[str] = "gavel-hierarchical"
+    wants: ClassVar[Wants] = {JOBS_OF_TENANTS: Becomes("divides among the jobs of one tenant")}
 
     weights: dict[str, float] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)

@@ -17,6 +17,7 @@ import numpy as np
 
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
+from simsched.policy.physics import QUOTAS, Becomes, Wants
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
 from simsched_policies.hived.ownership import Make, Ownership, divide, leaf
@@ -57,6 +58,7 @@ class HiveD(Policy):
     """
 
     name: ClassVar[str] = "hived"
+    wants: ClassVar[Wants] = {QUOTAS: Becomes("gives all cells to one tenant, whose jobs all are")}
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _cells: CellScheduler | None = field(default=None, init=False, repr=False)

@@ -18,6 +18,7 @@ import numpy as np
 
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
+from simsched.policy.physics import QUOTAS, Becomes, Wants
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
@@ -44,6 +45,7 @@ class Kueue(Policy):
     """
 
     name: ClassVar[str] = "kueue"
+    wants: ClassVar[Wants] = {QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")}
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "lower-priority"

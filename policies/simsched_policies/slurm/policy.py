@@ -20,6 +20,7 @@ import numpy as np
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
+from simsched.policy.physics import TIME_LIMITS, Becomes, Wants
 from simsched.policy.placers import PLACERS, FreeGpus, PlacerName
 from simsched.policy.tenants import Tenant
 from simsched.policy.view import JobView
@@ -265,6 +266,13 @@ class SlurmBackfill(Policy):
             room = np.array(self._most) - np.array(self._used)
             places = places[(waiting.gpus <= room[waiting.tenants])[places]]
         return places
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return time limits where there is backfill."""
+        if self.backfill == "none":
+            return {}
+        return {TIME_LIMITS: Becomes(f"takes every job to run for default_limit_s ({self.default_limit_s:g} s)")}
 
     @property
     def _weighs(self) -> bool:

@@ -42,18 +42,29 @@ class Colocation(Protocol):
 
 @dataclass(frozen=True)
 class GuaranteedFirst:
-    """A model in which a guaranteed job runs as if alone, and the others as `beneath` says (AntMan, section 4.2)."""
+    """A model in which jobs do as much together as `beneath` says, and a guaranteed one runs as if alone.
+
+    Priority divides the work of a GPU and adds nothing to it: the others share what the guaranteed job leaves of the
+    sum of speeds, in proportion to their speeds under `beneath`, and stand still where that is nothing. Source: AntMan,
+    section 4.2, whose local scheduler holds opportunistic jobs back until the guaranteed one is as fast as if alone.
+    """
 
     beneath: Colocation
 
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
-        """Return 1 for the guaranteed resident and the speeds of `beneath` for the others.
+        """Return 1 for the guaranteed resident and parts of the rest for the others.
 
         Raises `InputError` if two residents are guaranteed: both cannot keep the whole GPU.
         """
         refuse_two_guaranteed(on_one_gpu)
         below = self.beneath.speeds(on_one_gpu, gpu_type)
-        return tuple(1.0 if who.guaranteed else speed for who, speed in zip(on_one_gpu, below, strict=True))
+        others = sum(speed for who, speed in zip(on_one_gpu, below, strict=True) if not who.guaranteed)
+        if not others or not any(who.guaranteed for who in on_one_gpu):
+            return below
+        left = max(0.0, sum(below) - 1)
+        return tuple(
+            1.0 if who.guaranteed else left * speed / others for who, speed in zip(on_one_gpu, below, strict=True)
+        )
 
 
 def refuse_two_guaranteed(on_one_gpu: Sequence[Resident]) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from simsched.errors import input_error
 from simsched.model.cluster import Cluster
+from simsched.policy.physics import SHARED_GPUS, Becomes, Wants
 from simsched.policy.rounds.policy import SharesPolicy
 from simsched.policy.signals import PAIR_SPEEDS, PairSpeeds, Signal
 from simsched.policy.view import JobView, View
@@ -29,6 +31,9 @@ class _Kind(NamedTuple):
     guaranteed: bool
 
 
+_ALONE = Becomes("lets no two jobs run together, as with packed: false", params=MappingProxyType({"packed": False}))
+
+
 @dataclass
 class PackedShares(SharesPolicy):
     """Computes shares that, with `packed`, also let pairs of jobs of one GPU run together.
@@ -36,6 +41,8 @@ class PackedShares(SharesPolicy):
     That takes true rates, alone and beside each other. Everybody runs alone where GPUs may not be shared
     (`engine.sharing.max_jobs`).
     """
+
+    wants: ClassVar[Wants] = {SHARED_GPUS: _ALONE}
 
     packed: bool = False
     _speeds: dict[tuple[_Kind, _Kind, str], tuple[float, float]] = field(default_factory=dict, init=False, repr=False)

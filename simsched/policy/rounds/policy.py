@@ -18,6 +18,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.policy.contract import Policy, Triggers
 from simsched.policy.decision import Decision
+from simsched.policy.physics import GPU_TYPES, Becomes, Wants
 from simsched.policy.rounds.allocate import Allocator
 from simsched.policy.rounds.ideal import Fluid, fill_up
 from simsched.policy.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
@@ -126,6 +127,12 @@ class SharesPolicy(Policy):
     def signals(self) -> frozenset[Signal]:
         """Return the signals of the parameter `speeds` beside those that the policy always reads."""
         return self.needs | SIGNALS[self.speeds] | (_IDEAL if self.ideal else frozenset())
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return types of GPUs where rates by type count, beside what the policy always counts on."""
+        weighs = self.type_aware and self.speeds != "none"
+        return {**super().counts_on, **({GPU_TYPES: Becomes("has no types to weigh")} if weighs else {})}
 
     @property
     def triggers(self) -> Triggers:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import input_error
+from simsched.errors import input_error, nearest
 from simsched.keys import key
 from simsched.model.job import JobSpec
 from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
@@ -43,7 +43,8 @@ class PolluxRecipe:
     """Sample jobs as Pollux did: `jobs` at `load` 1, out of `window_h` hours of any day from `start_hour` on.
 
     `configs` says what the jobs ask for: `tuned` GPUs and batch sizes, or `realistic` ones, the GPUs of the trace's job
-    with the initial batch size on each. With several `windows` each day is sampled anew, into its own hours.
+    with the initial batch size on each. With several `windows` each day is sampled anew, into its own hours. The
+    jobs of applications in `without` are drawn as the others are, and then left out.
     """
 
     needs_trace: ClassVar[bool] = True
@@ -58,6 +59,7 @@ class PolluxRecipe:
     stratify: bool = key(
         False, "draw the numbers of jobs of each class evenly over the seeds: the same means from fewer seeds"
     )
+    without: tuple[str, ...] = key((), "applications whose jobs are left out of the sample")
     windows: int = key(1, "days in a row on which jobs are sampled, each day anew, into its hours", ge=1, le=366)
 
     @property
@@ -68,12 +70,15 @@ class PolluxRecipe:
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the samples of successive days, the jobs numbered through.
 
-        Raises `InputError` where the window holds too few jobs or an application is missing.
+        Raises `InputError` where the window holds too few jobs, or an application is missing or unknown.
         """
         trace = trace_of(ingredients)
+        for name in self.without:
+            if name not in APPLICATIONS:
+                raise input_error("workload.without", f"no job trains '{name}'", nearest(name, APPLICATIONS))
         known = ingredients.configurations, ingredients.initial_batch_sizes
         days = [draw_workload(trace, self, _seed_of_day(ingredients.seed, day), *known) for day in range(self.windows)]
-        jobs = [(day, job) for day, sample in enumerate(days) for job in sample]
+        jobs = [(day, job) for day, sample in enumerate(days) for job in sample if job.application not in self.without]
         return [
             replace(job, id=f"{job.application}-{i}", submit_time_s=job.submit_time_s + day * _DAY_S)
             for i, (day, job) in enumerate(jobs)

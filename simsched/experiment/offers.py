@@ -1,0 +1,74 @@
+"""Looks for the physics that policies count on, in what an experiment offers a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from simsched.engine.options import EngineOptions
+from simsched.model.application import Application, ApplicationSource
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.policy import physics
+from simsched.policy.contract import Policy
+from simsched.policy.physics import Physics, Wants
+from simsched.policy.tenants import TENANTS_PARAMETER
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a policy meets in a cell: cluster, settings of the engine, its jobs, and the parameters that it is given."""
+
+    cluster: Cluster
+    engine: EngineOptions
+    jobs: Sequence[JobSpec]
+    applications: ApplicationSource
+    params: Mapping[str, Any]
+
+    def kinds(self) -> list[Application]:
+        """List the applications of the jobs, each once."""
+        picked = {job.application: job for job in reversed(self.jobs)}
+        return [self.applications.for_job(job.request, job.truth) for job in picked.values()]
+
+
+_Value = TypeVar("_Value")
+
+
+def _several(values: Sequence[_Value]) -> bool:
+    return len(set(values)) > 1
+
+
+#: For each physics, whether it is there.
+OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
+    {
+        physics.SHARED_GPUS: lambda at: at.engine.max_jobs_per_gpu > 1,
+        physics.GPU_PARTS: lambda at: at.engine.gpu_shares and any(job.gpu_share < 1 for job in at.jobs),
+        physics.STAGES: lambda at: (
+            any(job.profile is not None for job in at.jobs) or any(kind.stages_s for kind in at.kinds())
+        ),
+        physics.BUSY_GPUS: lambda at: any(job.profile is not None for job in at.jobs),
+        physics.GUARANTEED_JOBS: lambda at: any(job.guaranteed for job in at.jobs),
+        physics.OPPORTUNISTIC_JOBS: lambda at: not all(job.guaranteed for job in at.jobs),
+        physics.DEADLINES: lambda at: any(job.deadline_s is not None for job in at.jobs),
+        physics.TIME_LIMITS: lambda at: any(job.time_limit_s is not None for job in at.jobs),
+        physics.GPU_TYPES: lambda at: len(at.cluster.gpu_types) > 1,
+        physics.QUOTAS: lambda at: bool(at.params.get(TENANTS_PARAMETER)),
+        physics.JOBS_OF_TENANTS: lambda at: _several([job.tenant for job in at.jobs]),
+        physics.JOBS_OF_USERS: lambda at: _several([job.user for job in at.jobs]),
+        physics.GROUPS: lambda at: any(job.group for job in at.jobs),
+        physics.BATCH_RULES: lambda at: any(job.batch_rule for job in at.jobs),
+        physics.TENSORS: lambda at: any(kind.tensor_skew is not None for kind in at.kinds()),
+    }
+)
+
+
+def lacking(policy: Policy, conditions: Conditions) -> dict[str, str]:
+    """Return what a policy is without the physics that it counts on and does not meet, a sentence by name of each."""
+    wants: Wants = getattr(policy, "counts_on", {})  # a policy need not be a subclass of Policy
+    return {
+        wanted.name: f"{wanted.missing}, and it {becomes.words}"
+        for wanted, becomes in wants.items()
+        if not OFFERED[wanted](conditions)
+    }
