@@ -10,7 +10,6 @@ from typing import Any
 from simsched.agent.agent import AgentFactory
 from simsched.engine.admission import check_jobs
 from simsched.engine.options import EngineOptions
-from simsched.engine.providers import views_at_submission
 from simsched.errors import InputError, Problem
 from simsched.model.application import Application, ApplicationSource, facts_of
 from simsched.model.cluster import Cluster
@@ -150,6 +149,8 @@ def _input_problems(
     """Find input files of a policy that were not made for these jobs."""
     if getattr(type(policy), "check_jobs", Policy.check_jobs) is Policy.check_jobs:
         return
+    from simsched.engine.providers import views_at_submission  # loads simpy
+
     try:
         with quiet_stdout():
             policy.check_jobs(views_at_submission(jobs, cluster, applications, policy.signals), cluster)
