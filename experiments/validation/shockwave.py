@@ -27,6 +27,7 @@ from simsched.model.job import JobRequest
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
 from simsched.policy import Decision, JobView, Signal, Triggers, View
+from simsched.policy.recording import play
 from simsched.policy.rounds import Grant
 from simsched.policy.signals import STEPS, StepCounts
 from simsched.programs.regime_forecast import expected_profile
@@ -34,6 +35,9 @@ from simsched.programs.shockwave import PlanOptions
 
 #: A micro-task that took so much less than a round is not charged for a restart.
 _SLACK_S = 5
+#: A solution is of this computation of shares where their times differ by no more.
+_SAME_TIME_S = 1e-6
+_REMEDY = "give the recording of this trace, these rates and this cluster"
 #: The artifact prints fairness ratios with so many digits.
 _DIGITS = 5
 _NO_REGIMES = BatchRegimes(samples=1, smallest=0, largest=0, doublings={})
@@ -173,6 +177,20 @@ class Artifact(Recorded):
         """Make the agent that grants a job its rounds."""
         return TaskAgent(self, request)
 
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Play all jobs in the books alone, to see that the recording is that of these jobs at these rates."""
+        super().check_jobs(jobs, cluster)
+        if self._recording is not None:
+            play(self, jobs, cluster)
+            if self._played < len(self._recording.entries):
+                message = f"is not asked for: these jobs take {self._played} solutions"
+                raise self._recording.problem(self._played, message, _REMEDY)
+
+    def due(self) -> tuple[float, list[str]]:
+        """Return when the round ends, and the jobs that end in it."""
+        end_s = self.round_end_s if self._chosen else math.inf
+        return end_s, [account.request.id for account in self._chosen if _task(account).ends]
+
     def account(self, job_id: str) -> Account:
         """Return a job's account."""
         return self._accounts[job_id]
@@ -190,8 +208,20 @@ class Artifact(Recorded):
             self._rounds.add((account.request.id,), account.request.num_gpus)
         self._queue.clear()
         if self._rounds.due(now):
+            self._refuse_other_time(now)
             self._rounds.reset(now, self._next_shares(list(self._active), self._gpus), {})
         return self._plan(now, view)
+
+    def _refuse_other_time(self, now: float) -> None:
+        """Refuse a recording whose next solution was made at another time, or that has none left."""
+        if self._recording is None or not all("t" in entry for entry in self._recording.entries):
+            return
+        left = self._recording.entries[self._played :]
+        if not left:
+            raise self._recording.problem(self._played, f"is asked for at {now:.6f} s, and there are no more", _REMEDY)
+        if abs(left[0]["t"] - now) > _SAME_TIME_S:
+            message = f"was made at {left[0]['t']:.6f} s, and is asked for at {now:.6f} s"
+            raise self._recording.problem(self._played, message, _REMEDY)
 
     def artifacts(self) -> Mapping[str, str]:
         """Return the jobs of every round, and the fairness ratios as the artifact computes and rounds them."""

@@ -9,7 +9,7 @@ Deviations: none from section 5. Without a file every job has an equal share of 
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +17,10 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from simsched.errors import input_error
 from simsched.model.cluster import Cluster, Node
-from simsched.policy import INPUT_FILE, Decision, Policy, Triggers, View
+from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Triggers, View
 from simsched.policy.gang import available_by_type
+from simsched.policy.recording import Recording
 from simsched.policy.rounds import RoundOptions, Rounds, Seats, Unit
 
 #: One solution: shares of time by job, on every GPU type of the cluster in the order of its nodes.
@@ -33,7 +33,9 @@ class Recorded(Policy):
 
     `shares_path` names a JSON file with a list `allocations`; the `x` of its n-th entry holds the shares that the n-th
     computation of shares gives, by job: a number where the cluster has one GPU type, else a mapping from GPU types.
-    Shares are computed when jobs came or ended, `min_reset_s` seconds apart at least.
+    Shares are computed when jobs came or ended, `min_reset_s` seconds apart at least. An entry may say with `t` at
+    which second that was. Every job of the workload must have shares, in the first entry after its submission if times
+    are given, and no other job may.
     """
 
     name: ClassVar[str] = "recorded"
@@ -41,7 +43,7 @@ class Recorded(Policy):
     shares_path: Annotated[str | None, INPUT_FILE] = None
     round_s: float = 360
     min_reset_s: float = 1920
-    _solutions: list[Mapping[str, Any]] = field(init=False, repr=False)
+    _recording: Recording | None = field(init=False, repr=False)
     _types: tuple[str, ...] = field(default=(), init=False, repr=False)
     _rounds: Rounds = field(init=False, repr=False)
     _seats: Seats = field(init=False, repr=False)
@@ -52,7 +54,7 @@ class Recorded(Policy):
     def __post_init__(self) -> None:
         """Read the file; raises `InputError` where it is no recording."""
         self._options = RoundOptions(round_s=self.round_s, min_reset_s=self.min_reset_s)
-        self._solutions = [] if self.shares_path is None else read_recording(Path(self.shares_path))
+        self._recording = None if self.shares_path is None else read_recording(Path(self.shares_path))
 
     @property
     def triggers(self) -> Triggers:
@@ -67,6 +69,33 @@ class Recorded(Policy):
         self._types = tuple(dict.fromkeys(node.gpu_type for node in nodes))
         self._rounds = Rounds(self._types, self._options)
         self._seats = Seats(nodes)
+
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Refuse a recording that was made with other jobs, or for other GPU types."""
+        recording = self._recording
+        if recording is None:
+            return
+        submitted_s = {job.id: job.request.submit_time_s for job in jobs}
+        remedy = f"give the recording of this workload, which has {len(jobs)} jobs"
+        late = dict(submitted_s)
+        for number, entry in enumerate(recording.entries):
+            shares, time_s = entry["x"], entry.get("t", math.inf)
+            for job, share in shares.items():
+                if submitted_s.get(job, math.inf) > time_s or job not in submitted_s:
+                    message = f"has shares for job '{job}', which the workload does not have by then"
+                    raise recording.problem(number, message, remedy)
+                kinds = share.keys() - set(cluster.gpu_types) if isinstance(share, Mapping) else ()
+                if kinds:
+                    message = f"has shares on GPUs of the type '{min(kinds)}', which the cluster does not have"
+                    raise recording.problem(number, message, f"its types are {', '.join(cluster.gpu_types)}")
+            late = {job: second for job, second in late.items() if job not in shares}
+            if "t" in entry:
+                lacking = next((job for job, second in late.items() if second <= time_s), None)
+                if lacking is not None:
+                    raise recording.problem(number, f"has no shares for job '{lacking}', which waits then", remedy)
+        if late:
+            message = f"is the last, and none has shares for job '{next(iter(late))}'"
+            raise recording.problem(len(recording.entries) - 1, message, remedy)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Account for the round that has ended, and choose the jobs of the next."""
@@ -99,9 +128,10 @@ class Recorded(Policy):
 
     def _next_shares(self, jobs: Sequence[str], gpus: int) -> dict[Unit, Sequence[float]]:
         """Return the next recorded solution for the jobs that it names and that are there; the last one stays."""
-        if not self._solutions:
+        if self._recording is None:
             return {(job,): (min(1.0, gpus / len(jobs)) / len(self._types),) * len(self._types) for job in jobs}
-        solution = self._solutions[min(self._played, len(self._solutions) - 1)]
+        entries = self._recording.entries
+        solution = entries[min(self._played, len(entries) - 1)]["x"]
         self._played += 1
         present = set(jobs)
         return {(job,): self._row(share) for job, share in solution.items() if job in present}
@@ -112,24 +142,23 @@ class Recorded(Policy):
         return (float(share),) * len(self._types)
 
 
-def read_recording(path: Path) -> list[Mapping[str, Any]]:
-    """Read the solutions of a recording: for each the shares by job; raises `InputError` for anything else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise input_error(path, f"this is no recording: {error}", "name a JSON file of recorded shares") from error
-    entries = content.get("allocations") if isinstance(content, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise input_error(path, "the recording has no list 'allocations'", "give one entry for each solution")
-    for number, entry in enumerate(entries):
+def read_recording(path: Path) -> Recording:
+    """Read a recording of shares by job; raises `InputError` for anything else."""
+    recording = Recording(path, "allocations")
+    for number, entry in enumerate(recording.entries):
         shares = entry.get("x") if isinstance(entry, dict) else None
-        if not isinstance(shares, dict) or not all(_is_share(share) for share in shares.values()):
-            message = f"allocations[{number}] has no shares 'x' by job"
-            raise input_error(path, message, "give a number, or one for each GPU type, for each job")
-    return [entry["x"] for entry in entries]
+        if not isinstance(shares, dict) or not all(map(_is_share, shares.values())):
+            raise recording.problem(
+                number, "has no shares 'x' by job", "give a share, or one by GPU type, for each job"
+            )
+        if not _is_number(entry.get("t", 0)):
+            raise recording.problem(number, "has a time 't' that is no number", "give seconds, or leave it out")
+    return recording
 
 
 def _is_share(share: Any) -> bool:
-    if isinstance(share, Mapping):
-        return all(_is_share(part) and not isinstance(part, Mapping) for part in share.values())
-    return isinstance(share, int | float) and not isinstance(share, bool)
+    return all(map(_is_number, share.values())) if isinstance(share, Mapping) else _is_number(share)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -188,7 +188,9 @@ class Ledger:
 
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
         """Set with whom a job shares its GPUs, and how fast it is beside them."""
-        if sharing.speed != job.speed and job.running is not None:
+        # A lease that ends at this very instant is over, and not cut short by a neighbour that ends a moment before.
+        over = job.lease is not None and self._clock.ticks(job.lease.end_s) <= self._clock.now
+        if sharing.speed != job.speed and job.running is not None and not over:
             self._break(job)
         elif sharing != (job.neighbours, job.gpu_share, job.speed):
             self.settle(job)

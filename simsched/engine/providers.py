@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from simsched.agent.goodput_agent import Prior
 from simsched.agent.offline import offline_priors
 from simsched.agent.report import GoodputReport
+from simsched.engine.clock import Clock
 from simsched.engine.losses import LossReporter
 from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.state import JobState
 from simsched.engine.streams import stream
 from simsched.errors import input_error
-from simsched.model.application import StepTime
+from simsched.model.application import ApplicationSource, StepTime, facts_of
 from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
 from simsched.policy import signals
 from simsched.policy.signals import FileSignal, JobSignal, LossReports, PairSpeeds, Signal, Speed, ViewSignal
+from simsched.policy.view import JobView
 
 
 class OfflineProfiles:
@@ -135,6 +138,19 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
 )
 
 
+def views_at_submission(
+    jobs: Iterable[JobSpec], cluster: Cluster, applications: ApplicationSource, wanted: Collection[Signal]
+) -> list[JobView]:
+    """Show jobs as they will be submitted, with those signals of `wanted` that need nothing but the job."""
+    clock, views = Clock(tick_s=0), []
+    granted = {signal: provider for signal, provider in JOB_PROVIDERS.items() if signal in wanted}
+    for spec in jobs:
+        app = applications.for_job(spec.request, spec.truth)
+        state = JobState(spec.request, spec.truth, app, facts_of(app), clock, cluster)
+        views.append(JobView(spec.request, state, granted))
+    return views
+
+
 class Granted:
     """The signals that one policy may read, with what provides each."""
 
@@ -144,6 +160,7 @@ class Granted:
         cluster: Cluster,
         service_history: Sequence[float],
         pairs: PairSpeeds,
+        next_arrival: Callable[[], float],
         seed: int,
     ) -> None:
         """Grant `wanted`; raises `KeyError` for a signal that nothing provides. `seed` is that of the run."""
@@ -152,6 +169,7 @@ class Granted:
         view_values: dict[ViewSignal[Any], object] = {
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,
+            signals.NEXT_ARRIVAL: next_arrival,
         }
         self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}

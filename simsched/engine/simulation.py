@@ -6,6 +6,7 @@ the order within one instant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import cast
@@ -140,7 +141,7 @@ class _Simulation:
         self._on_finish = on_finish
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
         self._expected = len(jobs)
-        self._submitted = self._finished = self._decisions = 0
+        self._listed = self._submitted = self._finished = self._decisions = 0
         self._rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s)
         self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
@@ -159,7 +160,9 @@ class _Simulation:
             model = GuaranteedFirst(model)
         self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
-        self._granted = Granted(policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, seed)
+        self._granted = Granted(
+            policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, self._next_arrival_s, seed
+        )
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         self._view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
         self._fragmentation = Fragmentation(cluster, rigid=policy.rigid) if options.fragmentation else None
@@ -199,7 +202,14 @@ class _Simulation:
             time = clock.ticks(spec.submit_time_s)
             if time > clock.now or not self._submitted:
                 yield clock.until(time, Phase.ARRIVAL)
+            self._listed += 1
             self._submit(spec)
+
+    def _next_arrival_s(self) -> float:
+        """Return when the next job of the list arrives; infinity where none does."""
+        if self._listed == len(self._specs):
+            return math.inf
+        return self._clock.seconds(self._clock.ticks(self._specs[self._listed].submit_time_s))
 
     def _submit(self, spec: JobSpec) -> None:
         request, truth = spec.request, spec.truth

@@ -68,6 +68,7 @@ class Checks:
         if self._new("policy", policy_text, options, *room):
             self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs))
             self._problems |= dict.fromkeys(_agent_problems(policy, agents or policy, cluster, jobs, applications))
+            self._problems |= dict.fromkeys(_input_problems(policy, cluster, jobs, applications))
 
     def _new(self, *what: Any) -> bool:
         if what in self._seen:
@@ -140,6 +141,21 @@ def _agent_problems(
             yield from (replace(one, where=f"{one.where}, policy '{policy.name}'") for one in error.problems)
         except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 (as above)
             return
+
+
+def _input_problems(
+    policy: Policy, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
+) -> Iterator[Problem]:
+    """Find input files of a policy that were not made for these jobs."""
+    if getattr(type(policy), "check_jobs", Policy.check_jobs) is Policy.check_jobs:
+        return
+    from simsched.engine.providers import views_at_submission  # loads simpy
+
+    try:
+        with quiet_stdout():
+            policy.check_jobs(views_at_submission(jobs, cluster, applications, policy.signals), cluster)
+    except InputError as error:
+        yield from error.problems
 
 
 def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Final, Protocol
@@ -17,7 +17,7 @@ from simsched.model.job import JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.physics import Wants
 from simsched.policy.signals import Signal
-from simsched.policy.view import View
+from simsched.policy.view import JobView, View
 
 #: Marks a parameter that names an input file, as in `pool_path: Annotated[str | None, INPUT_FILE] = None`: experiments
 #: resolve it against their own folder, and the file's content becomes part of what determines a result.
@@ -105,6 +105,14 @@ class Policy(Protocol):
         schedule such a job.
         """
         return configured_agent(request, facts)
+
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Refuse the jobs of a workload for which the policy's input files were not made, by an `InputError`.
+
+        Asked before anything runs, of an instance that is then put away. The views show jobs as they will be submitted,
+        in the order of the workload, with the signals declared, as far as these are known before a job has run.
+        """
+        return
 
     def artifacts(self) -> Mapping[str, str]:
         """Return texts to be kept with the results, by file name; asked once, after the last job has finished."""

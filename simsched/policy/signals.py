@@ -207,6 +207,10 @@ SERVICE_HISTORY: ViewSignal[Sequence[float]] = ViewSignal(
 PAIR_SPEEDS: ViewSignal[PairSpeeds] = ViewSignal(
     "pair_speeds", "the true speeds of any two jobs beside each other on a GPU", Known.ORACLE
 )
+#: When the next job of the workload arrives, in seconds (infinity: none does), which only a replay can know.
+NEXT_ARRIVAL: ViewSignal[Callable[[], float]] = ViewSignal(
+    "next_arrival", "when the next job of the workload will be submitted", oracle=True
+)
 #: Measurements of jobs that finished in an earlier run, from a file.
 EARLIER_RUNS = FileSignal("earlier_runs", "what jobs of an earlier run measured, from a file", Known.LEARNT)
 #: Measurements of jobs of this run that have finished.

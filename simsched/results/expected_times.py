@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from simsched.errors import InputError, Problem, input_error
 from simsched.results.reader import RUN_FILE, Cell, read_cell, read_run
 
 _HEADER = ("workload", "job", "jct_s")
+_MOST_PROBLEMS = 20
 
 #: Completion times by job, by workload.
 Expected = dict[str, dict[str, int]]
@@ -32,18 +33,12 @@ class JobDifference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One cell against the expected completion times of its workload.
-
-    `missing` jobs are expected and not in the results; `unexpected` ones the other way round. The two means are over
-    the jobs that both have.
-    """
+    """One cell against the expected completion times of the jobs of its workload."""
 
     cell: Cell
     workload: str
     equal: int
     different: tuple[JobDifference, ...]
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
     expected_mean_s: float
     found_mean_s: float
 
@@ -54,24 +49,25 @@ class Agreement:
 
     @property
     def exact(self) -> bool:
-        """Whether every job is there and took exactly the time expected."""
-        return self.equal > 0 and not (self.different or self.missing or self.unexpected)
+        """Whether every job took exactly the time expected."""
+        return not self.different
 
 
 def compare_expected(results: Cell | Path, expected: Path) -> list[Agreement]:
     """Compare a cell, its folder, or every cell of a run's folder with a CSV of `workload,job,jct_s`.
 
     The workload of a cell is the name in its manifest, for a workload file its stem. Cells whose workload the CSV does
-    not name are left out; if none is left, or the CSV is malformed, that is an `InputError`.
+    not name are left out; if none is left, or the CSV is malformed or has other jobs than a cell, that is an
+    `InputError`.
     """
     times = read_expected(expected)
     cells = _cells(results)
-    found = [_agreement(cell, times[cell.workload_name]) for cell in cells if cell.workload_name in times]
-    if not found:
+    listed = [cell for cell in cells if cell.workload_name in times]
+    if not listed:
         names = ", ".join(sorted({cell.workload_name or "(unnamed)" for cell in cells}))
         known = ", ".join(sorted(times))
         raise input_error(expected, f"has no jobs of the workload {names}", f"its column 'workload' names {known}")
-    return found
+    return [_agreement(cell, times[cell.workload_name], expected) for cell in listed]
 
 
 def _cells(results: Cell | Path) -> tuple[Cell, ...]:
@@ -80,21 +76,36 @@ def _cells(results: Cell | Path) -> tuple[Cell, ...]:
     return read_run(results).cells if (Path(results) / RUN_FILE).is_file() else (read_cell(results),)
 
 
-def _agreement(cell: Cell, expected: Mapping[str, int]) -> Agreement:
+def _agreement(cell: Cell, expected: Mapping[str, int], path: Path) -> Agreement:
     table = cell.table("jobs", ["job_id", "jct_s"])
     found = dict(zip(table["job_id"].tolist(), table["jct_s"].tolist(), strict=True))
-    both = [job for job in expected if job in found]
-    different = tuple(JobDifference(job, expected[job], found[job]) for job in both if expected[job] != found[job])
+    problems = list(_misfits(cell.workload_name, expected, found, path))
+    if problems:
+        raise InputError(*problems[:_MOST_PROBLEMS])
+    different = tuple(JobDifference(job, expected[job], found[job]) for job in expected if expected[job] != found[job])
     return Agreement(
         cell=cell,
         workload=cell.workload_name,
-        equal=len(both) - len(different),
+        equal=len(expected) - len(different),
         different=different,
-        missing=tuple(job for job in expected if job not in found),
-        unexpected=tuple(job for job in found if job not in expected),
-        expected_mean_s=sum(expected[job] for job in both) / max(len(both), 1),
-        found_mean_s=sum(found[job] for job in both) / max(len(both), 1),
+        expected_mean_s=sum(expected.values()) / len(expected),
+        found_mean_s=sum(found[job] for job in expected) / len(expected),
     )
+
+
+def _misfits(workload: str, expected: Mapping[str, int], found: Mapping[str, int], path: Path) -> Iterator[Problem]:
+    """Find the jobs that only the list has, with its lines, and those that only the results have."""
+    remedy = "give the list of the workload that was run, with all of its jobs"
+    with path.open(encoding="utf-8", newline="") as file:
+        for line, row in enumerate(csv.reader(file), start=1):
+            name, job = ([cell.strip() for cell in row] + ["", ""])[:2]
+            if name == workload and job in expected and job not in found:
+                yield Problem(
+                    str(path), f"names the job '{job}', which the run of {workload} does not have", remedy, line
+                )
+    for job in found:
+        if job not in expected:
+            yield Problem(str(path), f"does not name the job '{job}', which the run of {workload} has", remedy)
 
 
 def read_expected(path: Path) -> Expected:

@@ -5,7 +5,7 @@ import pytest
 from simsched.engine.records import JobRecord
 from simsched.errors import InputError
 from simsched.results.compare import comparison, paired_differences, row_name
-from simsched.results.expected_times import Agreement, compare_expected, read_expected
+from simsched.results.expected_times import compare_expected, read_expected
 from simsched.results.metric_names import range_of
 from simsched.results.reader import Cell, Run, read_cell
 from simsched.results.writer import TableWriter, write_json
@@ -130,18 +130,26 @@ def expected_csv(tmp_path, text):
     return path
 
 
-def test_jobs_are_counted_equal_different_missing_and_unexpected(tmp_path):
-    folder = folder_of(tmp_path, "w1", {"a": 10, "b": 25, "c": 30, "extra": 1})
-    csv = expected_csv(tmp_path, "w1,a,10\nw1,b,20\nw1,c,37\nw1,gone,5\nw2,a,99\n")
-    (found,) = compare_expected(folder, csv)
+def test_jobs_are_counted_equal_and_different(tmp_path):
+    folder = folder_of(tmp_path, "w1", {"a": 10, "b": 25, "c": 30})
+    (found,) = compare_expected(folder, expected_csv(tmp_path, "w1,a,10\nw1,b,20\nw1,c,37\nw2,a,99\n"))
     assert found.workload == "w1"
     assert found.equal == 1
     assert [(job.job, job.seconds) for job in found.different] == [("b", 5), ("c", -7)]
-    assert found.missing == ("gone",)
-    assert found.unexpected == ("extra",)
     assert found.largest_difference_s == 7
     assert (found.expected_mean_s, found.found_mean_s) == (67 / 3, 65 / 3)
     assert not found.exact
+
+
+def test_a_list_of_other_jobs_is_refused_with_its_lines(tmp_path):
+    folder = folder_of(tmp_path, "w1", {"a": 10, "b": 25, "extra": 1})
+    csv = expected_csv(tmp_path, "w1,a,10\nw2,gone,5\nw1,gone,5\nw1,b,25\n")
+    with pytest.raises(InputError) as caught:
+        compare_expected(folder, csv)
+    assert [(problem.where, problem.line, problem.message) for problem in caught.value.problems] == [
+        (str(csv), 4, "names the job 'gone', which the run of w1 does not have"),
+        (str(csv), 0, "does not name the job 'extra', which the run of w1 has"),
+    ]
 
 
 def test_an_exact_replay_is_exact(tmp_path):
@@ -186,13 +194,3 @@ def test_expectations_without_the_right_header_or_file_are_refused(tmp_path):
         read_expected(tmp_path / "x.csv")
     with pytest.raises(InputError, match="cannot be read"):
         read_expected(tmp_path / "none.csv")
-
-
-@pytest.mark.parametrize(
-    ("equal", "missing", "unexpected", "exact"),
-    [(2, (), (), True), (0, (), (), False), (2, ("a",), (), False), (2, (), ("b",), False)],
-)
-def test_a_cell_agrees_exactly_where_no_job_is_missing_or_unexpected(tmp_path, equal, missing, unexpected, exact):
-    found = Agreement(cell(tmp_path, "p", 1, 10), "w", equal, (), missing, unexpected, 10.0, 10.0)
-    assert found.exact is exact
-    assert found.largest_difference_s == 0

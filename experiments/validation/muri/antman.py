@@ -69,16 +69,13 @@ class AntMan(Artifact):
     """Jobs are placed in the order of class, submission and row, and never preempted."""
 
     name: ClassVar[str] = "muri-artifact-antman"
+    together_s: ClassVar[float] = TOLERANCE_S
 
     def begin(self, cluster: Cluster) -> None:
         """Begin with empty GPUs."""
         super().begin(cluster)
         self._gpus = Gpus(self._nodes)
         self._pending: list[Account] = []
-
-    def same_end(self, one: float, other: float) -> bool:
-        """Take ends as one within the tolerance."""
-        return abs(one - other) <= TOLERANCE_S
 
     def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
         """Place what can be placed; opportunistic jobs run as fast as their neighbours of now let them."""

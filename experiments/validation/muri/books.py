@@ -1,9 +1,9 @@
 """The books of Muri's artifact: progress, events and the ends that are predicted.
 
-Time is continuous. Whenever
-jobs arrive or end, a running job is credited with the time since the last such event, less one restart overhead, while
-its end is predicted without the overhead; `charge_every_event: false` leaves the charge out. Jobs run in leases: the
-jobs that end next until then, the others until the next event.
+Time is continuous, and sums are made in the artifact's order, because ties hang on the last bit. Whenever jobs arrive
+or end, a running job is credited with the time since the last such event, less one restart overhead, while its end is
+predicted without the overhead; `charge_every_event: false` leaves the charge out. Jobs run in leases: the jobs that end
+next until then, the others until the next event.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _OVERHEAD_S = {
     "dqn": (5, 5, 6, 6, 8, 8),
 }
 _OTHER_OVERHEAD_S = 10
-#: Events so near each other are one, where the artifact has a tolerance.
+#: Events so near each other are one, where the artifact has a tolerance: of their time, and in seconds.
+TOLERANCE = 1e-9
 TOLERANCE_S = 1e-4
 
 
@@ -76,8 +77,8 @@ class Account:
     def advance(self, now_s: float) -> None:
         """Credit a running job with the time since it was last looked at, less one overhead."""
         elapsed_s = now_s - self.checked_s
+        self.executed_s = self.executed_s + now_s - self.checked_s
         self.checked_s = now_s
-        self.executed_s += elapsed_s
         self.remaining -= max(elapsed_s - self.now_overhead_s, 0) / self.now_iteration_s
 
     def run(self, now_s: float, iteration_s: float, overhead_s: float) -> None:
@@ -109,6 +110,11 @@ class Artifact(Policy):
 
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, RECORDED_DURATION})
 
+    #: The part of its time by which an end may differ from the first found of a group, and the seconds by which the
+    #: groups that are one event with the earliest may follow it.
+    together: ClassVar[float] = TOLERANCE
+    together_s: ClassVar[float] = 0.0
+
     charge_every_event: bool = True
 
     def begin(self, cluster: Cluster) -> None:
@@ -118,18 +124,29 @@ class Artifact(Policy):
         self._active: list[Account] = []
         self._arrived: list[Account] = []
         self._ending: list[Account] = []
+        self._submitted_s = -math.inf
         self._wake_s: float | None = None
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Open an account; raises `InputError` for a job without a profile of its stages."""
+        """Open an account.
+
+        Raises `InputError` for a job without a profile of its stages, and for one that is submitted so shortly after
+        another that the artifact would have it arrive with that one, before its time.
+        """
         if request.profile is None:
             message = f"job '{request.id}' has no profile of its stages"
             raise input_error("workload", message, "give a trace of Muri with -o workload.path=...")
+        if request.submit_time_s != self._submitted_s and math.isclose(
+            request.submit_time_s, self._submitted_s, rel_tol=TOLERANCE
+        ):
+            message = f"job '{request.id}' is submitted within {TOLERANCE:g} of its time after another job"
+            raise input_error("workload", message, "give whole seconds, as the artifact's traces do")
+        self._submitted_s = request.submit_time_s
         costs = _OVERHEAD_S.get(request.application)
         known = costs is not None and request.num_gpus in _COUNTS
         overhead_s = costs[_COUNTS.index(request.num_gpus)] if costs and known else _OTHER_OVERHEAD_S
         # The artifact multiplies milliseconds; the last bit decides ties.
-        iteration_ms = round(request.profile.iteration_s * 1000, 6)
+        iteration_ms = _milliseconds(request.profile.iteration_s)
         account = Account(
             len(self._accounts), request, iteration_ms * ALONE / 1000, request.profile.stages_s,
             overhead_s if self.charge_every_event else 0,
@@ -145,55 +162,59 @@ class Artifact(Policy):
             account.total = account.remaining = job[REMAINING_WORK].iterations(0, 0)
             account.duration_s = job[RECORDED_DURATION]
             self._arrived.append(account)
-        if not view.finished:
-            if not self._arrived and now_s != self._wake_s:
-                return Decision.change({})  # the job that was to be looked at now has been looked at since
-            if self._ends_with_arrival(now_s):
-                for account in self._ending:
-                    account.ends_s = now_s
-                return Decision.change({}, renew_leases=True)
+        if not (view.finished or self._arrived or now_s == self._wake_s):
+            return Decision.change({})  # the job that was to be looked at now has been looked at since
         for account in self._active:
             if account.running:
                 account.advance(now_s)
-        ended = [self._accounts[job_id] for job_id in view.finished]
+        ended = [account for account in self._ending if account.request.id not in view.jobs]
         for account in ended:
             self._active.remove(account)
             account.running = False
         arrived, self._arrived = self._arrived, []
         self._active += arrived
         decision = self.schedule(arrived, ended, now_s)
-        self._predict(now_s)
+        self._predict(view)
         return Decision(**decision, renew_leases=True, wake_at_s=self._wake_s)
+
+    def due(self) -> tuple[float, list[str]]:
+        """Return when jobs end next, as things stand, and the ids of those."""
+        ends_s = self._ending[0].ends_s if self._ending else math.inf
+        return ends_s, [account.request.id for account in self._ending]
 
     def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
         """Choose who runs and how fast, and set when to be asked again; returns the arguments of the decision."""
         raise NotImplementedError
 
-    def same_end(self, one: float, other: float) -> bool:
-        """Tell whether two ends are one event."""
-        return math.isclose(one, other, rel_tol=1e-9)
+    def event_s(self, end_s: float, view: View) -> float:
+        """Return the time of the event at which jobs that end at a second are taken to end."""
+        return end_s
 
-    def _ends_with_arrival(self, now_s: float) -> bool:
-        """Tell whether an end is so near behind an arrival that both are one event."""
-        return False
-
-    def _predict(self, now_s: float) -> None:
-        """Find the jobs that end next, all of them at the time of the first found."""
-        ends = [(now_s + a.remaining * a.now_iteration_s, a) for a in self._active if a.running]
+    def _predict(self, view: View) -> None:
+        """Find the jobs that end next, all of them at the time of the earliest group, which is that of its first."""
+        ends = [(view.now_s + a.remaining * a.now_iteration_s, a) for a in self._active if a.running]
         for _, account in ends:
             account.ends_s = math.inf
         first_s = min((end_s for end_s, _ in ends), default=math.inf)
-        found: list[tuple[float, list[Account]]] = []
+        groups: list[tuple[float, list[Account]]] = []
         for end_s, account in ends:
             if end_s <= first_s + 1:  # later ones belong to later events
-                near = next((members for time_s, members in found if self.same_end(time_s, end_s)), None)
-                if near is None:
-                    found.append((end_s, [account]))
+                near = (members for time_s, members in groups if math.isclose(time_s, end_s, rel_tol=self.together))
+                found = next(near, None)
+                if found is None:
+                    groups.append((end_s, [account]))
                 else:
-                    near.append(account)
-        end_s, self._ending = min(found, key=lambda group: group[0], default=(math.inf, []))
+                    found.append(account)
+        groups.sort(key=lambda group: group[0])
+        self._ending = [a for time_s, members in groups if time_s <= groups[0][0] + self.together_s for a in members]
         for account in self._ending:
-            account.ends_s = end_s
+            account.ends_s = self.event_s(groups[0][0], view)
+
+
+def _milliseconds(seconds: float) -> float:
+    """Return the number of milliseconds with the fewest digits that are so many seconds."""
+    exact = seconds * 1000
+    return next((ms for digits in range(17) if (ms := round(exact, digits)) / 1000 == seconds), exact)
 
 
 def first_fit(free: list[int], whole: int, gpus: int) -> Allocation:

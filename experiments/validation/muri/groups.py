@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from simsched.errors import input_error
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.stages import group_s
 from simsched.model.placement import Allocation
-from simsched.policy.contract import INPUT_FILE
+from simsched.policy import INPUT_FILE, JobView, Signal, View
 from simsched.policy.grouping import groups as grouping
 from simsched.policy.grouping.matching import exact_matching
+from simsched.policy.recording import play
+from simsched.policy.signals import NEXT_ARRIVAL
 
 from .books import ALONE, TOLERANCE_S, Account, Artifact, first_fit
+from .recorded import Matchings
 
 #: An iteration of a group of so many jobs is so much longer than their pipeline.
 _TOGETHER = {2: 1.33, 3: 1.5, 4: 1.37}
@@ -35,6 +34,7 @@ class Muri(Artifact):
     """
 
     name: ClassVar[str] = "muri-artifact"
+    needs: ClassVar[frozenset[Signal]] = Artifact.needs | {NEXT_ARRIVAL}
 
     order: Literal["left", "attained"] = "left"
     matching: bool = True
@@ -47,12 +47,21 @@ class Muri(Artifact):
     def begin(self, cluster: Cluster) -> None:
         """Read the matchings, if such are named."""
         super().begin(cluster)
-        self._match: grouping.Matcher = exact_matching if self.matchings is None else recorded(self.matchings)
+        self._match: grouping.Matcher = exact_matching if self.matchings is None else Matchings(self.matchings)
         self._placed: dict[tuple[str, ...], Allocation] = {}
         self._rules = grouping.Rules(sum(self._nodes), most_jobs=self.most_jobs, both_ways=True)
 
-    def _ends_with_arrival(self, now_s: float) -> bool:
-        return bool(self._ending) and abs(self._ending[0].ends_s - now_s) <= TOLERANCE_S
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Play all jobs in the books alone, to see that the recorded matchings are those of these jobs."""
+        if self.matchings is not None:
+            self.begin(cluster)
+            play(self, jobs, cluster)
+            cast("Matchings", self._match).refuse_more()
+
+    def event_s(self, end_s: float, view: View) -> float:
+        """Return the time of an arrival that is one event with the end, be it before or after."""
+        arrives_s = view[NEXT_ARRIVAL]()
+        return arrives_s if abs(arrives_s - end_s) <= TOLERANCE_S else end_s
 
     def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
         """Take jobs, group them, and place the groups, the largest first."""
@@ -114,24 +123,3 @@ class Muri(Artifact):
 
 def _stages(group: Sequence[Account]) -> tuple[tuple[float, float, float], ...]:
     return tuple(account.stages_s for account in group)
-
-
-def recorded(path: str) -> grouping.Matcher:
-    """Return a matcher that plays back the matchings of a JSON file, `{"matchings": [...]}`, plain or .gz.
-
-    Raises `InputError` where it cannot be read, and where it holds fewer matchings than are asked for.
-    """
-    try:
-        with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as stream:
-            made: Iterator[Sequence[Sequence[int]]] = iter(json.load(stream)["matchings"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        remedy = "give a JSON file with the key 'matchings'"
-        raise input_error(path, f"these are no matchings: {error}", remedy) from error
-
-    def play(weights: object) -> Sequence[Sequence[int]]:
-        found = next(made, None)
-        if found is None:
-            raise input_error(path, "there are fewer matchings than are asked for", "give those of this trace")
-        return found
-
-    return play

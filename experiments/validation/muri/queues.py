@@ -46,16 +46,13 @@ class Queues(Artifact):
     """Tiresias-L: three queues by attained GPU time, GPUs without places, and a wake-up that is late for gangs."""
 
     name: ClassVar[str] = "muri-artifact-queues"
+    together: ClassVar[float] = 0.0
 
     def begin(self, cluster: Cluster) -> None:
         """Begin with empty queues."""
         super().begin(cluster)
         self._queues: list[list[Account]] = [[], [], []]
         self._held: dict[str, Allocation] = {}
-
-    def same_end(self, one: float, other: float) -> bool:
-        """Compare exactly."""
-        return one == other
 
     def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
         """Demote, then serve the queues in order as far as GPUs go."""
@@ -75,12 +72,25 @@ class Queues(Artifact):
         running = [account for account in self._active if account.running]
         # The seconds of a gang are not multiplied by its GPUs here, as they are where it is demoted.
         looks = [
-            now_s + math.ceil(_LIMITS_GPU_S[one.queue] / one.gpus) - one.executed_s for one in running if one.queue < 2
+            math.ceil(_LIMITS_GPU_S[one.queue] / one.gpus) - one.executed_s + now_s for one in running if one.queue < 2
         ]
-        # Rounding may leave a job short of its limit by less than the clock can tell, where the artifact would not end.
-        self._wake_s = max(min(looks), math.nextafter(now_s, math.inf)) if looks else None
+        self._wake_s = min(looks, default=None)
+        if self._wake_s is not None and self._wake_s <= now_s:
+            if self._round(running, now_s):
+                return self.schedule((), (), now_s)
+            self._wake_s = math.nextafter(now_s, math.inf)  # the artifact would not end
         self._held = self._places(running)
         return {"allocations": self._held}
+
+    def _round(self, running: Sequence[Account], now_s: float) -> bool:
+        """Hold the event that is due at this very instant; returns whether it changes anything.
+
+        A job is short of its limit by less than the clock can tell, and adding no time at all may round that away.
+        """
+        before_s = [account.executed_s for account in running]
+        for account in running:
+            account.advance(now_s)
+        return before_s != [account.executed_s for account in running]
 
     def _demote(self, account: Account) -> None:
         service = account.executed_s * account.gpus

@@ -97,9 +97,8 @@ def _cost_job(
 def _rate(rates: Mapping[Kind, float], template: str, gpus: int) -> float:
     rate = rates.get((template, gpus), 0.0)
     if rate <= 0:
-        raise input_error(
-            "rates", f"no rate for {template} on {gpus} GPUs", "give Gavel's table, which has all 83 kinds"
-        )
+        message = f"there is no rate for {template} on {gpus} GPUs"
+        raise input_error("applications.path", message, "give Gavel's table, which has all 83 kinds")
     return rate
 
 
