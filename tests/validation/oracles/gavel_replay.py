@@ -3,8 +3,10 @@
 `python -m tests.validation.oracles.gavel_replay RATES.json fifo-perf 0.4 0`: mean JCT in hours of jobs 4000 to 4999. A
 fifth argument is the number of jobs that are there at the start (108 in the artifact's steady state).
 
-Written anew from `../shared/reference/gavel.md` alone (sections 2 to 5), by somebody who had not seen the code of
-simsched nor an earlier replay of it; it imports nothing of simsched. Programs are solved by scipy's linprog.
+Written anew from `../shared/reference/gavel.md` (sections 2 to 5), by somebody who had not seen the code of simsched
+nor an earlier replay of it; it imports nothing of simsched. Programs are solved by scipy's linprog. One thing is not
+from there: that the agnostic FIFO may overbook a type, and closes it only when exactly no GPU is left, is how
+`docs/reproduction-gavel.md` reads its "stale loop variable"; the makespan of seed 1 comes out by it.
 """
 
 from __future__ import annotations
