@@ -3,8 +3,8 @@
 Usage: python benchmarks/random_replays.py muri DATA [--seeds FROM TO]
        python benchmarks/random_replays.py shockwave DATA [--seeds FROM TO]
 
-DATA is the folder with the artifact's data: Muri's trace1.csv and trace3.csv, or Shockwave's 120-jobs.trace,
-tacc_throughputs.json and gns_switch_epochs.json. A trace has jobs drawn from these, at other times, some of them the
+DATA is the folder with the artifact's data: Muri's trace1.csv and trace3.csv, or Shockwave's 120-jobs.trace and
+tacc_throughputs.json. A trace has jobs drawn from these, at other times, some of them the
 same, and under Shockwave shares drawn at random. Prints what differs, and how many traces were compared.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import math
 import random
 import sys
@@ -22,10 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.validation import shockwave_cases as shockwave
 from tests.validation import test_muri as muri
-from tests.validation import test_shockwave_recorded as shockwave
 from tests.validation.oracles.muri_replay import read_jobs
-from tests.validation.oracles.shockwave_replay import Artifact, Job, replay
 
 
 def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
@@ -59,9 +57,9 @@ def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | No
 
 
 def shockwave_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
-    """Return what of a random trace under random shares is not that of the independent replay: times, rounds.
+    """Return what of a random trace under random shares is not that of the independent replay: times, ratios, rounds.
 
-    None where the artifact would not go on: nothing runs, nothing arrives, and the jobs left have no shares yet.
+    None where there is nothing to compare, as `shockwave_cases.differs` says.
     """
     nodes = rng.choice([1, 2, 4, 8])
     lines = [line.split("\t") for line in (data / "120-jobs.trace").read_text().splitlines()]
@@ -71,28 +69,9 @@ def shockwave_differs(rng: random.Random, data: Path, folder: Path) -> list[str]
         if index and rng.random() >= 0.2:
             arrival_s += round(rng.expovariate(1 / rng.choice([30, 300, 3000])), rng.choice([0, 0, 2]))
         cells[11] = f"{arrival_s:g}" if arrival_s % 1 else str(int(arrival_s))
-    (folder / "120-jobs.trace").write_text("\n".join("\t".join(cells) for cells in picks) + "\n")
-    for name in ("tacc_throughputs.json", "gns_switch_epochs.json"):
-        (folder / name).symlink_to((data / name).resolve())
-    calls: list[dict[str, object]] = []
-
-    def shares(now_s: float, jobs: list[Job], artifact: Artifact) -> dict[int, float]:
-        drawn = {job.id: rng.choice([1e-9, 1.0, 1.0, *(1 - rng.random() for _ in range(7))]) for job in jobs}
-        calls.append({"t": now_s, "x": {str(job_id): share for job_id, share in drawn.items()}})
-        return drawn
-
-    try:
-        expected = replay(Artifact(folder), shares, gpus=4 * nodes)
-    except IndexError:
-        return None
-    recording = folder / "shares.json"
-    recording.write_text(json.dumps({"allocations": calls}))
-    inputs = (folder / "120-jobs.trace", folder / "tacc_throughputs.json", recording)
-    cell = shockwave.ran(folder / "out", *inputs, "-o", f"cluster.nodes={nodes}")
-    jct_s = dict(zip(cell.jobs["job_id"].astype(int), cell.jobs["jct_s"], strict=True))
-    rounds = json.loads((cell.folder / "shockwave-rounds.json").read_text())
-    late = any(abs(jct_s[job] - time_s) > 1e-6 for job, time_s in expected.jct_s.items())
-    return ["times"] * late + ["rounds"] * (rounds != expected.rounds)
+    trace = folder / "random.trace"
+    trace.write_text("\n".join("\t".join(cells) for cells in picks) + "\n")
+    return shockwave.differs(rng, trace, data / "tacc_throughputs.json", 4 * nodes, folder)
 
 
 DIFFERS: dict[str, Callable[[random.Random, Path, Path], list[str] | None]] = {

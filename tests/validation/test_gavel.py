@@ -26,9 +26,8 @@ from simsched.programs.water_filling import Entities, water_filling
 from simsched.workload.gavel import read_rates, read_trace
 from simsched.workload.gavel.job import TEMPLATES
 from simsched.workload.source import WorkloadOptions, make_workload
-from tests.validation.gavel_replay import FAST_FIRST, TYPES, Fifo, Program, mean_h, shuffled, static
-
-GPUS = dict.fromkeys(TYPES, 36)
+from tests.validation.oracles import gavel_replay as oracle
+from tests.validation.oracles.gavel_replay import FAST_FIRST, TYPES
 
 
 @pytest.fixture(scope="module")
@@ -48,23 +47,28 @@ def test_the_table_of_rates(rates):
     assert len(rates.warnings) == 3
 
 
+@pytest.fixture(scope="module")
+def alone(shared):
+    return oracle.read_rates(shared / "gavel" / "simulation_throughputs.json")
+
+
 # Static trace of 100 jobs on 36 GPUs of each type, in hours. The makespan does not hang on the solver, the mean
 # completion time does (with two solvers 19.57 and 19.82, 21.83 and 22.24, 21.87 and 21.73).
 @pytest.mark.parametrize(
     ("seed", "makespan_h", "jct_h"), [(0, 165.8250, 19.823), (1, 155.8881, 22.238), (2, 165.5926, 21.730)]
 )
-def test_static_makespan(rates, seed, makespan_h, jct_h):
-    outcome = static(rates, seed, Program(GPUS, "makespan"), lambda: FAST_FIRST)
-    assert outcome.makespan_s / 3600 == pytest.approx(makespan_h, abs=1e-3)
-    assert mean_h(outcome, range(100)) == pytest.approx(jct_h, rel=0.02)
+def test_static_makespan(alone, seed, makespan_h, jct_h):
+    played = oracle.static(alone, seed, "makespan")
+    assert played.makespan_s / 3600 == pytest.approx(makespan_h, abs=1e-4)
+    assert oracle.mean_h(played, range(100)) == pytest.approx(jct_h, rel=0.02)
 
 
 # What decides is that a type may be overbooked: 177.99 h of seed 1 would be 1,561.9 h if jobs only went where they fit.
 # Seed 0 ends with a job alone on a K80, seven rounds earlier than in the original (660.819 h), for a reason unknown.
-@pytest.mark.parametrize(("seed", "makespan_h", "error"), [(0, 660.819, 1.1e-3), (1, 177.987, 1e-5)])
-def test_static_makespan_of_the_agnostic_fifo(rates, seed, makespan_h, error):
-    outcome = static(rates, seed, Fifo(GPUS, aware=False), shuffled(seed), idle_without_share=True)
-    assert outcome.makespan_s / 3600 == pytest.approx(makespan_h, rel=error)
+@pytest.mark.parametrize(("seed", "makespan_h", "error"), [(0, 660.819, 1.1e-3), (1, 177.987, 3e-6)])
+def test_static_makespan_of_the_agnostic_fifo(alone, seed, makespan_h, error):
+    played = oracle.static(alone, seed, "fifo")
+    assert played.makespan_s / 3600 == pytest.approx(makespan_h, rel=error)
 
 
 def test_agnostic_fifo_through_the_engine(shared, artifact):
