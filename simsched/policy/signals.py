@@ -209,7 +209,7 @@ PAIR_SPEEDS: ViewSignal[PairSpeeds] = ViewSignal(
 )
 #: When the next job of the workload arrives, in seconds (infinity: none does), which only a replay can know.
 NEXT_ARRIVAL: ViewSignal[Callable[[], float]] = ViewSignal(
-    "next_arrival", "when the next job of the workload will be submitted", oracle=True
+    "next_arrival", "when the next job of the workload will be submitted", Known.ORACLE
 )
 #: Measurements of jobs that finished in an earlier run, from a file.
 EARLIER_RUNS = FileSignal("earlier_runs", "what jobs of an earlier run measured, from a file", Known.LEARNT)
