@@ -89,7 +89,7 @@ def simulate(
     check_jobs(jobs, cluster, applications, rigid=policy.rigid)
     checking = wanted_by_environment() if check_invariants is None else check_invariants
     if checking:
-        recorder = CheckingRecorder(recorder, progress_falls=failures is not None)
+        recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
     run = _Simulation(
         cluster,
         jobs,
@@ -390,7 +390,7 @@ class _Simulation:
     def _after_decision(self) -> None:
         self._decisions += 1
         if self._checking:
-            check_state(self._cluster, self._active, self._submitted, self._finished)
+            check_state(self._cluster, self._active, self._submitted, self._finished, self._options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
             self._patience.renew()
         elif not self._cluster.broken:  # otherwise the next repair may change something
