@@ -17,6 +17,9 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 Floats = NDArray[np.float64]
 
+#: How exactly jobs are held at their rates while another rises, and how much less exact solutions may be.
+_HELD, _FORGIVEN = 4e-9, 4e-8
+
 _TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -176,22 +179,27 @@ def isolated(one: Instance) -> Floats:
     return np.array(rows)
 
 
-def filled(one: Instance) -> Floats:
-    """Return the lexicographically largest normalised rates: raise all, and hold those of which none can rise."""
+def beyond(one: Instance, values: Floats) -> float:
+    """Return by how much normalised rates fall short of the lexicographically largest, relative to them.
+
+    For each job: those below it held where they are, all others rise together just to where it is; and with those held
+    there too, it can rise no further by itself. Where rates differ by orders of magnitude on the types of one job, what
+    the last can have changes by a tenth where others are held a billionth lower. So of what a job could still rise, as
+    much is forgiven as comes of holding the others `_FORGIVEN` too low: a solver's rates are hardly more exact.
+    """
     due = normal(one) * one.able
-    held = np.zeros(one.jobs)
-    rising = due > 0
-    while rising.any():
-        least = np.where(rising, 0.0, held * due)
-        together = level(one, due * rising, least * (1 - 1e-9))
-        for job in np.flatnonzero(rising):
-            others = np.where(rising, together, held) * due * (1 - 1e-8)
-            others[job] = 0.0
-            only = np.where(np.arange(one.jobs) == job, due, 0.0)
-            if level(one, only, others) <= together * (1 + 1e-6):
-                held[job] = together
-                rising[job] = False
-    return held
+    short = 0.0
+    for job in np.flatnonzero(due > 0):
+        own = values[job]
+        below = (values < own * (1 - 1e-6)) & (due > 0)
+        others = np.minimum(values, own) * due
+        others[job] = 0.0
+        only = np.where(np.arange(one.jobs) == job, due, 0.0)
+        for rising, held in ((due * ~below, np.where(below, values * due, 0.0)), (only, others)):
+            once, twice = (level(one, rising, held * (1 - loose)) / own - 1 for loose in (_HELD, 2 * _HELD))
+            slope = (twice - once) / _HELD
+            short = max(short, once - slope * (_HELD + _FORGIVEN))
+    return float(short)
 
 
 def finish_ratio(one: Instance) -> float:
@@ -226,28 +234,26 @@ def jct_bound(one: Instance, rates: Floats) -> float:
     share = rates / np.where(one.able, rate.max(axis=1), 1.0)
     column = np.array([min(share[job] if job in live else 1.0 for job in m) for m, _ in units(one)])
     column = column.repeat(len(one.gpus))
-    unit = float((one.steps[live] / rates[live]).sum())
+    # Costs and rates are relative to those at `rates`; q^2 x cost + rate >= 2 q is the tangent of 1 / rate at q.
+    relative = rate[live] * column / rates[live][:, None]
+    cost = one.steps[live] / rates[live]
+    weight = cost / cost.sum()
     rows = [np.append(row * column, np.zeros(len(live))) for row in (*time, *held)]
     bound = [1.0] * one.jobs + [float(count) for count in one.gpus]
-    goal = np.append(np.zeros(len(column)), -np.ones(len(live)))
-    points, best = [rates[live] * factor for factor in (0.25, 1.0, 4.0)], -np.inf
+    goal = np.append(np.zeros(len(column)), -weight)
+    points, best = [np.full(len(live), factor) for factor in (0.25, 1.0, 4.0)], -np.inf
     for _ in range(60):
         for point in points:
-            for place, job in enumerate(live):
-                # cost >= steps / r0 x (2 - r / r0), in units of the cost at the start
-                cost = np.zeros(len(live))
-                cost[place] = -1.0
-                slope = one.steps[job] / point[place] / unit
-                rows.append(np.append(-slope * rate[job] * column / point[place], cost))
-                bound.append(-2 * slope)
+            rows += list(np.column_stack([-relative, np.diag(-(point**2))]))
+            bound += list(-2 * point)
         found = _solved(goal, np.array(rows), np.array(bound))
         assert found is not None
-        best = float(found.fun) * unit
-        reached = np.maximum(rate[live] @ (found.x[: len(column)] * column), rates[live] * 1e-3)
-        if float((one.steps[live] / reached).sum()) <= best * (1 + 1e-8) or best >= unit * (1 - 1e-7):
+        best = float(found.fun)
+        reached = np.maximum(relative @ found.x[: len(column)], weight)
+        if float((weight / reached).sum()) <= best * (1 + 1e-9) or best >= 1 - 1e-8:
             break
-        points = [reached, np.sqrt(reached * rates[live])]
-    return best
+        points = [reached, np.sqrt(reached)]
+    return best * float(cost.sum())
 
 
 def throughput(one: Instance, value: Floats, least: Floats | None = None) -> float | None:
@@ -284,16 +290,21 @@ def allox(duration_s: Floats, gpus: NDArray[np.int64], starts: Sequence[int] = (
                 rows.append(job)
                 cells.append(number)
     able = sorted(set(rows))
-    each = np.arange(len(cost))
-    once, most = np.zeros((jobs, len(cost))), np.zeros((len(places), len(cost)))
-    once[rows, each] = most[cells, each] = 1
-    unit = max(cost)
-    found = linprog(
-        np.array(cost) / unit, A_ub=most, b_ub=np.ones(len(places)), A_eq=once[able], b_eq=np.ones(len(able)),
-        options=_TIGHT,
-    )  # fmt: skip
-    assert found.status == 0
-    return float(found.fun) * unit
+    costs, row, cell = np.array(cost), np.array(rows), np.array(cells)
+    best = np.inf
+    while True:  # a place that costs more than all together can is left out, and the rest counted in units of that
+        kept = costs <= best * (1 + 1e-9)
+        costs, row, cell = costs[kept], row[kept], cell[kept]
+        each, unit = np.arange(len(costs)), costs.max()
+        once, most = np.zeros((jobs, len(costs))), np.zeros((len(places), len(costs)))
+        once[row, each] = most[cell, each] = 1
+        found = linprog(
+            costs / unit, A_ub=most, b_ub=np.ones(len(places)), A_eq=once[able], b_eq=np.ones(len(able)), options=_TIGHT
+        )
+        assert found.status == 0
+        before, best = best, float(costs @ np.round(found.x))
+        if best >= before * (1 - 1e-12):
+            return best
 
 
 def one_each(cost: Floats, job: Any, kind: Any, gpus: Any, room: Any, jobs: int) -> float:

@@ -63,11 +63,7 @@ def _water_filling(one: Instance) -> float:
     due = written_out.normal(one)
     shares = water_filling(problem_of(one))
     check_feasible(one, shares)
-    live = due > 0
-    if not live.any():
-        return 0.0
-    best = written_out.filled(one)[live]
-    return float(np.abs(rates_of(one, shares)[live] / due[live] / best - 1).max())
+    return written_out.beyond(one, rates_of(one, shares) / np.where(due > 0, due, 1.0))
 
 
 def _finish_time(one: Instance) -> float:
@@ -95,7 +91,7 @@ def _min_jct(one: Instance) -> float:
 def _throughput(one: Instance, *, normalised: bool = False, cost: bool = False, deadlines: bool = False) -> float:
     value = np.ones_like(one.rates)
     if normalised:
-        best = one.rates.max(axis=1)
+        best = one.rates[:, one.gpus > 0].max(axis=1)
         if one.pairs:
             best = np.maximum(best, _best_beside(one))
         value = value / np.where(best > 0, best, 1.0)[:, None]
@@ -123,14 +119,16 @@ def _throughput(one: Instance, *, normalised: bool = False, cost: bool = False, 
 
 def _best_beside(one: Instance) -> Floats:
     best = np.zeros(one.jobs)
-    for first, second, rates in one.pairs:
+    for first, second, every in one.pairs:
+        rates = every[:, one.gpus > 0]
         best[first], best[second] = max(best[first], rates[0].max()), max(best[second], rates[1].max())
     return best
 
 
 def _allox(one: Instance) -> float:
+    steps = np.maximum(one.steps, 1.0)
     with np.errstate(divide="ignore"):
-        duration_s = one.steps[:, None] / one.rates
+        duration_s = steps[:, None] / one.rates
     able = np.isfinite(duration_s[:, one.gpus > 0]).any(axis=1)
     starts = allox(duration_s, one.gpus)
     counts = np.bincount(starts[starts >= 0], minlength=len(one.gpus))
