@@ -297,7 +297,7 @@ class _Simulation:
         if self._interval is not None:
             self._request((now // self._interval + 1) * self._interval)
         if decision.wake_at_s is not None:
-            self._request(self._clock.ticks(decision.wake_at_s))
+            self._request(self._clock.wake(decision.wake_at_s))
         self._after_decision()
 
     def _ask(self) -> Decision:

@@ -212,7 +212,7 @@ class SlowerInPairs:
 def test_a_job_past_its_end_by_rounding_ends_at_once_whatever_slows_it_down() -> None:
     # a and b end at 11, b by rounding of 10.6. As a goes first, b has 0.4 s too much when its speed falls to a tenth:
     # its end, sought at that speed, lies four seconds back.
-    plan = Plan({1: {name: ((0, 1),) for name in "abc"}}, {"b": ("a",), "c": ("a", "b")})
+    plan = Plan({1: dict.fromkeys("abc", ((0, 1),))}, {"b": ("a",), "c": ("a", "b")})
     jobs = [job("a", 10), job("b", 9.6), job("c", 100)]  # type: ignore[arg-type]
     records = share(plan, jobs, cluster=ONE, colocation=SlowerInPairs(), most=3)
     assert {name: ends(records)[name] for name in "ab"} == {"a": 11, "b": 11}
