@@ -92,12 +92,13 @@ class Sia(Policy):
         """Value every configuration of every job, choose, and place what was chosen."""
         groups = _groups(view)
         if not view.jobs or not groups:
+            self._seen = None
             return Decision({})
         for gone in view.finished:
             self._since_s.pop(gone, None)
             self._known.pop(gone, None)
         seen = tuple(view.jobs), tuple(view.up)
-        if seen == self._seen and all(job.limits is None for job in view.jobs.values()):
+        if seen == self._seen and not view.lost and all(job.limits is None for job in view.jobs.values()):
             return Decision.change({})
         self._seen = seen
         types = list(groups)

@@ -5,7 +5,9 @@ machine learning", SoCC'17). Losses of different jobs are made comparable by div
 job has seen so far. The loss of the next epoch is predicted by the closer of two families, sublinear 1/(a k^2 + b k +
 c) + d and linear or superlinear mu^(k - b) + c, fitted with weights that favour recent losses exponentially. Every job
 gets one unit, then each further unit goes to the job whose predicted normalised fall grows most by it. The time of an
-iteration is taken to be inverse to the number of units.
+iteration is taken to be inverse to the number of units. Nobody waits for another's second unit: that is the best
+allocation among those that give every job a unit, where gains are concave. With fewer units than jobs, those that gain
+most with one get one each, though fewer jobs with several units may gain more.
 
 Published: the two families, the greedy rule, epochs of about 3 s for tasks of Spark on cores. Ours: epochs of 60 s, for
 GPUs; weights of 0.9 to the power of the age in reports, as the paper names no rate; "the largest fall seen" is that

@@ -1,10 +1,19 @@
 """Themis: applications bid for GPUs whose leases have ended, and the least fairly treated are offered them first.
 
-Idea: finish-time fairness (Mahajan et al., Themis, NSDI'20, sections 3 to 5). rho is the time that an application will
-have taken over the time that it would take alone in its share of the cluster, one n-th for n applications. GPUs are
-held under leases. When leases end, the GPUs are offered to the share 1 - `fairness` of the applications with the
-largest rho; each bids 1/rho for every number of GPUs; the winning allocation has the largest product of bids, and each
-application keeps of it what makes lying useless (a hidden payment). What is left goes to the others, one GPU at a time.
+Idea: finish-time fairness (Mahajan et al., Themis, NSDI'20, sections 3 to 5). rho = T_sh / T_id: the time from arrival
+until an application finishes, over the time that it would take alone in its share of the cluster, one n-th for n
+applications. GPUs are held under leases. When
+leases end, the GPUs are offered to the share 1 - `fairness` of the applications with the largest rho; each bids 1/rho
+for every number of GPUs; the winning allocation has the largest product of bids, and each application keeps of it what
+makes lying useless (a hidden payment). What is left goes to the others, one GPU at a time.
+
+rho of an application that waits: with no GPUs it never finishes, and T_sh is infinite; with those that it can use,
+T_sh is its age and the time left on them. Which of the two the paper ranks by is not known here: `waiting` is `served`
+for the latter or `infinite` for the former, where equals are ranked by the latter. What each is worth is on the page of
+results.
+
+Ties: equal rhos fall in the order of submission; of allocations of equal products the one of fewer GPUs wins, then the
+one that gives the less fairly treated more.
 
 Published defaults: fairness 0.8, leases of 20 minutes (the latter from memory). Deviations: leases of all applications
 end together, so auctions are held every `lease_s`, with what has become free meanwhile handed out at arrivals and
@@ -21,13 +30,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, Signal, View
 from simsched.policy.auction import (
-    best_by_gain,
     bid_of,
     finish_time_ratio,
     least_fair,
@@ -37,6 +45,9 @@ from simsched.policy.gang import available_gpus, run_in_order
 from simsched.policy.physics import GROUPS, Becomes, Wants
 from simsched.policy.quantum import Quantum
 from simsched.policy.signals import REMAINING_WORK
+
+#: With which GPUs an application that waits is ranked: all that it can use, or none.
+Waiting = Literal["served", "infinite"]
 
 
 @dataclass(frozen=True)
@@ -89,25 +100,30 @@ def _applications(view: View) -> list[_Application]:
     ]
 
 
-def _ratios(applications: Sequence[_Application], gpus: int) -> dict[str, float]:
-    """Return rho of every application if it went on with the GPUs that it has now, or with all that it can use."""
+def _ratios(applications: Sequence[_Application], gpus: int, waiting: Waiting) -> dict[str, tuple[float, float]]:
+    """Return rho of every application with the GPUs that it has now, and with all that it can use, for ties."""
     share = gpus / max(len(applications), 1)
     found = {}
     for one in applications:
         held = sum(job.num_gpus for job in one.jobs if job.running)
-        left_s = one.left_s(held) if held else one.left_s(one.gpus) + one.age_s
-        found[one.name] = finish_time_ratio(one.age_s, left_s, one.alone_s(share))
+        counts = held or (one.gpus if waiting == "served" else 0), one.gpus
+        now, least = (finish_time_ratio(one.age_s, one.left_s(count), one.alone_s(share)) for count in counts)
+        found[one.name] = (now, least)
     return found
 
 
 @dataclass
 class ThemisRho(Policy):
-    """Serves the applications with the largest rho first, every `interval_s` seconds while anybody waits."""
+    """Serves the applications with the largest rho first, every `interval_s` seconds while anybody waits.
+
+    `waiting` says whether rho of one that waits is that of being `served` now, or `infinite`.
+    """
 
     name: ClassVar[str] = "themis-rho"
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
 
     interval_s: int = 1200
+    waiting: Waiting = "served"
     _quantum: Quantum = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -117,8 +133,8 @@ class ThemisRho(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Order all jobs anew at the end of the leases, and those that wait in between."""
         applications = _applications(view)
-        ratios = _ratios(applications, max(available_gpus(view), 1))
-        order = sorted(applications, key=lambda one: -ratios[one.name])
+        ratios = _ratios(applications, max(available_gpus(view), 1), self.waiting)
+        order = sorted(applications, key=lambda one: ratios[one.name], reverse=True)
         jobs = [job for one in order for job in one.fitting(one.gpus)]
         if not self._quantum.over(view):
             jobs.sort(key=lambda job: not job.running)
@@ -129,7 +145,10 @@ class ThemisRho(Policy):
 
 @dataclass
 class Themis(Policy):
-    """Holds an auction among the least fairly treated applications whenever the leases end."""
+    """Holds an auction among the least fairly treated applications whenever the leases end.
+
+    `fairness` is the share that no GPUs are offered to; `waiting` is as in `themis-rho`.
+    """
 
     name: ClassVar[str] = "themis"
     needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
@@ -137,6 +156,7 @@ class Themis(Policy):
 
     fairness: float = 0.8
     lease_s: int = 1200
+    waiting: Waiting = "served"
     _quantum: Quantum = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -147,8 +167,8 @@ class Themis(Policy):
         """Hold the auction, or hand out what is free."""
         gpus = available_gpus(view)
         applications = _applications(view)
-        ratios = _ratios(applications, max(gpus, 1))
-        urgent = sorted(applications, key=lambda one: -ratios[one.name])
+        ratios = _ratios(applications, max(gpus, 1), self.waiting)
+        urgent = sorted(applications, key=lambda one: ratios[one.name], reverse=True)
         rest = [job for one in urgent for job in one.fitting(one.gpus)]
         if self._quantum.over(view) and gpus:
             order = [*self._won(urgent, ratios, gpus), *rest]
@@ -158,14 +178,16 @@ class Themis(Policy):
         waits = len(allocations) < len(view.jobs)
         return Decision(allocations, wake_at_s=self._quantum.end_s(view.now_s) if waits else None)
 
-    def _won(self, urgent: Sequence[_Application], ratios: Mapping[str, float], gpus: int) -> list[JobView]:
+    def _won(
+        self, urgent: Sequence[_Application], ratios: Mapping[str, tuple[float, float]], gpus: int
+    ) -> list[JobView]:
         """Return the jobs that run on what their applications have won, then those outside, most urgent first."""
-        # Ranks instead of names, so that equal ratios fall in the order of submission.
-        ranked = {f"{rank:09d}": ratios[one.name] for rank, one in enumerate(urgent)}
+        # Ranks instead of names, so that equal ratios fall in the order of urgency.
+        ranked = {f"{rank:09d}": ratios[one.name][0] for rank, one in enumerate(urgent)}
         bidders = [urgent[int(rank)] for rank in sorted(least_fair(ranked, self.fairness))]
         share = gpus / len(urgent)
         bids = [bid_of(one.age_s, one.left_s, one.alone_s(share), min(one.gpus, gpus)) for one in bidders]
-        outcome = partial_allocation(bids, gpus, best_by_gain)
+        outcome = partial_allocation(bids, gpus)
         # First the jobs that payments leave to those that won, then those of winners that would be left with none.
         won = dict(zip((one.name for one in bidders), zip(outcome.kept, outcome.won, strict=True), strict=True))
         kept = [job for one in bidders for job in one.fitting(won[one.name][0])]

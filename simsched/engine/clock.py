@@ -129,6 +129,14 @@ class Clock:
             return round(seconds / self.scale)
         return seconds if self.continuous or isinstance(seconds, int) else round(seconds)
 
+    def wake(self, seconds: float) -> float:
+        """Convert a second to come, at which a policy asks to be woken, to a tick to come.
+
+        Sums of seconds may lie just above the tick that is meant: a policy that compares them with now finds it too
+        early at that tick, asks again, and would be woken there for ever.
+        """
+        return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
+
     def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:
         """Have `action` called at a tick, in its phase."""
         appointment = Appointment((action,))

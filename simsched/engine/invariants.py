@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from simsched.engine.errors import InvariantError
 from simsched.engine.occupancy import Occupancy
@@ -43,12 +44,23 @@ def _fail(number: int, message: str) -> None:
     raise InvariantError(f"INV-{number}: {message}")
 
 
+@dataclass
+class _Seen:
+    """Of the intervals of one job so far: progress at their begins; progress and epoch of the last; greatest rate."""
+
+    begins: list[float] = field(default_factory=lambda: [0.0])
+    progress: float = 0.0
+    epoch: int = 0
+    rate: float = 0.0
+
+
 class CheckingRecorder:
     """Passes records on, and holds them against each other (INV-2, INV-3, INV-4)."""
 
-    def __init__(self, inner: Recorder, *, progress_falls: bool = False) -> None:
+    def __init__(self, inner: Recorder, tick_s: float = 1, *, progress_falls: bool = False) -> None:
         """Check what goes to `inner`; progress may fall where there are failures, but then to a checkpoint (INV-6)."""
-        self._seen: dict[str, list[float]] | None = {} if progress_falls else None
+        self._seen: dict[str, _Seen] | None = {} if progress_falls else None
+        self._tick_s = tick_s
         self._inner = inner
         self._service_gpu_s: dict[str, float] = {}
         self._last_end_s: dict[str, float] = {}
@@ -78,17 +90,22 @@ class CheckingRecorder:
         seconds = record.end_s - record.start_s
         self._service_gpu_s[job_id] = self._service_gpu_s.get(job_id, 0) + seconds * record.gpus
         if self._seen is not None:
-            self._check_fall(record, self._seen.setdefault(job_id, [0.0]))
+            self._check_fall(record, self._seen.setdefault(job_id, _Seen()))
         self._inner.allocation(record)
 
-    @staticmethod
-    def _check_fall(record: AllocationRecord, seen: list[float]) -> None:
-        """Check that progress is either that of an earlier begin of an interval, as at a checkpoint, or more."""
-        ended = max(seen)
-        slack = _SLACK * max(ended, 1.0)
-        if record.progress < ended - slack and all(abs(record.progress - one) > slack for one in seen):
+    def _check_fall(self, record: AllocationRecord, seen: _Seen) -> None:
+        """Check that progress is no less than in the interval before, or that at which one began, as at a checkpoint.
+
+        An interval may begin past the end of its epoch, as far as rounding goes; the next epoch then begins at the end.
+        """
+        past_end = _overshoot(seen.rate, self._tick_s) if record.epoch > seen.epoch else 0.0
+        slack = _SLACK * max(seen.progress, 1.0)
+        fell = record.progress < seen.progress - past_end - slack
+        if fell and all(abs(record.progress - one) > slack for one in seen.begins):
             _fail(6, f"job {record.job_id}: progress fell to {record.progress}, where there was no checkpoint")
-        seen.append(record.progress)
+        seen.begins.append(record.progress)
+        seen.progress, seen.epoch = record.progress, record.epoch
+        seen.rate = max(seen.rate, record.rate)
 
     def decision(self, record: DecisionRecord) -> None:
         """Check a decision's time, and pass it on."""
@@ -106,8 +123,10 @@ class CheckingRecorder:
         self._now_s = time_s
 
 
-def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted: int, finished: int) -> None:
-    """Check the state after a decision (INV-1, INV-2, INV-6).
+def check_state(
+    cluster: ClusterState, active: Mapping[str, JobState], submitted: int, finished: int, tick_s: float = 1
+) -> None:
+    """Check the state after a decision (INV-1, INV-2, INV-6, INV-7, INV-8).
 
     Raises `InvariantError`.
     """
@@ -128,7 +147,7 @@ def check_state(cluster: ClusterState, active: Mapping[str, JobState], submitted
     if cluster.allocated_gpus != sum(held):
         _fail(1, f"{cluster.allocated_gpus} GPUs counted as held, {sum(held)} are")
     for job in active.values():
-        _check_progress(job)
+        _check_progress(job, tick_s)
         if job.recovery is not None and job.live_progress < job.recovery.saved - _SLACK * max(job.recovery.saved, 1.0):
             _fail(6, f"job {job.request.id}: progress {job.live_progress} below its checkpoint {job.recovery.saved}")
 
@@ -153,13 +172,16 @@ def _check_shares(cluster: ClusterState, occupancy: Occupancy, active: Mapping[s
             _fail(7, f"node {node} has {occupancy.free(node)} GPUs without a holder, {free} count as free")
 
 
-def _check_progress(job: JobState) -> None:
+def _check_progress(job: JobState, tick_s: float) -> None:
     if job.leases is not None:
         return  # what a lease is worth is the application's own affair
     begin = job.app.epoch_end(job.epoch - 1) if job.epoch else 0.0
     end = job.app.epoch_end(job.epoch)
     slack = _SLACK * max(end, 1.0)
-    # Rounding a completion to a whole second can leave a job up to half a second past the end of its epoch.
-    overshoot = job.rate * 0.5
-    if not begin - slack <= job.live_progress <= end + slack + overshoot:
+    if not begin - slack <= job.live_progress <= end + slack + _overshoot(job.rate, tick_s):
         _fail(6, f"job {job.request.id}: progress {job.live_progress} outside epoch {job.epoch} ({begin} to {end})")
+
+
+def _overshoot(rate: float, tick_s: float) -> float:
+    """Return how far a job may be past the end of its epoch, since that is rounded to a whole tick."""
+    return rate * 0.5 * tick_s

@@ -268,7 +268,8 @@ class Ledger:
         if not job.rate:  # held back by its neighbours: whoever goes sets it going again
             job.appointment = None
             return
-        missing = (job.app.epoch_end(job.epoch) - job.progress) / job.rate
+        # Past the end it may be by rounding; at a lower rate than before that would be ticks ago.
+        missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate
         if self._clock.scale is not None:
             missing /= self._clock.scale
         whole = missing if self._clock.continuous else round(missing)

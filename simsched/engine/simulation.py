@@ -91,7 +91,7 @@ def simulate(
     check_jobs(jobs, cluster, applications, rigid=policy.rigid)
     checking = wanted_by_environment() if check_invariants is None else check_invariants
     if checking:
-        recorder = CheckingRecorder(recorder, progress_falls=failures is not None)
+        recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
     run = _Simulation(
         cluster,
         jobs,
@@ -310,7 +310,7 @@ class _Simulation:
         if self._interval is not None:
             self._request((now // self._interval + 1) * self._interval)
         if decision.wake_at_s is not None:
-            self._request(self._clock.ticks(decision.wake_at_s))
+            self._request(self._clock.wake(decision.wake_at_s))
         self._after_decision()
 
     def _ask(self) -> Decision:
@@ -403,7 +403,7 @@ class _Simulation:
     def _after_decision(self) -> None:
         self._decisions += 1
         if self._checking:
-            check_state(self._cluster, self._active, self._submitted, self._finished)
+            check_state(self._cluster, self._active, self._submitted, self._finished, self._options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
             self._patience.renew()
         elif not self._cluster.broken:  # otherwise the next repair may change something

@@ -11,12 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
+import numpy as np
+import numpy.typing as npt
+
 from simsched.errors import input_error
 
 #: A bid of one application: the value (1/rho, positive) of every number of GPUs from 0 on, not falling.
 Bid = Sequence[float]
 #: The GPUs of every application, in the order of the bids.
 Counts = tuple[int, ...]
+
+Whole = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+#: In what units logs of values are compared. Some thousand of them, of values of any size, add up to an int64.
+_LOG_UNIT = 1e-12
 
 
 def finish_time_ratio(age_s: float, remaining_s: float, alone_s: float) -> float:
@@ -44,60 +53,69 @@ def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
 
 
 def best_by_enumeration(bids: Sequence[Bid], gpus: int) -> Counts:
-    """Return the counts with the greatest product of values among all that hand out at most `gpus`.
+    """Return the counts with the greatest product of values among all that hand out at most `gpus`, trying each.
 
-    Of equal products the one that gives the first applications more wins. A value of 0 counts as worse than any
-    positive one, and the number of applications that have such a value is made small first.
+    A value of 0 counts as worse than any positive one, and the number of applications that have such a value is made
+    small first. Of equal products the one that hands out fewer GPUs wins, then the one that gives the first
+    applications more.
     """
     ranges = [range(min(gpus, len(bid) - 1), -1, -1) for bid in bids]
     feasible = (counts for counts in product(*ranges) if sum(counts) <= gpus)
-    return max(feasible, key=lambda counts: _rank(bids, counts))
+    return max(feasible, key=lambda counts: (*_worth(bids, counts), -sum(counts)))
 
 
 def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
-    """Return the counts that one step after the other leads to, each to the largest gain in log value per GPU.
+    """Return what `best_by_enumeration` returns, found by dynamic programming over the applications.
 
-    A step goes to the number of GPUs that gains most for each, so that jobs that need several at once are not passed
-    over; of values that become positive the smallest step comes first. This is the optimum of `best_by_enumeration` if
-    the log of every bid is concave, in O(gpus x applications), else it may fall short of it.
+    Logs of values are compared in units of 1e-12, as whole numbers, so that sums do not hang on the order in which they
+    are added up: products that differ by less count as equal. The cost is `gpus` times the numbers of GPUs at which the
+    value of an application rises, summed over the applications.
     """
-    counts = [0] * len(bids)
-    steps = [_steps(bid) for bid in bids]
-    left = gpus
-    while True:
-        found = [_step(bid, count, ends, left) for bid, count, ends in zip(bids, counts, steps, strict=True)]
-        best = max(range(len(bids)), key=lambda i: (found[i][0], -found[i][1]), default=-1)
-        if best < 0 or found[best][0] <= 0:
-            return tuple(counts)
-        counts[best] += found[best][1]
-        left -= found[best][1]
+    scores = np.zeros((3, gpus + 1), dtype=np.int64)
+    taken = []
+    for bid in reversed(bids):
+        scores, chosen = _with_one_more(bid, scores)
+        taken.append(chosen)
+    counts, left = [], gpus
+    for chosen in reversed(taken):
+        counts.append(int(chosen[left]))
+        left -= counts[-1]
+    return tuple(counts)
 
 
-def _steps(bid: Bid) -> list[int]:
-    """Return where the steps of a bid end: its first positive value, then the corners of the hull above its log."""
-    ends: list[int] = []
-    for count in range(1, len(bid)):
-        if bid[count] <= bid[ends[-1] if ends else 0]:
-            continue
-        while ends and _rate(bid, ends[-2] if len(ends) > 1 else 0, ends[-1]) < _rate(bid, ends[-1], count):
-            ends.pop()
-        ends.append(count)
-    return ends
+def _with_one_more(bid: Bid, scores: Whole) -> tuple[Whole, Whole]:
+    """Return the best scores with one application more, by GPUs available, and how many of these it takes.
+
+    Scores are, in the order in which they count: positive values, the log of their product, minus the GPUs handed out.
+    """
+    gpus = scores.shape[1] - 1
+    chosen = np.zeros(gpus + 1, dtype=np.int64)
+    best = scores + _score(bid, 0)
+    for count in _rises(bid[: gpus + 1]):
+        offered = scores[:, : gpus + 1 - count] + _score(bid, count)
+        better = _greater_or_equal(offered, best[:, count:])
+        best[:, count:][:, better] = offered[:, better]
+        chosen[count:][better] = count
+    return best, chosen
 
 
-def _step(bid: Bid, count: int, ends: Sequence[int], left: int) -> tuple[float, int]:
-    """Return the gain per GPU of the next step of a bid, and its GPUs; a shorter one where it does not fit."""
-    end = next((end for end in ends if end > count), count)
-    if end - count > left:
-        end = max(range(count, count + left + 1), key=lambda near: _rate(bid, count, near))
-    return _rate(bid, count, end), end - count
+def _score(bid: Bid, count: int) -> Whole:
+    value = bid[count]
+    log = round(math.log(value) / _LOG_UNIT) if value > 0 else 0
+    return np.array([[value > 0], [log], [-count]], dtype=np.int64)
 
 
-def _rate(bid: Bid, count: int, end: int) -> float:
-    """Return the gain in log value per GPU between two numbers of GPUs; infinite where there was none."""
-    if end <= count or bid[end] <= bid[count]:
-        return 0.0
-    return math.inf if bid[count] <= 0 else math.log(bid[end] / bid[count]) / (end - count)
+def _rises(bid: Bid) -> list[int]:
+    """List the numbers of GPUs at which a value is above that of all smaller numbers."""
+    return [count for count, (before, value) in enumerate(pairwise(bid), start=1) if value > before]
+
+
+def _greater_or_equal(one: Whole, other: Whole) -> Flags:
+    """Compare columns, the first row counting most."""
+    verdict: Flags = np.ones(one.shape[1], dtype=np.bool_)
+    for here, there in zip(one[::-1], other[::-1], strict=True):
+        verdict = (here > there) | ((here == there) & verdict)
+    return verdict
 
 
 @dataclass(frozen=True)
@@ -114,36 +132,34 @@ class Outcome:
 
 
 def partial_allocation(
-    bids: Sequence[Bid], gpus: int, best: Callable[[Sequence[Bid], int], Counts] = best_by_enumeration
+    bids: Sequence[Bid], gpus: int, best: Callable[[Sequence[Bid], int], Counts] = best_by_gain
 ) -> Outcome:
-    """Hold an auction of `gpus` GPUs among `bids`; n + 1 optimisations for n applications.
+    """Hold an auction of `gpus` GPUs among `bids`; an optimisation, and one more for each that wins.
 
     The hidden payment of i is the product of the others' values with i present over that with i absent, at most 1
-    (Themis, section 4.2; Cole, Gkatzelis and Goel 2013).
+    (Themis, section 4.2; Cole, Gkatzelis and Goel 2013). A value of 0 stands for one that is arbitrarily small: i keeps
+    nothing where it costs another application all its value, and zeros on both sides cancel.
     """
     _check(bids)
     won = best(bids, gpus)
     payments = []
-    for i in range(len(bids)):
+    for i, count in enumerate(won):
+        if not count:  # nobody would gain by its absence
+            payments.append(1.0)
+            continue
         others = [bid for j, bid in enumerate(bids) if j != i]
-        present = [count for j, count in enumerate(won) if j != i]
-        payments.append(_payment(others, present, best(others, gpus)))
+        present = _worth(others, [given for j, given in enumerate(won) if j != i])
+        absent = _worth(others, best(others, gpus))
+        payments.append(math.exp(min(0.0, present[1] - absent[1])) if present[0] >= absent[0] else 0.0)
     kept = tuple(math.floor(share * count + 1e-9) for share, count in zip(payments, won, strict=True))
     return Outcome(won, tuple(payments), kept, gpus - sum(kept))
 
 
-def _rank(bids: Sequence[Bid], counts: Sequence[int]) -> tuple[int, float]:
+def _worth(bids: Sequence[Bid], counts: Sequence[int]) -> tuple[int, float]:
+    """Return how many values are positive, and the log of their product."""
     values = [bid[count] for bid, count in zip(bids, counts, strict=True)]
-    return -sum(value <= 0 for value in values), math.prod(value for value in values if value > 0)
-
-
-def _payment(others: Sequence[Bid], present: Sequence[int], absent: Sequence[int]) -> float:
-    """Compute the ratio of products; applications that have no value either way cancel."""
-    share = 1.0
-    for bid, with_us, without_us in zip(others, present, absent, strict=True):
-        if bid[without_us] > 0:
-            share *= bid[with_us] / bid[without_us]
-    return min(1.0, share)
+    positive = [value for value in values if value > 0]
+    return len(positive), math.fsum(map(math.log, positive))
 
 
 def _check(bids: Sequence[Bid]) -> None:

@@ -143,8 +143,10 @@ def normalised_gain(fit: Fit, now: float, later: float, largest_drop: float) -> 
 def allocate_by_gain(gains: Sequence[Callable[[int], float]], units: int) -> tuple[int, ...]:
     """Return the units of every job: one each, then each further one to the largest predicted increase.
 
-    `gains[i](n)` is the gain of job i with n units in the next epoch, and gains(0) is 0. With fewer units than jobs the
-    largest gains(1) come first. Optimal where gains are concave; O(units x log jobs).
+    `gains[i](n)` is the gain of job i with n units in the next epoch, and gains(0) is 0. Where gains are concave, no
+    allocation that gives every job a unit gains more (SLAQ, SoCC'17, section 3.2). With fewer units than jobs those of
+    the largest gains(1) get one each: no choice of so many jobs gains more, but fewer jobs with several units may, as
+    may leaving a job without one where units suffice. O(units x log jobs).
     """
     counts = [0] * len(gains)
     first = sorted(range(len(gains)), key=lambda i: (-gains[i](1), i))[: max(units, 0)]

@@ -14,11 +14,16 @@ import numpy as np
 from scipy import sparse
 
 from simsched.programs.problem import Floats, Integers, ShareProblem
-from simsched.programs.solver import Csr, Rows, largest_in_rows, on_top, scale_rows, with_column
+from simsched.programs.solver import Csr, Rows, on_top, scale_columns, scale_rows, with_column
 
-#: How much the weights of the second criterion differ from each other.
-_SPREAD = 0.01
-_DIGITS = 8
+#: How much the weights of the second criterion differ from each other, and the least part of a job's time at which they
+#: still tell apart what it uses of it.
+_SPREAD, _LEAST_WEIGHED = 0.01, 1e-6
+#: Significant bits of a share, 5e-10 of it: the solver's noise is smaller. Decimal digits would take a logarithm, whose
+#: last bit is the processor's.
+_BITS = 31
+#: The part of what a job needs below which a share is noise of the solver; of all its time where nothing is due to it.
+_NOISE = 1e-8
 #: Entries of a matrix up to which building it densely is faster (scipy spends longer on making sparse ones).
 _MOST_DENSE = 40_000
 
@@ -92,9 +97,34 @@ class Classes:
     @cached_property
     def best_rates(self) -> Floats:
         """The best rate of a member of each class for all its time, shape (c,)."""
-        if not len(self.pair_classes) and self.num_classes:
-            return np.asarray(self._alone.max(axis=1))
-        return largest_in_rows(self.rates)
+        best = self._alone.max(axis=1)
+        for side in (0, 1):
+            np.maximum.at(best, self.pair_classes[:, side], self.pair_rates[:, side].max(axis=1))
+        return np.asarray(best)
+
+    def columns(self, due: Floats) -> Floats:
+        """Return a unit for each variable: the part of all time in which it gives its jobs what is `due`, at most 1.
+
+        `due` is a rate for each class, shape (c,). What jobs need of their time differs by as many orders of magnitude
+        as rates do, and the solver's tolerances are absolute: in these units variables are about 1.
+        """
+        return self._times_of(due, np.maximum, 0.0)
+
+    def noise(self, due: Floats) -> Floats:
+        """Return for each variable what counts as nothing: 1e-8 of the time in which it gives one job what is `due`."""
+        return _NOISE * self._times_of(due, np.minimum, 1.0)
+
+    def _times_of(self, due: Floats, either: np.ufunc, start: float) -> Floats:
+        """Return for each variable the part of all time in which it gives `either` of its jobs what is due."""
+        types = len(self.type_order)
+        own = _time_of(np.repeat(due, types), self._alone.ravel(), 1.0)
+        if not len(self.pair_classes):
+            return own
+        paired = np.full((len(self.pair_classes), types), start)
+        for side, part in enumerate(self._part_of_pair):
+            one = due[self.pair_classes[:, side]][:, None]
+            paired = either(paired, _time_of(one, self.pair_rates[:, side] * part[:, None], start))
+        return np.concatenate([own, np.where(paired > 0, paired, 1.0).ravel()])
 
     @property
     def capacity(self) -> tuple[Rows, Floats]:
@@ -106,58 +136,71 @@ class Classes:
         """The right-hand side of the rows of `capacity`."""
         return np.concatenate([np.ones(self.num_classes), self.problem.num_gpus[self.type_order]])
 
-    def with_level(self, asked: Integers, due: Floats) -> Rows:
-        """Return the rows of `capacity` and, for each class in `asked`, s - rate / due; s is one variable more."""
+    def with_level(self, asked: Integers, due: Floats, columns: Floats) -> Rows:
+        """Return the rows of `capacity` and, for each class in `asked`, s - rate / due, in units of `columns`.
+
+        s is one variable more.
+        """
         if len(self.pair_classes) or not self.num_classes:
             rows, bound = self.capacity
             need = scale_rows(self.rates[asked], -1.0 / due)
-            return with_column(on_top(rows, need), np.repeat([0.0, 1.0], [len(bound), len(due)]))
+            every = scale_columns(on_top(rows, need), columns)
+            return with_column(every, np.repeat([0.0, 1.0], [len(bound), len(due)]))
         classes, types, size = self.num_classes, len(self.type_order), self.num_variables
         every = np.arange(size + 1)
         own = every[:-1].reshape(classes, types)
         level = np.full(len(asked), size)
-        rates = (-1.0 / due)[:, None] * self._alone[asked]
+        rates = (-1.0 / due)[:, None] * self._alone[asked] * columns[own[asked]]
         need = size * 2 + every[: len(asked) + 1] * (types + 1)
         return Csr(
             np.concatenate([every[:size:types], size + every[: types * classes : classes], need]),
             np.concatenate([every[:-1], own.T.ravel(), np.column_stack([own[asked], level]).ravel()]),
             np.concatenate(
-                [np.ones(size), np.tile(self._held, types), np.column_stack([rates, np.ones(len(due))]).ravel()]
+                [
+                    columns,
+                    np.tile(self._held, types) * columns[own.T.ravel()],
+                    np.column_stack([rates, np.ones(len(due))]).ravel(),
+                ]
             ),
             (classes + types + len(asked), size + 1),
         )
 
-    @property
-    def second_criterion(self) -> Floats:
-        """The objective that chooses among the best solutions, to be maximised, shape (variables,).
+    def second_criterion(self, columns: Floats | None = None) -> Floats:
+        """Return the objective that chooses among the best solutions, to be maximised, shape (variables,).
 
         It is minus the GPU time used, with weights between 1 and 1.01 that differ for each variable and obey no simple
         relation (a fixed hash of its place in the canonical order). What no job needs is thus left to the round
         mechanism, which deals it out by priority; handing it out here would let jobs compete with those whose share is
-        tight.
+        tight. In the units of `columns`, if these are given; a job that needs less than a millionth of its time weighs
+        as if it needed that, since the solver sees no less.
         """
         if len(self.pair_classes):
             held = np.asarray(self.gpus.sum(axis=0)).ravel()
         else:
             held = np.repeat(self._held, len(self.type_order))
         generic = 1.0 + _SPREAD * _scatter(self.num_variables)
+        if columns is not None:
+            generic *= np.maximum(columns, _LEAST_WEIGHED)
         return np.asarray(-held * generic / held.max()) if len(held) else held
 
-    def spread(self, x: Floats) -> Floats:
-        """Return the shares of jobs and pairs in the problem's order from variables, rounded to eight digits."""
+    def spread(self, x: Floats, noise: Floats | float = _NOISE) -> Floats:
+        """Return the shares of jobs and pairs in the problem's order from variables, rounded to nine digits.
+
+        A variable below `noise` counts as 0.
+        """
         types = len(self.type_order)
-        table = np.clip(x.reshape(-1, types), 0.0, 1.0)
+        table = np.clip(np.where(x < noise, 0.0, x).reshape(-1, types), 0.0, 1.0)
         alone, paired = table[: self.num_classes], table[self.num_classes :]
         shares = np.zeros((len(self.member) + len(self.pair_member), types))
         shares[: len(self.member), self.type_order] = alone[self.member]
         if len(self.pair_member):
             shares[len(self.member) :, self.type_order] = (paired / self.partners[:, None])[self.pair_member]
-        return np.asarray(np.round(shares, _DIGITS))
+        return _rounded(shares)
 
     @cached_property
     def _alone(self) -> Floats:
         """The rate of a member of each class alone on each type in the canonical order, shape (c, k)."""
-        return np.asarray(self.problem.throughput[self.first][:, self.type_order])
+        return self.problem.usable(self.problem.throughput)[self.first][:, self.type_order]
 
     @cached_property
     def _held(self) -> Floats:
@@ -262,10 +305,24 @@ def _with_pairs(
     expected = np.where(same, n_low * (n_low - 1) // 2, n_low * n_high)
     if (found != expected).any():
         return None
-    rates = pairs.throughput[where][:, :, order]
+    rates = problem.usable(pairs.throughput)[where][:, :, order]
     rates = np.where(swapped[where][:, None, None], rates[:, ::-1], rates)
     partners = np.where(same, n_low - 1, n_high).astype(np.float64)
     return Classes(problem, order, member, first, count, pair_member, classes, rates, partners)
+
+
+def _time_of(due: Floats, rates: Floats, otherwise: float) -> Floats:
+    """Return the part of all time, at most 1, in which `rates` give what is due; `otherwise` where one of them is 0."""
+    due, rates = np.broadcast_arrays(due, rates)
+    some = (due > 0) & (rates > 0)
+    time = np.divide(due, rates, out=np.full(rates.shape, otherwise), where=some)
+    return np.asarray(np.minimum(time, 1.0), dtype=np.float64)
+
+
+def _rounded(values: Floats) -> Floats:
+    """Round to `_BITS` significant bits."""
+    part, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.round(np.ldexp(part, _BITS)), exponent - _BITS))
 
 
 def _scatter(count: int) -> Floats:

@@ -14,9 +14,11 @@ from simsched.programs.problem import Floats, ShareProblem
 from simsched.programs.shares import isolated
 from simsched.programs.solver import Method, Program, SolverError
 
-#: Relative accuracy of the ratio.
-_ACCURACY = 1e-10
+#: Relative accuracy of the level that the ratio allows.
+_ACCURACY = 1e-9
 _MAX_CUTS = 100
+#: How far above the least conceivable ratio the search begins, relative to it.
+_ABOVE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,17 @@ def finish_time(
     ratios = _Ratios(classes, progress)
     if not (ratios.steps > 0).any():
         return classes.spread(np.zeros(classes.num_variables))
-    return classes.spread(_least_ratio(classes, ratios, method, program or Program()).settled(1.0))
+    return classes.spread(*_least_ratio(classes, ratios, method, program or Program()).settled(1.0))
 
 
 def finish_time_ratio(problem: ShareProblem, progress: Elapsed, shares: Floats) -> Floats:
-    """Return each job's ratio under `shares`, shape (n,); infinite for jobs without a rate that have steps left."""
+    """Return each job's ratio under `shares`, shape (n,); infinite for jobs without a rate that have steps left.
+
+    It is no number for a job of age 0 that has nothing to do and never had.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         left_s = np.where(progress.remaining_steps > 0, progress.remaining_steps / problem.rates(shares), 0.0)
-    return np.asarray((progress.age_s + left_s) / _due_s(problem, progress))
+        return np.asarray((progress.age_s + left_s) / _due_s(problem, progress))
 
 
 def _due_s(problem: ShareProblem, progress: Elapsed) -> Floats:
@@ -77,6 +82,9 @@ class _Ratios:
         live = self.steps > 0
         #: Ratios above this one can be required of everybody.
         self.floor = float((self.age_s[live] / self.due_s[live]).max()) if live.any() else 0.0
+        #: The ratio under isolated shares, which everybody can have.
+        alone_s = self.age_s + self.due_s - classes.of(progress.isolated_s)
+        self.isolated = float((alone_s[live] / self.due_s[live]).max()) if live.any() else 0.0
 
     def required(self, ratio: float) -> Floats:
         time_s = ratio * self.due_s - self.age_s
@@ -84,26 +92,36 @@ class _Ratios:
 
 
 def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Program) -> Levels:
-    """Return the program of the rates that the least feasible ratio requires: the root of level(ratio) = 1."""
-    ratio = ratios.floor + 1e-6 * max(ratios.floor, 1e-3)
-    for _ in range(_MAX_CUTS):
+    """Return the program of the rates that the least feasible ratio requires: the root of level(ratio) = 1.
+
+    Prices are exact to the solver's tolerance only, so a cut may lead past the root; the ratios seen so far bound it.
+    """
+    low, high = ratios.floor + _ABOVE * max(ratios.floor, _ABOVE), np.inf
+    ratio = max(ratios.isolated, low)
+    for cut in range(_MAX_CUTS):
         required = ratios.required(ratio)
         levels = Levels(classes, required, method, program)
         best = levels.raised()
-        if best.level >= 1.0 - _ACCURACY:
+        enough = best.level >= 1.0 - _ACCURACY
+        if enough and (best.level <= 1.0 + _ACCURACY or ratio <= low * (1 + _ACCURACY)):
             return levels
-        ratio = _next(ratios, best.prices, best.level, required, ratio)
+        low, high = (low, ratio) if enough else (ratio, high)
+        ratio = _next(ratios, best.prices, best.level, required, ratio, low)
+        if cut and not ratio < high:
+            ratio = 0.5 * (low + high)
     raise SolverError("the finish-time ratio did not settle")
 
 
-def _next(ratios: _Ratios, prices: Floats, level: float, required: Floats, ratio: float) -> float:
-    """Return the least ratio that these prices allow: what they value at most must cover what is required."""
+def _next(ratios: _Ratios, prices: Floats, level: float, required: Floats, ratio: float, low: float) -> float:
+    """Return the least ratio from `low` on that these prices allow: what they value at most must cover what is due."""
     most = level * float(prices @ required)
 
     def missing(candidate: float) -> float:
         return float(prices @ ratios.required(candidate)) / most - 1.0
 
-    high = ratio
+    if missing(low) <= 0:
+        return low
+    high = ratio if ratio > low else low * 2
     while missing(high) > 0:
         high += high - ratios.floor
-    return float(brentq(missing, ratio, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
+    return float(brentq(missing, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))

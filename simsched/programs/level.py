@@ -15,14 +15,12 @@ from simsched.programs.solver import (
     SolverError,
     maximise,
     on_top,
+    scale_columns,
     scale_rows,
 )
 
 #: By how much, relatively, the second criterion may fall short of the first; above the solver's tolerance.
 SLACK = 1e-9
-
-#: The part of its best rate below which a class counts as getting nothing.
-_NOTHING = 1e-8
 
 
 class Level(NamedTuple):
@@ -33,6 +31,13 @@ class Level(NamedTuple):
 
     level: float
     prices: Floats
+
+
+class Settled(NamedTuple):
+    """Variables, and what of each counts as nothing: what `Classes.spread` takes."""
+
+    x: Floats
+    noise: Floats
 
 
 class Levels:
@@ -46,9 +51,10 @@ class Levels:
         self._scale = _scale(classes, required)
         self._asked = np.flatnonzero(required > 0) if self._scale > 0 else np.zeros(0, dtype=np.int64)
         self._due = required[self._asked] * self._scale
+        self._columns = classes.columns(required * self._scale)
         bound = np.concatenate([classes.bound, np.zeros(len(self._due))])
         self._program = program or Program()
-        self._program.load(classes.with_level(self._asked, self._due), bound, method)
+        self._program.load(classes.with_level(self._asked, self._due, self._columns), bound, method)
 
     def raised(self) -> Level:
         """Return the largest level at which every class has its due."""
@@ -61,26 +67,27 @@ class Levels:
         prices[self._asked] = np.maximum(best.prices[-len(self._asked) :], 0.0) / self._due * self._scale
         return Level(best.value * self._scale, prices)
 
-    def settled(self, level: float) -> Floats:
+    def settled(self, level: float) -> Settled:
         """Return the variables that reach a level, less `SLACK`, and are best by the second criterion."""
         variables, classes = self._classes.num_variables, self._classes
         if not len(self._asked):
-            return np.zeros(variables)
-        least = level * self._required[self._asked]
-        small = least <= _NOTHING * classes.best_rates[self._asked]
-        for place in np.flatnonzero(small):
-            self._program.drop(classes.num_classes + len(classes.type_order) + int(place))
-        self._program.keep_above(variables, level / self._scale * (1.0 - SLACK))
-        return _solved(self._program.maximise(np.append(classes.second_criterion, 0.0))).x[:-1]
+            return Settled(np.zeros(variables), np.zeros(variables))
+        least = level / self._scale
+        self._program.keep_above(variables, least * (1.0 - SLACK))
+        goal = classes.second_criterion(self._columns)
+        found = _solved(self._program.maximise(np.append(goal, 0.0)))
+        return Settled(found.x[:-1] * self._columns, classes.noise(level * self._required))
 
 
-def settle(classes: Classes, least: Floats, method: Method = "auto") -> Floats:
+def settle(classes: Classes, least: Floats, method: Method = "auto") -> Settled:
     """Return the variables that meet `least`, a rate for each class, and are best by the second criterion."""
-    asked = np.flatnonzero(least > _NOTHING * classes.best_rates)
+    columns = classes.columns(least)
+    asked = np.flatnonzero(least > 0)
     rows, bound = classes.capacity
     every = on_top(rows, scale_rows(classes.rates[asked], -1.0 / least[asked]))
     limit = np.concatenate([bound, np.full(len(asked), SLACK - 1.0)])
-    return _solved(maximise(classes.second_criterion, every, limit, method)).x
+    found = _solved(maximise(classes.second_criterion(columns), scale_columns(every, columns), limit, method))
+    return Settled(found.x * columns, classes.noise(least))
 
 
 def can_run(classes: Classes) -> Floats:
@@ -89,10 +96,13 @@ def can_run(classes: Classes) -> Floats:
 
 
 def _scale(classes: Classes, required: Floats) -> float:
-    """Return a factor on requirements that brings levels near 1, since the solver's tolerances are absolute."""
+    """Return the level that the job with most to do reaches alone: levels are near 1 in units of it.
+
+    The solver's tolerances are absolute.
+    """
     best = classes.best_rates
     useful = (required > 0) & (best > 0)
-    return float(np.median(best[useful] / required[useful])) if useful.any() else 0.0
+    return float((best[useful] / required[useful]).min()) if useful.any() else 0.0
 
 
 def _solved(optimum: Optimum | None) -> Optimum:

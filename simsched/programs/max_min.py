@@ -56,4 +56,4 @@ def _at_level(classes: Classes, required: Floats, method: Method, program: Progr
         return classes.spread(np.zeros(0))
     due = classes.of(required) * can_run(classes)
     levels = Levels(classes, due, method, program)
-    return classes.spread(levels.settled(levels.raised().level))
+    return classes.spread(*levels.settled(levels.raised().level))

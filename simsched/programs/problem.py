@@ -73,6 +73,10 @@ class ShareProblem:
         """Return the same instance with rate 1 everywhere and without pairs, for policies that know no rates."""
         return ShareProblem(np.ones_like(self.throughput), self.scale_factor, self.num_gpus, self.weights)
 
+    def usable(self, rates: Floats) -> Floats:
+        """Return rates by type (the last axis) with 0 for types of which there are no GPUs."""
+        return np.where(self.num_gpus > 0, rates, 0.0)
+
     def proportional_rate(self) -> Floats:
         """Return the rate of each job when its time is split over types in proportion to their GPUs, shape (n,)."""
         return np.asarray(self.throughput @ (self.num_gpus / self.num_gpus.sum()))

@@ -14,6 +14,7 @@ from simsched.programs.solver import (
     SolverError,
     maximise,
     on_top,
+    scale_columns,
     scale_rows,
 )
 
@@ -37,20 +38,29 @@ def total_throughput(
     classes = classify(problem, demand)
     if not classes.num_classes:
         return classes.spread(np.zeros(0))
-    goal = _goal(classes, price, normalised=normalised)
     need = classes.of(demand)
+    columns = classes.columns(need)
+    goal = _goal(classes, price, normalised=normalised) * columns
     rows, bound = _with_deadlines(classes, need)
-    best = maximise(goal, rows, bound, method)
+    best = _largest(goal, scale_columns(rows, columns), bound, method)
     if best is None:
+        columns, goal = np.ones(len(goal)), goal / columns
         rows, bound = classes.capacity
-        best = maximise(goal, rows, bound, method)
-    if best is None or best.value <= 0:
+        best = _largest(goal, rows, bound, method)
+    if best is None or best <= 0:
         return classes.spread(np.zeros(classes.num_variables))
-    kept = on_top(rows, _row(-goal / best.value))
-    chosen = maximise(classes.second_criterion, kept, np.append(bound, SLACK - 1.0), method)
+    kept = on_top(scale_columns(rows, columns), _row(-goal / best))
+    chosen = maximise(classes.second_criterion(columns), kept, np.append(bound, SLACK - 1.0), method)
     if chosen is None:
         raise SolverError("the best total could not be reached again")
-    return classes.spread(chosen.x)
+    return classes.spread(chosen.x * columns, classes.noise(need))
+
+
+def _largest(goal: Floats, rows: Rows, bound: Floats, method: Method) -> float | None:
+    """Return the largest total, solved in units of the largest part of it; None where nothing satisfies the rows."""
+    unit = float(goal.max())
+    best = maximise(goal / unit if unit > 0 else goal, rows, bound, method)
+    return None if best is None else best.value * max(unit, 0.0)
 
 
 def throughput_value(

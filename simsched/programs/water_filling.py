@@ -12,7 +12,7 @@ from simsched.errors import input_error
 from simsched.programs.classes import Classes, classify
 from simsched.programs.level import SLACK, can_run, settle
 from simsched.programs.problem import Floats, Integers, ShareProblem
-from simsched.programs.solver import Method, Rows, SolverError, maximise, on_top, scale_rows, with_column
+from simsched.programs.solver import Method, SolverError, maximise, on_top, scale_columns, scale_rows, with_column
 
 Flags = npt.NDArray[np.bool_]
 
@@ -68,7 +68,7 @@ def water_filling(problem: ShareProblem, entities: Entities | None = None, metho
     if not classes.num_classes:
         return classes.spread(np.zeros(0))
     levels = _fill(classes, entities, facts, method)
-    return classes.spread(settle(classes, levels * (1.0 - SLACK) * classes.of(problem.proportional_rate()), method))
+    return classes.spread(*settle(classes, levels * (1.0 - SLACK) * classes.of(problem.proportional_rate()), method))
 
 
 def _facts(entities: Entities | None, jobs: int) -> list[Floats]:
@@ -87,59 +87,67 @@ def _fill(classes: Classes, entities: Entities | None, facts: list[Floats], meth
     level = np.zeros(classes.num_classes)
     rising = can_run(classes) > 0
     unit = np.where(usual > 0, usual, 1.0)
-    rates, most = scale_rows(classes.rates, 1.0 / unit), classes.best_rates / unit
+    most = classes.best_rates / unit
     lowered = 0
     while rising.any():
         step = _weights(classes, entities, facts, rising) / scale
         if entities is None and classes.num_classes > _MANY_CLASSES:
-            done = _capped(classes, rates, level, step, most, method)
+            done = _capped(classes, unit, level, step, method)
             level[done] = most[done]
             rising &= ~done
             step = step * rising
             if not rising.any():
                 break
-        raised = _raise(classes, rates, level, step, method)
+        raised = _raise(classes, unit, level, step, method)
         while raised is None:  # solutions are exact to an absolute tolerance only, which may be more than the slack
             level *= 1.0 - SLACK
             lowered += 1
             if lowered > _MOST_LOWERED:
                 raise SolverError("water filling lost its footing: the levels reached are not feasible")
-            raised = _raise(classes, rates, level, step, method)
+            raised = _raise(classes, unit, level, step, method)
         height, stuck = raised
         level += height * step
         rising &= ~stuck
     return level
 
 
-def _raise(classes: Classes, rates: Rows, level: Floats, step: Floats, method: Method) -> tuple[float, Flags] | None:
-    """Return how far all can rise together in proportion to `step`, and who is then stuck; None below the levels."""
+def _raise(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> tuple[float, Flags] | None:
+    """Return how far all can rise together in proportion to `step`, and who is then stuck; None below the levels.
+
+    Rates count in units of `unit`. Solved in units of the height at which the first of them has its best rate.
+    """
+    rising = step > 0
+    most = classes.best_rates / unit
+    top = float((most[rising] / step[rising]).min())
+    columns = classes.columns(np.minimum(level + step * top, most) * unit)
     rows, bound = classes.capacity
-    unit = float(step.max())
-    need = with_column(-rates, step / unit)
-    every = on_top(with_column(rows, np.zeros(rows.shape[0])), need)
+    rates = scale_rows(classes.rates, 1.0 / unit)
+    kept = with_column(scale_columns(rows, columns), np.zeros(rows.shape[0]))
+    every = on_top(kept, with_column(scale_columns(-rates, columns), step * top))
     objective = np.zeros(every.shape[1])
     objective[-1] = 1.0
     best = maximise(objective, every, np.concatenate([bound, -level * (1.0 - SLACK)]), method)
     if best is None:
         return None
-    paid = best.prices[-len(level) :] * step / unit
+    paid = best.prices[-len(level) :] * step * top
     stuck = paid > min(_PRICED, 0.5 * float(paid.max()))
-    return max(best.value, 0.0) / unit, stuck
+    return max(best.value, 0.0) * top, stuck
 
 
-def _capped(classes: Classes, rates: Rows, level: Floats, step: Floats, most: Floats, method: Method) -> Flags:
-    """Return the classes that reach their best rate, the `most` that they can have, before any GPU is short.
+def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> Flags:
+    """Return the classes that reach their best rate before any GPU is short.
 
     While all rise together, one class after the other gets all the time on its fastest type; how many do is found by
     doubling and bisection. Only where weights are not split anew after each of them, that is without entities.
     """
+    most = classes.best_rates / unit
     rising = np.flatnonzero(step > 0)
     heights = (most[rising] - level[rising]) / step[rising]
     order = np.argsort(heights, kind="stable")
 
     def fits(number: int) -> bool:
         reached = np.minimum(most, level + step * heights[order[number - 1]])
-        raised = _raise(classes, rates, np.zeros(len(level)), reached, method)
+        raised = _raise(classes, unit, np.zeros(len(level)), reached, method)
         return raised is not None and raised[0] >= 1.0 - SLACK
 
     known, least, tried = 0, len(order) + 1, 1  # so many do; so many do not

@@ -98,19 +98,61 @@ def test_a_job_that_needs_several_gpus_at_once_is_not_passed_over():
     assert best_by_gain([[1, 1, 9], one], 1) == (0, 1), "the step of two does not fit"
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_steps_come_near_the_optimum_where_values_jump(seed: int):
+def worth(bids, counts):
+    """Return what an allocation is worth: how many applications have any value, and the log of its product."""
+    values = [bid[count] for bid, count in zip(bids, counts, strict=True)]
+    return sum(value > 0 for value in values), sum(math.log(value) for value in values if value > 0)
+
+
+def greatest(bids, gpus):
+    """Return the largest worth by trying every allocation."""
+    every = product(*(range(len(bid)) for bid in bids))
+    return max(worth(bids, counts) for counts in every if sum(counts) <= gpus)
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_the_allocation_is_the_best_of_all(seed: int):
     rng = np.random.default_rng(seed)
+    gpus = int(rng.integers(0, 10))
     bids = []
-    for _ in range(3):
-        least = int(rng.integers(1, 4))
-        bids.append([0.0] * least + np.cumsum(rng.random(7 - least)).tolist())
-    chosen, best = best_by_gain(bids, 6), best_by_enumeration(bids, 6)
-    values = [[bid[count] for bid, count in zip(bids, counts, strict=True)] for counts in (chosen, best)]
-    assert sum(chosen) <= 6
-    positive = [sum(value > 0 for value in each) for each in values]
-    assert positive[0] == positive[1]
-    assert math.prod(v for v in values[0] if v) >= 0.4 * math.prod(v for v in values[1] if v)
+    for _ in range(int(rng.integers(1, 6))):
+        if seed % 2:  # a job of several GPUs, which is worth nothing on fewer
+            bids.append([0.0] * int(rng.choice([1, 2, 4, 8])) + [float(10 ** rng.uniform(-6, 6))])
+        else:  # values that rise, or do not, with some of the GPUs
+            bids.append(np.sort(rng.integers(0, 4, int(rng.integers(1, 7))) * 10 ** rng.uniform(-3, 3)).tolist())
+    found = best_by_gain(bids, gpus)
+    best = greatest(bids, gpus)
+    assert sum(found) <= gpus
+    assert worth(bids, found)[0] == best[0]
+    assert worth(bids, found)[1] == pytest.approx(best[1], abs=1e-9)
+
+
+def test_the_greatest_gain_for_each_gpu_is_not_the_best_allocation():
+    # By gain per GPU the jobs 2, 3, 5, 6 come first; 7 of the 9 GPUs are theirs then, and no other job fits.
+    sizes, values = (8, 2, 1, 4, 2, 2), (0.31, 0.24, 0.29, 0.37, 0.84, 0.22)
+    bids = [[0.0] * size + [value] for size, value in zip(sizes, values, strict=True)]
+    assert best_by_gain(bids, 9) == best_by_enumeration(bids, 9) == (0, 2, 1, 4, 2, 0)
+
+
+def test_of_equal_products_the_one_of_fewer_gpus_and_then_of_the_first_applications_wins():
+    for best in (best_by_gain, best_by_enumeration):
+        assert best([[0, 0, 1], [0, 1]], 2) == (0, 1), "one GPU does as well as two"
+        assert best([[0, 1], [0, 1]], 1) == (1, 0)
+        assert best([[1, 2, 4], [1, 2, 4]], 3) == (2, 1)
+        assert best([[0, 1, 1, 1]], 3) == (1,), "more are of no use"
+    # The order in which logs are added up does not decide: 2 x 3 x 5 either way.
+    assert best_by_gain([[1, 2], [1, 3], [1, 5], [1, 5], [1, 3], [1, 2]], 3) == (0, 1, 1, 1, 0, 0)
+    assert best_by_gain([[1, 30], [1, 2], [1, 3], [1, 5], [1, 30]], 1) == (1, 0, 0, 0, 0)
+    assert best_by_gain([[1, 6, 6], [1, 2, 6], [1, 3, 6]], 2) == (1, 0, 1)
+
+
+def test_what_an_application_costs_the_others_counts_only_what_they_could_have():
+    # The first takes the GPU that either of the others would have: it keeps nothing.
+    assert partial_allocation([[0, 3], [0, 2], [0, 1]], 1).payments == (0.0, 1.0, 1.0)
+    # Beside the first the second runs, without it the third would. One of the two waits either way: 2 in place of 3.
+    outcome = partial_allocation([[0, 9], [0, 2], [0, 0, 3]], 2)
+    assert outcome.won == (1, 1, 0)
+    assert outcome.payments == (pytest.approx(2 / 3), 1.0, 1.0)
 
 
 def test_a_bid_that_falls_is_refused():

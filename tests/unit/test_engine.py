@@ -14,7 +14,7 @@ from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.policy import Decision, View
+from simsched.policy import Decision, Policy, View
 from simsched.testing.builders import Applications, run, toy_application
 from tests.scripted import ONE_GPU, Script, fixed, toy
 
@@ -196,3 +196,22 @@ def test_agents_that_come_from_elsewhere_are_told_the_cluster_too() -> None:
         agents=Agents(),
     )  # fmt: skip
     assert told == [ONE_GPU]
+
+
+class Late(Policy):
+    """Starts jobs once a sum of seconds has come."""
+
+    name = "late"
+    begin_s = 0.1 + 0.2  # just above 0.3
+
+    def decide(self, view, rng):
+        if view.now_s >= self.begin_s:
+            return Decision(dict.fromkeys(view.jobs, ((0, 1),)))
+        return Decision({}, wake_at_s=self.begin_s)
+
+
+@pytest.mark.parametrize(("tick_s", "start_s"), [(0.001, 0.301), (0.1, 0.3), (1, 1), (0, 0.1 + 0.2)])
+def test_a_policy_that_asks_for_a_second_between_two_ticks_is_woken_at_a_later_one(tick_s, start_s):
+    options = EngineOptions(restart_delay_s=0, tick_s=tick_s)
+    recorder = run(Late(), [fixed("a", duration_s=5)], cluster=ONE_GPU, options=options)
+    assert recorder.jobs[0].start_time_s == pytest.approx(start_s, abs=1e-9)

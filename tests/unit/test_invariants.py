@@ -1,5 +1,7 @@
 """Every invariant can fail: each is shown a run that breaks it, one step from a run that does not."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from simsched.engine.errors import InvariantError
@@ -14,6 +16,11 @@ def interval(start_s=0, end_s=10, gpus=2, job_id="a", progress=0.0):
     return AllocationRecord(
         job_id, start_s, end_s, gpus, 1, f"0:{gpus}", False, 0, 0, 0, 0, progress, 1.0, 1.0, 0.0
     )  # fmt: skip
+
+
+def begun(at_s, progress, rate=1.0, epoch=0):
+    """Return an interval of one second, by progress at its begin."""
+    return interval(at_s, at_s + 1, progress=progress)._replace(rate=rate, epoch=epoch)
 
 
 def finished(end_s=10, jct_s=10, held_s=10, queueing_s=0, gpu_s=20, job_id="a"):
@@ -136,3 +143,46 @@ def test_free_gpus_are_those_without_a_holder():
     state.free[0] = 2
     with pytest.raises(InvariantError, match="INV-7: node 0 has 1 GPUs without a holder, 2 count as free"):
         check_state(state, {}, 0, 0)
+
+
+def falling(tick_s=1.0):
+    return CheckingRecorder(MemoryRecorder(), tick_s, progress_falls=True)
+
+
+def test_after_a_fall_progress_need_not_stop_where_it_did_before():
+    # Back to the checkpoint at 0, a job trains at another rate: where its intervals begin now, none has begun before.
+    checking = falling()
+    for at_s, progress in enumerate((0.0, 60.0, 0.0, 31.0, 59.0)):
+        checking.allocation(begun(at_s, progress))
+    with pytest.raises(InvariantError, match=r"INV-6.*fell to 30\.0"):
+        checking.allocation(begun(5, 30.0))
+
+
+@pytest.mark.parametrize(("tick_s", "past_end"), [(1, 2.5), (0.1, 0.25), (0.001, 0.0025), (0, 0)])
+def test_an_epoch_may_begin_half_a_tick_below_where_the_one_before_was_left(tick_s, past_end):
+    # At 5 a second, a job that waits at the end of its epoch of 100 may be half a tick beyond it.
+    for beyond in (past_end, past_end + 0.01):
+        checking = falling(tick_s)
+        checking.allocation(begun(0, 0.0, rate=5.0))
+        checking.allocation(begun(1, 100 + beyond, rate=0.0))
+        if beyond == past_end:
+            checking.allocation(begun(2, 100.0, epoch=1))
+        else:
+            with pytest.raises(InvariantError, match="INV-6"):
+                checking.allocation(begun(2, 100.0, epoch=1))
+
+
+@pytest.mark.parametrize("tick_s", [1, 0.1, 0.001, 0])
+def test_a_running_job_is_at_most_half_a_tick_past_the_end_of_its_epoch(tick_s):
+    def at(progress):
+        app = SimpleNamespace(epoch_end=lambda epoch: 100.0 * (epoch + 1))
+        job = SimpleNamespace(leases=None, app=app, epoch=1, rate=5.0, live_progress=progress, recovery=None)
+        job.allocation, job.request = (), SimpleNamespace(id="a")
+        return {"a": job}
+
+    state = ClusterState(Cluster.uniform(1, 4))
+    check_state(state, at(100.0), 1, 0, tick_s)
+    check_state(state, at(200 + 2.5 * tick_s), 1, 0, tick_s)
+    for wrong in (99.0, 200 + 2.5 * tick_s + 0.01):
+        with pytest.raises(InvariantError, match="INV-6: job a: progress"):
+            check_state(state, at(wrong), 1, 0, tick_s)

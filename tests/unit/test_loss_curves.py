@@ -82,3 +82,32 @@ def test_a_job_has_converged_when_its_loss_hardly_falls():
     # 1/k falls by 1/(k + 1) from step k to k + 1: under 5 % from k = 20 on, and three epochs make it step 22 or 23.
     assert model.last_step(0.05, 1, epochs=3) == pytest.approx(22, abs=1)
     assert model.last_step(0.0, 1, most_epochs=50) == 50
+
+
+def total(gains, counts):
+    return sum(gain(count) for gain, count in zip(gains, counts, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_allocation_by_gain_is_the_best_that_gives_every_job_a_unit_or_so_many_jobs_one(seed):
+    rng = np.random.default_rng(seed)
+    jobs, units = int(rng.integers(1, 5)), int(rng.integers(1, 8))
+    tables = np.cumsum(np.hstack([np.zeros((jobs, 1)), -np.sort(-rng.random((jobs, units)), axis=1)]), axis=1)
+    gains = [lambda count, row=row: float(row[min(count, units)]) for row in tables]
+    counts = allocate_by_gain(gains, units)
+    most = 1 if units < jobs else units
+    like_it = [
+        one
+        for one in product(range(most + 1), repeat=jobs)
+        if sum(one) <= units and (units < jobs or min(one) >= 1)
+    ]  # fmt: skip
+    assert total(gains, counts) == pytest.approx(max(total(gains, one) for one in like_it))
+
+
+def test_allocation_by_gain_is_not_the_best_of_all_where_a_job_would_have_none():
+    # Two units among three jobs: 10 + 5 with one each, 19 with both for the first; the second is served all the same.
+    gains = [lambda count, row=row: row[min(count, 2)] for row in ((0, 10, 19), (0, 5, 6), (0, 1, 2))]
+    assert allocate_by_gain(gains, 2) == (1, 1, 0)
+    # Three for two: the second job's only unit gains 1, a third one for the first would gain 8.
+    gains = [lambda count, row=row: row[min(count, 3)] for row in ((0, 10, 19, 27), (0, 1, 1, 1))]
+    assert allocate_by_gain(gains, 3) == (2, 1)

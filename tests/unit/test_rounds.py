@@ -1,9 +1,18 @@
 """The round mechanism by hand."""
 
 import pytest
+from simsched_policies.gavel.max_min import MaxMin
 
+from simsched.engine.failure_options import FailureOptions
+from simsched.engine.options import EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
 from simsched.errors import InputError
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.outages import Outage
 from simsched.policy.rounds import Grant, RoundOptions, Rounds, keep_places
+from simsched.testing.builders import Applications
 
 A, B, C = ("a",), ("b",), ("c",)
 ONE = ("v100",)
@@ -137,3 +146,14 @@ def test_a_unit_spreads_over_the_emptiest_servers_if_it_must():
     assert keep_places([Grant(A, "v100", 4, True)], {}, servers).gpus == {A: (0, 2, 3, 4)}
     with pytest.raises(ValueError, match="too few"):
         keep_places([Grant(A, "v100", 6, True)], {}, servers)
+
+
+def test_a_job_that_comes_while_no_node_is_up_has_its_rounds_later():
+    # From 50 to 60 the only node is down; a begins anew then, and has 100 s of work, as b.
+    recorder = MemoryRecorder()
+    jobs = [JobSpec("a", 0, 1, duration_s=100), JobSpec("b", 55, 1, duration_s=100)]
+    failures = FailureOptions(outages=(Outage(0, 50, 60),))
+    policy, options = MaxMin(round_s=10, min_reset_s=0), EngineOptions(restart_delay_s=0)
+    simulate(Cluster.uniform(1, 1), jobs, Applications(), policy, options, 1, recorder, failures=failures)
+    assert sorted(job.job_id for job in recorder.jobs) == ["a", "b"]
+    assert max(job.end_time_s for job in recorder.jobs) == 260

@@ -216,3 +216,19 @@ def test_random_sharing_keeps_the_invariants_and_finishes(seed: int) -> None:
     records = share(Shuffles({}), jobs, cluster=Cluster.uniform(2, 3), most=2, delay_s=2)
     assert len(records.jobs) == 12
     assert any(one.neighbours for one in records.allocations)
+
+
+class SlowerInPairs:
+    """Three run undisturbed, two at a tenth of their speed."""
+
+    def speeds(self, on_one_gpu, gpu_type: str) -> tuple[float, ...]:
+        return (1.0 if len(on_one_gpu) == 3 else 0.1,) * len(on_one_gpu)
+
+
+def test_a_job_past_its_end_by_rounding_ends_at_once_whatever_slows_it_down() -> None:
+    # a and b end at 11, b by rounding of 10.6. As a goes first, b has 0.4 s too much when its speed falls to a tenth:
+    # its end, sought at that speed, lies four seconds back.
+    plan = Plan({1: dict.fromkeys("abc", ((0, 1),))}, {"b": ("a",), "c": ("a", "b")})
+    jobs = [job("a", 10), job("b", 9.6), job("c", 100)]  # type: ignore[arg-type]
+    records = share(plan, jobs, cluster=ONE, colocation=SlowerInPairs(), most=3)
+    assert {name: ends(records)[name] for name in "ab"} == {"a": 11, "b": 11}

@@ -134,10 +134,39 @@ def test_gandiva_moves_jobs_together_when_others_have_left() -> None:
 
 @pytest.mark.parametrize("kind", [Themis, ThemisRho])
 def test_themis_gives_the_lease_to_the_less_fairly_treated(kind) -> None:
-    # At 100 rho is (100 + 50) / 300 for a, which has run, and more than 1 for b; at 200 it is the other way round.
+    # At 100 a runs with rho = (100 + 50) / 300, while b waits, (100 + 150) / 300; at 200 both have (200 + 50) / 300,
+    # and a came first.
     params = {"lease_s": 100} if kind is Themis else {"interval_s": 100}
     jobs = [job("a", 0, 1, steps=150), job("b", 0, 1, steps=150)]
     assert ends(run(kind(**params), jobs, Cluster.uniform(1, 1), ConstantSharing(0.5))) == {"a": 250, "b": 300}
+
+
+@pytest.mark.parametrize("kind", [Themis, ThemisRho])
+@pytest.mark.parametrize(("waiting", "end"), [("served", 250), ("infinite", 350)])
+def test_rho_of_a_job_that_waits_is_infinite_or_that_of_being_served(kind, waiting, end) -> None:
+    # At 200 b runs with rho = (200 + 50) / 300; a waits, and with the GPU would have (200 + 900) / 2000.
+    params = {"lease_s": 100} if kind is Themis else {"interval_s": 100}
+    jobs = [job("a", 0, 1, steps=1000), job("b", 0, 1, steps=150)]
+    policy = kind(**params, waiting=waiting)
+    assert ends(run(policy, jobs, Cluster.uniform(1, 1), ConstantSharing(0.5))) == {"a": 1150, "b": end}
+
+
+@pytest.mark.parametrize("kind", [Themis, ThemisRho])
+def test_the_age_of_a_job_that_waits_counts_once_under_themis(kind) -> None:
+    # At 200 b runs with rho = (200 + 50) / 300; a waits, (200 + 150) / 500, and would have more with its age twice.
+    params = {"lease_s": 100} if kind is Themis else {"interval_s": 100}
+    jobs = [job("a", 0, 1, steps=250), job("b", 0, 1, steps=150)]
+    assert ends(run(kind(**params), jobs, Cluster.uniform(1, 1), ConstantSharing(0.5))) == {"a": 400, "b": 250}
+
+
+@pytest.mark.parametrize("waiting", ["served", "infinite"])
+@pytest.mark.parametrize("kind", [Themis, ThemisRho])
+def test_of_jobs_that_wait_the_one_whose_rho_will_be_largest_comes_first_under_themis(kind, waiting) -> None:
+    # At 100 rho with the GPU would be (100 + 150) / 450 for b, and (100 + 50) / 150 for c.
+    params = {"lease_s": 100} if kind is Themis else {"interval_s": 100}
+    jobs = [job(name, 0, 1, steps=steps) for name, steps in (("a", 250), ("b", 150), ("c", 50))]
+    policy = kind(**params, waiting=waiting)
+    assert ends(run(policy, jobs, Cluster.uniform(1, 1), ConstantSharing(0.5)))["c"] == 150
 
 
 @pytest.mark.parametrize(

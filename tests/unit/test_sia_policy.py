@@ -8,9 +8,14 @@ from simsched_policies.sia import Sia
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.applications.file_sections import SpeedSection
+from simsched.engine.failure_options import FailureOptions
+from simsched.engine.options import EngineOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
+from simsched.model.outages import Outage
 from simsched.model.relative import RelativeSteps
 from simsched.model.step_model import Placements, SevenParameters
 from simsched.model.throughput import ThroughputParams
@@ -94,3 +99,14 @@ def test_wrong_parameters_are_refused():
     with pytest.raises(ValueError, match="fairness"):
         Sia(fairness=0)
     assert np.isfinite(Sia().penalty)
+
+
+@pytest.mark.parametrize(("up_s", "end_s"), [(80, 220), (130, 280)], ids=["within a round", "over a round"])
+def test_a_job_that_lost_its_gpus_to_a_node_that_came_back_gets_them_again(up_s: int, end_s: int) -> None:
+    # Once the node is back the cluster is as it was, and so is the job, but for its GPUs; rounds begin at 60, 120, 180.
+    recorder = MemoryRecorder()
+    failures = FailureOptions(outages=(Outage(0, 70, up_s),))
+    jobs = [JobSpec("a", 0, 1, duration_s=100)]
+    options = EngineOptions(restart_delay_s=0)
+    simulate(Cluster.uniform(1, 4), jobs, Applications(), Sia(), options, 1, recorder, failures=failures)
+    assert [one.end_time_s for one in recorder.jobs] == [end_s]

@@ -156,9 +156,9 @@ class SharesPolicy(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Begin a round, or let the one under way go on."""
+        self._learn(view)
         if not view.jobs or not any(view.up):
             return Decision({})
-        self._learn(view)
         if self.ideal:
             return self._grant(view, rng)
         if not self._over(view):
