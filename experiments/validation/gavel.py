@@ -1,9 +1,10 @@
 """Gavel's simulator (OSDI'20, artifact): its own rounds in place of those of `simsched.policy.rounds`.
 
 Everything peculiar to it is here: a round lasts until the last of its micro-tasks has ended, a micro-task does whole
-steps, a job of several GPUs with fewer steps left than GPUs does nothing and is given up after five such rounds, the
-time of a round counts from the end of the one before, and a job that came after the last computation of shares takes
-GPUs but does not run. Jobs run in leases; seconds are doubles, summed in the artifact's order.
+steps, a job of several GPUs with fewer steps left than GPUs does nothing and is given up after five such rounds, and so
+is a job on a type on which it has no rate, the time of a round counts from the end of the one before, and a job that
+came after the last computation of shares takes GPUs but does not run. A round begins after the last job has left, too,
+if others are to come. Jobs run in leases; seconds are doubles, summed in the artifact's order.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _TYPE_ORDER_STREAM = 5
 
 @dataclass
 class Task:
-    """What a job does in one round: `steps` from `begin_s` to `finish_s`, none where it `failed`."""
+    """What a job does in one round: `steps` from `begin_s` to `finish_s`, none where it `failed`.
+
+    `ends` tells that the job is done with it.
+    """
 
     begin_s: float
     finish_s: float
@@ -45,11 +49,17 @@ class Task:
     failed: bool
     ends: bool
 
+    @property
+    def idle(self) -> bool:
+        """Whether it fails at once, so that GPUs are held for nothing."""
+        return self.failed and self.finish_s == self.begin_s
+
 
 @dataclass
 class Books:
     """The steps that a job has left by the artifact's count, and its failures in a row."""
 
+    id: str
     order: int
     num_gpus: int
     total: float
@@ -119,14 +129,14 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
     @property
     def triggers(self) -> Triggers:
         """Decide at the end of the last micro-task, and at arrivals, which only an idle cluster heeds."""
-        return Triggers(arrival=True, leases_over=True)
+        return Triggers(arrival=True, leases_over=True, quiet=True)
 
     def _more_options(self) -> Mapping[str, bool]:
         self.books: dict[str, Books] = {}
         self.end_s = 0.0
         self._queue: list[Books] = []
-        self._ids: dict[int, str] = {}
-        self._given_up: dict[str, Books] = {}
+        self._given_up: list[str] = []
+        self._at_work: list[Grant] = []
         self._previous_s = 0.0
         self._random = Random(self.seed + _TYPE_ORDER_STREAM)
         #: The type on which a job of the agnostic FIFO is.
@@ -144,31 +154,49 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
         return TaskAgent(self, request.id)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Leave a round under way alone; arrivals wait for its end."""
+        """Leave a round under way alone; arrivals wait for its end. Rounds that take no time follow at once."""
         for job in view.arrived:
             left = job[REMAINING_WORK].progress
-            order = len(self._ids)
-            self._ids[order] = job.id
-            self.books[job.id] = Books(order, job.num_gpus, left, left, job[TRUE_RATES])
+            self.books[job.id] = Books(job.id, len(self.books), job.num_gpus, left, left, job[TRUE_RATES])
             self._queue.append(self.books[job.id])
-        if self._grants and view.now_s < self.end_s:
+        if view.now_s < self.end_s:
             return Decision.change({})
-        return super().decide(view, rng)
+        self._given_up.clear()
+        self._begin_round(view, rng)
+        while not self._at_work and any(grant.runs for grant in self._grants):
+            self._begin_round(view, rng)
+        return self._carry_out(view)
 
-    def _learn(self, view: View) -> None:
-        """Credit the micro-tasks, the last to end first, and admit who came."""
+    def _begin_round(self, view: View, rng: np.random.Generator) -> None:
+        """Close the round before, and plan the next."""
         self._settle()
         for books in self._queue:
-            self._rounds.add((self._ids[books.order],), books.num_gpus)
+            self._rounds.add((books.id,), books.num_gpus)
         self._queue.clear()
+        if self._rounds.due(view.now_s):
+            self._reset(view, rng)
+        self._grants = self._rounds.choose(self._room(view), self._order(rng))
+        self.end_s = view.now_s
+        self._at_work.clear()
+        for grant in self._grants:
+            if grant.runs:
+                books = self.books[grant.unit[0]]
+                books.task = task = self._task(books, books.rates[grant.gpu_type], view.now_s)
+                self.end_s = max(self.end_s, task.finish_s)
+                self._at_work += [] if task.idle else [grant]
 
-    def _over(self, view: View) -> bool:
-        return True
+    def _reset(self, view: View, rng: np.random.Generator) -> None:
+        """Compute shares, of which there are none for nobody."""
+        if self._present(view):
+            super()._reset(view, rng)
+        else:
+            self._rounds.reset(view.now_s, {}, {})
 
-    def _receive(self, view: View) -> None:
-        """Count nothing more."""
+    def _present(self, view: View) -> tuple[JobView, ...]:
+        return tuple(job for job in super()._present(view) if job.id not in self._given_up)
 
     def _settle(self) -> None:
+        """Credit the micro-tasks, the last to end first."""
         begin_s, ran = self._previous_s, [grant for grant in self._grants if grant.runs]
         if not ran:
             return
@@ -182,11 +210,12 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
                 self._rounds.receive(grant.unit, grant.gpu_type, task.finish_s - begin_s)
                 books.left -= task.steps
             books.failures = books.failures + 1 if task.failed else 0
-            if task.ends:
+            given_up = books.failures >= _MOST_FAILURES
+            if given_up:
+                self._given_up.append(job_id)
+            if task.ends or given_up:
                 self._rounds.remove(job_id)
                 self._rates.forget(job_id)
-                if task.failed:
-                    self._given_up[job_id] = books
 
     def _finish(self, job_id: str) -> tuple[float, int]:
         task = self.books[job_id].task
@@ -200,40 +229,21 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
         return types
 
     def _carry_out(self, view: View) -> Decision:
-        """Plan the micro-tasks; grants of jobs without shares, or on a type without a rate, leave GPUs idle.
+        """Place the micro-tasks, and end the jobs that were given up.
 
-        A job that was given up leaves the engine as soon as GPUs on which it can run are idle for an instant.
+        Grants of jobs without shares, or on a type without a rate, leave GPUs idle.
         """
-        now_s = view.now_s
-        self.end_s = now_s
-        for grant in self._grants:
-            if grant.runs:
-                books = self.books[grant.unit[0]]
-                books.task = self._task(books, books.rates[grant.gpu_type], now_s)
-                self.end_s = max(self.end_s, books.task.finish_s)
-        at_work = [grant for grant in self._grants if grant.runs and self._works(grant)]
-        room = self._room(view)
-        for grant in self._grants:
-            room[grant.gpu_type] -= grant.num_gpus
-        for job_id in [job_id for job_id in self._given_up if job_id not in view.jobs]:
-            del self._given_up[job_id]
-        for job_id, books in self._given_up.items():
-            kind = next((kind for kind in room if books.rates[kind] > 0 and room[kind] >= books.num_gpus), None)
-            if kind is not None:
-                room[kind] -= books.num_gpus
-                books.task = Task(now_s, now_s, 0.0, failed=True, ends=True)
-                at_work.append(Grant((job_id,), kind, books.num_gpus, runs=True))
-        return self._allocator.allocate(at_work, view).decision(self.end_s, renew_leases=True)
-
-    def _works(self, grant: Grant) -> bool:
-        return self.books[grant.unit[0]].rates[grant.gpu_type] > 0 and grant.unit[0] not in self._given_up
+        placed = self._allocator.allocate(self._at_work, view)
+        for job_id in self._given_up:
+            placed.allocations.pop(job_id, None)
+        wake_at_s = self.end_s if self.end_s > view.now_s else None
+        return placed.decision(wake_at_s, renew_leases=True)._replace(cancel=tuple(self._given_up))
 
     def _task(self, books: Books, rate: float, now_s: float) -> Task:
         steps = min(int(rate * self.round_s), books.left)
         finish_s = max(now_s, now_s + steps / rate) if rate > 0 else now_s
         failed = steps <= 0 or (books.num_gpus > 1 and steps < books.num_gpus)
-        given_up = failed and books.failures + 1 >= _MOST_FAILURES
-        return Task(now_s, finish_s, steps, failed, given_up or (not failed and books.left - steps <= 0))
+        return Task(now_s, finish_s, steps, failed, not failed and books.left - steps <= 0)
 
 
 @dataclass
@@ -281,20 +291,22 @@ class ArtifactFifo(Artifact, GavelFifo):
     seed: int = 0
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Give the first jobs all the time of one type."""
-        if self.speeds != "none":
-            return super().shares(snapshot)
+        """Give the first jobs all the time of one type, be it one on which they have no rate."""
         names = sorted(self._gpus)
         free = dict(zip(self._gpus, snapshot.problem.num_gpus.tolist(), strict=True))
-        self.on = {job.id: self.on[job.id] for job in snapshot.jobs if job.id in self.on}
+        aware = self.speeds != "none"
+        self.on = {} if aware else {job.id: self.on[job.id] for job in snapshot.jobs if job.id in self.on}
         for job in snapshot.jobs:
             if job.id in self.on:
                 free[self.on[job.id]] -= job.num_gpus
-        for job in snapshot.jobs:
+        for job, row in zip(snapshot.jobs, snapshot.problem.throughput.tolist(), strict=True):
             if job.id in self.on:
                 continue
-            if not any(free[name] >= job.num_gpus for name in names):
+            rate = dict(zip(self._gpus, row, strict=True))
+            fits = [name for name in names if free[name] >= job.num_gpus]
+            if not fits:
                 break
-            self.on[job.id] = next(name for name in reversed(names) if free[name] != 0)
+            last = next(name for name in reversed(names) if free[name] != 0)
+            self.on[job.id] = max(fits, key=rate.__getitem__) if aware else last
             free[self.on[job.id]] -= job.num_gpus
         return {(job.id,): [float(self.on.get(job.id) == name) for name in self._gpus] for job in snapshot.jobs}

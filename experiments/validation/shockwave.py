@@ -28,7 +28,7 @@ from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
 from simsched.policy import Decision, JobView, Signal, Triggers, View
 from simsched.policy.recording import play
-from simsched.policy.rounds import Grant
+from simsched.policy.rounds import Grant, Unit
 from simsched.policy.signals import STEPS, StepCounts
 from simsched.programs.regime_forecast import expected_profile
 from simsched.programs.shockwave import PlanOptions
@@ -165,8 +165,8 @@ class Artifact(Recorded):
 
     @property
     def triggers(self) -> Triggers:
-        """Decide when the last micro-task of a round has ended, and on arrivals, which only an idle cluster heeds."""
-        return Triggers(arrival=True, leases_over=True)
+        """Decide when a round is over, be nobody left, and on arrivals, which only an idle cluster heeds."""
+        return Triggers(arrival=True, leases_over=True, quiet=True)
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the only GPU type."""
@@ -208,20 +208,26 @@ class Artifact(Recorded):
             self._rounds.add((account.request.id,), account.request.num_gpus)
         self._queue.clear()
         if self._rounds.due(now):
-            self._refuse_other_time(now)
-            self._rounds.reset(now, self._next_shares(list(self._active), self._gpus), {})
+            self._rounds.reset(now, self._shares_at(now), {})
         return self._plan(now, view)
 
-    def _refuse_other_time(self, now: float) -> None:
-        """Refuse a recording whose next solution was made at another time, or that has none left."""
-        if self._recording is None or not all("t" in entry for entry in self._recording.entries):
-            return
-        left = self._recording.entries[self._played :]
-        if not left:
-            raise self._recording.problem(self._played, f"is asked for at {now:.6f} s, and there are no more", _REMEDY)
-        if abs(left[0]["t"] - now) > _SAME_TIME_S:
-            message = f"was made at {left[0]['t']:.6f} s, and is asked for at {now:.6f} s"
-            raise self._recording.problem(self._played, message, _REMEDY)
+    def _shares_at(self, now: float) -> Mapping[Unit, Sequence[float]]:
+        """Compute shares; refuse a recording whose next solution is of another time, or that has none left.
+
+        That for nobody may be left out: a recording has it if the next is of now or, without times, of no jobs.
+        """
+        recording, jobs = self._recording, list(self._active)
+        if recording is not None:
+            entry = next(iter(recording.entries[self._played :]), {})
+            of_now = abs(entry["t"] - now) <= _SAME_TIME_S if "t" in entry else bool(jobs) or entry.get("x") == {}
+            if not jobs and not of_now:
+                return {}
+            if not of_now:
+                message = f"was made at {entry['t']:.6f} s, and is asked for at {now:.6f} s"
+                raise recording.problem(self._played, message, _REMEDY)
+            if not entry and all("t" in one for one in recording.entries):
+                raise recording.problem(self._played, f"is asked for at {now:.6f} s, and there are no more", _REMEDY)
+        return self._next_shares(jobs, self._gpus)
 
     def artifacts(self) -> Mapping[str, str]:
         """Return the jobs of every round, and the fairness ratios as the artifact computes and rounds them."""
@@ -356,18 +362,12 @@ class Planned(Artifact):
     def __post_init__(self) -> None:
         """Set up the plan."""
         super().__post_init__()
-        self._planner = Planner(
-            PlanOptions(
-                relative_gap=self.relative_gap,
-                node_limit=self.node_limit,
-                replan_rounds=self.replan_rounds,
-                most_unfair=self.most_unfair,
-                fairness_power=self.fairness_power,
-                makespan_weight=self.makespan_weight,
-                early=self.early,
-                spare=self.spare,
-            )
-        )
+        options = PlanOptions(
+            relative_gap=self.relative_gap, node_limit=self.node_limit, replan_rounds=self.replan_rounds,
+            most_unfair=self.most_unfair, fairness_power=self.fairness_power, makespan_weight=self.makespan_weight,
+            early=self.early, spare=self.spare,
+        )  # fmt: skip
+        self._planner = Planner(options)
 
     def _grants(self, now: float) -> list[Grant]:
         outlooks = [_outlook(one, now, self.forecast) for one in self._active.values()]

@@ -243,6 +243,10 @@ class _Simulation:
             self._due.add(time)
             self._clock.at(time, Phase.DECISION, self._decide)
 
+    def _asks(self) -> bool:
+        """Return whether the policy is asked now: jobs are active, or are to come and it wants to be asked then too."""
+        return bool(self._active) or (self._triggers.quiet and self._submitted < self._expected)
+
     def _on_threshold(self, job: JobState) -> None:
         self._news.reach(job)
         self._request(self._clock.now)
@@ -265,7 +269,7 @@ class _Simulation:
             self._patience.idle(self._active)
 
     def _on_leases_over(self) -> None:
-        if self._triggers.leases_over and self._active:
+        if self._triggers.leases_over and self._asks():
             self._request(self._clock.now)
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
@@ -296,7 +300,7 @@ class _Simulation:
         now = self._clock.now
         self._due.remove(now)
         self._ledger.retune_stale()
-        if not self._active and not (self._triggers.quiet and self._submitted < self._expected):
+        if not self._asks():
             return
         decision = self._ask()
         moves = self._apply({} if decision == _NO_CHANGE else self._check(decision), decision)

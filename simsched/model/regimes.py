@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 Window = tuple[int, int]
 
-#: The schedules that Shockwave's trigger reads at run time are at least this long.
-RUN_TIME_EPOCHS = 760
 #: A profile takes no epoch before this share of the training for a large-batch one under Accordion.
 PROFILE_WARM_UP = 0.3
 
@@ -62,15 +60,10 @@ class BatchRegimes:
         """Return whether Accordion trains `epoch` with the initial batch."""
         return self.critical is None or self.critical.holds(initial, epoch)
 
-    def doubled(self, initial: int, gpus: int, epoch: int, epochs: int) -> int:
-        """Return the batch of `epoch` in a gradient-noise schedule of `epochs` epochs.
-
-        A schedule that ends within an epoch of its first doubling keeps the initial batch.
-        """
-        doublings = self.doublings.get((initial, gpus), ())
-        if not doublings or epochs <= doublings[0] + 1:
-            return initial
-        return min(self.largest, initial << sum(at <= epoch for at in doublings))
+    def doubled(self, initial: int, gpus: int, epoch: int) -> int:
+        """Return the batch of `epoch` in a gradient-noise schedule."""
+        times = sum(at <= epoch for at in self.doublings.get((initial, gpus), ()))
+        return min(self.largest, initial << times) if times else initial
 
 
 class Steps(NamedTuple):
@@ -115,7 +108,7 @@ def profile(regimes: BatchRegimes, rule: str, initial: int, gpus: int, total_ste
         return tuple(_accordion(regimes, initial, epoch, epochs) for epoch in range(epochs))
     if rule != "gns":
         raise ValueError(f"'{rule}' is no batch rule with published regimes; known: accordion, gns, static")
-    batches = [regimes.doubled(initial, gpus, epoch, epochs) for epoch in range(epochs)]
+    batches = [regimes.doubled(initial, gpus, epoch) for epoch in range(epochs)]
     if batches and batches[-1] > 2 * initial:
         batches[-1] = initial
     return tuple(batches)

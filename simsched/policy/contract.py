@@ -30,7 +30,8 @@ class Triggers:
 
     With an interval, decisions fall on its multiples, the first one after time 0. `node_change` means that a node went
     down or came up, `leases_over` that of the jobs that run in leases the last one under way has ended its lease. With
-    `quiet` it is asked at these times while no job is active, too, as long as jobs are still to come.
+    `quiet` an interval, a completion and an end of leases count while no job is active, too, as long as jobs are still
+    to come.
     """
 
     interval_s: float | None = None

@@ -21,6 +21,7 @@ from simsched.errors import InputError, input_error
 from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
+from simsched.policy.contract import Triggers
 from simsched.policy.decision import Decision
 from simsched.policy.signals import NEXT_ARRIVAL
 from simsched.policy.view import JobView, View
@@ -77,6 +78,10 @@ def _skip(text: str, at: int) -> int:
 class Books(Protocol):
     """A policy that keeps books of its own, from which alone follows when jobs end."""
 
+    @property
+    def triggers(self) -> Triggers:
+        """Return when it is asked; of these, whether while no job is active, too."""
+
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Open an account for a job that is submitted."""
 
@@ -111,7 +116,7 @@ def play(books: Books, jobs: Sequence[JobView], cluster: Cluster) -> None:
     rng, active, now_s, came = np.random.default_rng(0), dict[str, JobView](), 0.0, 0
     finished: Sequence[str] = ()
     while came < len(jobs) or active:
-        # That the last job has ended is told at the next arrival, as the engine does.
+        # That the last job has ended is told at the next arrival, as the engine does, unless quiet times count.
         due_s, ending = (math.inf, finished) if finished else books.due()
         now_s = max(now_s, min(_submitted_s(jobs, came), due_s))
         if now_s == math.inf:
@@ -126,7 +131,7 @@ def play(books: Books, jobs: Sequence[JobView], cluster: Cluster) -> None:
             books.agent(jobs[came].request, jobs[came].facts)
             active[jobs[came].id] = jobs[came]
             came += 1
-        if active:
+        if active or (books.triggers.quiet and came < len(jobs)):
             up = (True,) * len(cluster.nodes)
             moment = _Moment(now_s, _submitted_s(jobs, came), arrived, finished, active, up)
             books.decide(cast("View", moment), rng)

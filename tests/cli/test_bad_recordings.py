@@ -134,7 +134,8 @@ def _without(entries, number, job):
 
 
 SHARES = {
-    "the last solution is left out": (lambda entries: entries.pop(), "none has shares for job '7'"),
+    "the last solution is left out": (lambda entries: entries.pop(), "and there are no more"),
+    "the last two are left out": (lambda entries: entries.__delitem__(slice(-2, None)), "none has shares for job '7'"),
     "a solution twice": (lambda entries: entries.append(entries[-1]), "is not asked for: these jobs take"),
     "made at another time": (
         lambda entries: entries[0].update(t=entries[0]["t"] + 0.5),

@@ -21,14 +21,15 @@ def state(batch=10, epoch=0, **other):
 
 
 def test_a_schedule_doubles_at_its_epochs_and_stops_at_the_largest():
-    assert [TOY.doubled(10, 1, epoch, 8) for epoch in range(8)] == [10, 10, 20, 20, 40, 80, 80, 80]
-    assert BatchRegimes(100, 10, 30, TOY.doublings).doubled(10, 1, 7, 8) == 30
-    assert TOY.doubled(10, 2, 7, 8) == 10  # not listed
+    assert [TOY.doubled(10, 1, epoch) for epoch in range(8)] == [10, 10, 20, 20, 40, 80, 80, 80]
+    assert BatchRegimes(100, 10, 30, TOY.doublings).doubled(10, 1, 7) == 30
+    assert TOY.doubled(10, 2, 7) == 10  # not listed
+    assert TOY.doubled(160, 2, 7) == 160  # nor is it cut to the largest
 
 
-def test_a_schedule_as_short_as_its_first_regime_never_doubles():
-    assert [TOY.doubled(10, 1, epoch, 3) for epoch in range(3)] == [10, 10, 10]
-    assert TOY.doubled(10, 1, 2, 4) == 20
+def test_a_profile_that_ends_with_the_first_doubling_has_it():
+    assert profile(TOY, "gns", 10, 1, 20) == (10, 10)
+    assert profile(TOY, "gns", 10, 1, 30) == (10, 10, 20)
 
 
 def test_a_rescaled_job_keeps_its_epochs():
@@ -109,7 +110,7 @@ def test_the_shipped_regimes():
     regimes = shockwave_regimes()
     assert sorted(regimes) == ["LM", "Recommendation", "ResNet-18", "ResNet-50", "Transformer"]
     image = regimes["ResNet-18"]
-    assert [image.doubled(16, 1, e, 200) for e in (30, 31, 41, 51, 71)] == [16, 32, 64, 128, 256]
+    assert [image.doubled(16, 1, e) for e in (30, 31, 41, 51, 71)] == [16, 32, 64, 128, 256]
     assert [image.is_critical(256, e) for e in (19, 20, 155)] == [True, False, True]
     assert [image.is_critical(32, e) for e in (9, 10, 255)] == [True, False, True]
     assert [regimes["ResNet-50"].is_critical(64, e) for e in (9, 10, 30)] == [True, False, True]

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from simsched.agent.batch_rules.rule import BatchMetrics, BatchState
-from simsched.model.regimes import RUN_TIME_EPOCHS, BatchRegimes
+from simsched.model.regimes import BatchRegimes
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,5 @@ class NoiseSchedule:
 
     def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
         """Return twice the batch if the schedule is ahead of it and the largest is not reached."""
-        epochs = max(RUN_TIME_EPOCHS, state.epoch + 2)
-        ahead = (
-            self.regimes.doubled(state.initial, state.gpus, epoch, epochs) for epoch in (state.epoch, state.epoch + 1)
-        )
-        return 2 * state.batch if state.batch != state.largest and max(ahead) > state.batch else state.batch
+        ahead = self.regimes.doubled(state.initial, state.gpus, state.epoch + 1)
+        return 2 * state.batch if state.batch != state.largest and ahead > state.batch else state.batch

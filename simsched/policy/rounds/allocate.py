@@ -24,7 +24,7 @@ class Placed:
     anew: list[str] = field(default_factory=list)
     complete: bool = True
 
-    def decision(self, wake_at_s: float, *, renew_leases: bool = False) -> Decision:
+    def decision(self, wake_at_s: float | None, *, renew_leases: bool = False) -> Decision:
         """Return the decision that carries the round out."""
         return Decision(
             self.allocations,

@@ -197,10 +197,14 @@ class SharesPolicy(Policy):
 
     def _reset(self, view: View, rng: np.random.Generator) -> None:
         """Compute shares."""
-        jobs = tuple(view.jobs.values())
+        jobs = self._present(view)
         snapshot = Snapshot(jobs, self._problem(jobs, view), view.now_s, rng)
         shares = self.shares(snapshot)
         self._rounds.reset(view.now_s, shares, {unit: view.jobs[unit[0]].num_gpus for unit in shares})
+
+    def _present(self, view: View) -> tuple[JobView, ...]:
+        """Return the jobs that shares are computed for."""
+        return tuple(view.jobs.values())
 
     def _problem(self, jobs: Sequence[JobView], view: View) -> ShareProblem:
         room = self._room(view)
