@@ -21,7 +21,7 @@ FILES: Mapping[str, str] = {
     "jobs.csv": TRACE,
     "tenants.csv": "submit_time,num_gpus,duration,tenant,status\n"
     + "".join(f"{20 * i},{1 + i % 4},{60 + 31 * i},{'ab'[i % 2]},{('Pass', 'Failed')[i % 2]}\n" for i in range(12)),
-    "list.csv": "time,name,application,num_gpus,batch_size\n"
+    "list.csv": "time,name,application,num_replicas,batch_size\n"
     + "".join(f"{60 * i},j{i},{APPLICATIONS[i % 3]},{1 + i % 2},{(512, 2048, 48)[i % 3]}\n" for i in range(6)),
     "outages.csv": "node,down,up\n0,100,400\n1,300,350\n",
     "curves.csv": "figure,panel,series,x,y\njct-cdf,,fifo,1,0.5\n",
@@ -113,28 +113,28 @@ def _list(chance: random.Random, spec: Mapping[str, Any], defs: Mapping[str, Any
 
 
 def _number(chance: random.Random, spec: Mapping[str, Any], *, whole: bool) -> Any:
-    low = spec.get("minimum", spec.get("exclusiveMinimum", -5))
+    low = spec.get("minimum", spec.get("exclusiveMinimum", 0))
     high = min(spec.get("maximum", spec.get("exclusiveMaximum", low + _MOST_DRAWN)), low + _MOST_DRAWN)
-    if chance.random() < 0.1:
+    if chance.random() < 0.06:
         return chance.choice([low, high, spec.get("maximum", high), low - 1])
-    if whole:
-        return chance.randint(int(low), int(high))
-    return chance.choice([low + (high - low) * chance.random(), float(round(low + (high - low) * chance.random(), 1))])
+    if whole or chance.random() < 0.5:
+        return chance.randint(int(low) + (low == spec.get("exclusiveMinimum")), max(int(high), int(low) + 1))
+    return low + (high - low) * chance.random()
 
 
 def params(chance: random.Random, kind: Any, name: str) -> dict[str, Any]:
     """Draw parameters of a policy or agent of what its constructor's annotations say."""
     made = {}
     for one in parameters(kind.load(name)):
-        if not one.required and chance.random() > 0.25:
+        if not one.required and chance.random() > 0.12:
             continue
         try:
             spec = TypeAdapter(one.annotation).json_schema()
         except Exception:  # noqa: BLE001 - a type that has no schema
             continue
         made[one.name] = value(chance, spec, spec.get("$defs", {}), one.name)
-        if not one.required and isinstance(one.default, int | float) and chance.random() < 0.5:
-            made[one.name] = one.default
+        if not one.required and isinstance(one.default, int | float) and chance.random() < 0.8:
+            made[one.name] = one.default if isinstance(one.default, bool) else one.default * chance.choice([1, 2, 3])
     return made
 
 
@@ -143,14 +143,14 @@ def experiment(chance: random.Random, *, odd: bool = True) -> dict[str, Any]:
     defs = schema()["$defs"]
     made: dict[str, Any] = {
         "name": "fuzz",
-        "cluster": {"nodes": chance.randint(1, 5), "gpus_per_node": chance.choice([1, 2, 4, 8])},
+        "cluster": {"nodes": chance.randint(1, 5), "gpus_per_node": chance.choice([2, 4, 4, 4, 8])},
         "workload": _workload(chance),
         "engine": {"restart_delay_s": chance.choice([0, 1, 30, 600]), "interference": chance.choice([0, 0.3])},
-        "policies": [policy(chance) for _ in range(chance.randint(1, 3))],
+        "policies": [policy(chance) for _ in range(chance.choice([1, 1, 2, 3]))],
         "seeds": chance.choice([1, 1, 2, [3], [0, 7]]),
         "report": {"plots": False},
     }
-    for _ in range(chance.choice([0, 1, 1, 2, 3])):
+    for _ in range(chance.choice([0, 0, 1, 1, 2])):
         _add(chance, made, defs)
     if chance.random() < 0.3:
         made["sweep"] = _sweep(chance, made)
@@ -182,9 +182,11 @@ def _workload(chance: random.Random) -> dict[str, Any]:
             {"path": "tenants.csv", "recipe": "replay", "deadline_factor": [1.1, 3], "assign": chance.random() < 0.3},
             {"path": "list.csv", "recipe": "as-is"},
             {"source": "philly-synthetic", "recipe": "pollux", "jobs": chance.randint(1, 10), "window_h": 2},
+            {"path": "jobs.csv", "recipe": "replay", "assign": True, "sample": 8},
+            {"path": "tenants.csv", "recipe": "replay", "speedup": "linear"},
+            {"source": "philly-synthetic", "jobs": chance.randint(2, 8), "window_h": 1, "seed": 1},
             {"recipe": "tiresias-example"},
-            {"recipe": "gavel", "jobs": chance.randint(1, 8), "jobs_per_hour": 10},
-            {"recipe": "sia", "mix": chance.choice(["philly", "helios", "newtrace"]), "jobs": chance.randint(1, 8)},
+            {"recipe": chance.choice(["sia", "gavel"]), "jobs": chance.randint(1, 8), "jobs_per_hour": 10},
         ]
     )
 

@@ -150,6 +150,8 @@ class _Hand:
         return False
 
     def _given_up(self, tally: Tally, why: str) -> None:
+        if not self._ready:
+            raise RuntimeError(f"{self._attack.name}: its preparation fails")
         number, count = self._current or (-1, 1)
         tally.add(number, [Ending("", why)] * count)
         self.end()
