@@ -32,7 +32,7 @@ class Attack:
     """An attack: its module, what it does, how many tries make the full number, and when a try counts as hanging.
 
     The module has `attempt(folder, chance) -> Ending`, and may have `prepare(folder)`, which is called once in each
-    process. A module that has `attack(folder, rounds, chance) -> list[str]` instead makes `batch` tries at a time.
+    process; where it has `NAMES`, each try is told the next of them. A module that has `attack(folder, rounds, chance) -> list[str]` instead makes `batch` tries at a time.
     """
 
     name: str
@@ -75,7 +75,8 @@ def tried(attack: Attack, seed: int, number: int, folder: Path, *, batch: int = 
         fine = [Ending("as it should")] * max(batch - len(found), 0)
         return fine + [Ending("", line) for line in found]
     try:
-        return [module.attempt(folder, chance)]
+        names = getattr(module, "NAMES", ())
+        return [module.attempt(folder, chance, *names[number % len(names) :][:1] if names else ())]
     except TooSlowError:
         return [Ending("", "too slow")]
     except Exception:  # noqa: BLE001 - the attack goes on, and what was raised is reported
