@@ -9,7 +9,6 @@ Deviations: none from section 5. Without a file every job has an equal share of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from simsched.model.cluster import Cluster, Node
 from simsched.policy import INPUT_FILE, Decision, Policy, Triggers, View
 from simsched.policy.gang import available_by_type
 from simsched.policy.rounds import RoundOptions, Rounds, Seats, Unit
+from simsched.reading import read_json
 
 #: One solution: shares of time by job, on every GPU type of the cluster in the order of its nodes.
 Solution = Mapping[str, Sequence[float]]
@@ -114,10 +114,7 @@ class Recorded(Policy):
 
 def read_recording(path: Path) -> list[Mapping[str, Any]]:
     """Read the solutions of a recording: for each the shares by job; raises `InputError` for anything else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise input_error(path, f"this is no recording: {error}", "name a JSON file of recorded shares") from error
+    content = read_json(path, "name a JSON file of recorded shares")
     entries = content.get("allocations") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:
         raise input_error(path, "the recording has no list 'allocations'", "give one entry for each solution")
