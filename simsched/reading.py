@@ -29,6 +29,8 @@ FREE_BYTES = 16 << 20
 MOST_COLUMNS = 1000
 MOST_DEPTH = 50
 MOST_DIGITS = 300
+#: To look at each object of a large log would take half as long again as to parse it.
+MOST_LOOKED_INTO = 4 << 20
 
 _CHUNK = 1 << 20
 _DAMAGE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
@@ -100,7 +102,8 @@ def read_json(path: Path, remedy: str = "fetch or write the file again") -> Any:
     """Return what a JSON file (plain or .gz) holds.
 
     Raises `InputError` where it is no JSON, is nested deeper than `MOST_DEPTH`, gives a key twice, or holds a number
-    that is not finite or has more than `MOST_DIGITS` digits before the point.
+    that is not finite or has more than `MOST_DIGITS` digits. In more than `MOST_LOOKED_INTO` characters, which only a
+    log has, keys that are given twice pass, and depth is bounded by the parser alone.
     """
     return parse_json(read_text(path), path, remedy)
 
@@ -108,9 +111,11 @@ def read_json(path: Path, remedy: str = "fetch or write the file again") -> Any:
 def parse_json(text: str, where: object, remedy: str = "") -> Any:
     """Return what a JSON text holds; `where` names it in messages. Raises as `read_json` does."""
     deep = input_error(where, f"is nested deeper than {MOST_DEPTH} levels", remedy)
+    small = len(text) <= MOST_LOOKED_INTO
+    once = _once if small else None
     try:
         value = json.loads(
-            text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole, object_pairs_hook=_once
+            text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole, object_pairs_hook=once
         )
     except json.JSONDecodeError as error:
         message = f"is no JSON, or cut short or damaged at column {error.colno}: {error.msg}"
@@ -119,12 +124,18 @@ def parse_json(text: str, where: object, remedy: str = "") -> Any:
         raise deep from None
     except ValueError as error:
         raise input_error(where, str(error), "mend the file") from None
-    level = [value]
-    for _ in range(MOST_DEPTH + 1):
+    if small and _depth(value) > MOST_DEPTH:
+        raise deep
+    return value
+
+
+def _depth(value: object) -> int:
+    """Count the levels of lists and objects, up to one more than a document may have."""
+    levels, level = 0, [value]
+    while level and levels <= MOST_DEPTH:
         level = [part for one in level if isinstance(one, dict | list) for part in _parts(one)]
-        if not level:
-            return value
-    raise deep
+        levels += 1
+    return levels - 1
 
 
 def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:

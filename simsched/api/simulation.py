@@ -186,12 +186,13 @@ def _check_numbers(where: str, job: JobSpec) -> None:
         value = getattr(job, name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, Real):
+        whole, real = (not isinstance(value, bool) and isinstance(value, kind) for kind in (Integral, Real))
+        if not real:
             raise input_error(where, f"'{name}' is {value!r:.40}, which is no number", "give it as a number")
         if not abs(value) <= MOST_SECONDS:
             remedy = f"give a number up to {MOST_SECONDS:g}"
             raise input_error(where, f"'{name}' is {value}, which is too large or no number", remedy)
-        if name in _COUNTS and not isinstance(value, Integral):
+        if name in _COUNTS and not whole:
             raise input_error(where, f"'{name}' is {value}, which is no whole number", "give it as an int")
 
 

@@ -62,7 +62,7 @@ def read_fault_trace(path: Path, nodes: int | None = None) -> tuple[Outage, ...]
     events = read_json(path, "name a fault trace")
     try:
         outages = list(_faults(events))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         remedy = "an event has node_id, event_time (days), event_type (fault_start or fault_end) and fault_type"
         raise input_error(path, f"is no fault trace: {error}", remedy) from None
     unused(path, dict.fromkeys(key for event in events for key in event), _KEYS, what="key")

@@ -40,12 +40,19 @@ class Clock:
         `lines` are those of the file on which they stand. Raises `InputError` naming two times of different kinds.
         """
         text = text.str.strip()
-        zoned = text.str.contains(_OFFSET, regex=True).to_numpy("bool", copy=True)
+        stamps = _parsed(text)
+        if stamps is not None and stamps.dt.tz is None:  # as nearly always
+            found = self._local(stamps)
+            self._note(_NAIVE, ~np.isnan(found), text, lines)
+            return found
+        zoned = np.ones(len(text), dtype=bool)
+        if stamps is None:
+            zoned = text.str.contains(_OFFSET, regex=True).to_numpy("bool", copy=True)
+            if _parsed(text[~zoned]) is None:  # offsets in an unusual style
+                zoned |= np.array([_has_zone(one) for one in text])
         found = np.full(len(text), np.nan)
         if not zoned.all():
-            stamps, odd = _parsed(text[~zoned])
-            found[~zoned] = self._local(stamps)
-            zoned[np.flatnonzero(~zoned)[odd]] = True
+            found[~zoned] = self._local(pd.to_datetime(text[~zoned], errors="coerce", format="ISO8601"))
             self._note(_NAIVE, ~zoned & ~np.isnan(found), text, lines)
         if zoned.any():
             found[zoned] = _since_epoch(pd.to_datetime(text[zoned], errors="coerce", format="ISO8601", utc=True))
@@ -84,16 +91,13 @@ def _since_epoch(stamps: Any) -> npt.NDArray[np.float64]:
     return seconds
 
 
-def _parsed(text: pd.Series) -> tuple[pd.Series, npt.NDArray[np.bool_]]:
-    """Parse timestamps without an offset; those that have one in an unusual style come back as odd, and as none."""
+def _parsed(text: pd.Series) -> pd.Series | None:
+    """Parse timestamps that all have one offset from UTC or none; None where they differ in that."""
     try:
         stamps = pd.to_datetime(text, errors="coerce", format="ISO8601")
-        if isinstance(stamps.dtype, np.dtype) and stamps.dtype.kind == "M":
-            return stamps, np.zeros(len(text), dtype=bool)
-    except ValueError:  # offsets that differ
-        pass
-    odd = np.array([_has_zone(one) for one in text])
-    return pd.to_datetime(text.mask(odd, None), errors="coerce", format="ISO8601"), odd
+    except (ValueError, FutureWarning):
+        return None
+    return stamps if stamps.dtype.kind == "M" else None
 
 
 def _has_zone(text: str) -> bool:

@@ -136,7 +136,7 @@ def _collect(path: Path, records: list[Any]) -> _Log:
             log.add(record)
         except KeyError as error:
             raise _unlike(path, i, f"key {error} is missing") from None
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError, RecursionError):
             raise _unlike(path, i, "is not a job with attempts as the official log has them") from None
     return log
 

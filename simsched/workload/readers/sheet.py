@@ -139,7 +139,8 @@ def open_sheet(
     text, lacks a column or names one twice.
     """
     skip = _comment_lines(path)
-    check_header(path, list(names) if names else _header(path, skip), required, skip + 1)
+    header = list(names) if names else _header(path, skip)
+    check_header(path, header, required, skip + 1)
     try:
         with warnings.catch_warnings(), open_text(path) as stream:
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -151,8 +152,7 @@ def open_sheet(
         raise _empty(path) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning):
         raise _malformed(path, skip, len(names) if names else None) from None
-    if not names:
-        cells.columns = pd.Index(_header(path, skip))
+    cells.columns = pd.Index(header)
     cells = cells[~(cells == "").all(axis=1)]
     if cells.empty:
         raise input_error(path, "the file holds a header and no job", "give one line a job")
