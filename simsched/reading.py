@@ -132,10 +132,13 @@ def parse_json(text: str, where: object, remedy: str = "") -> Any:
 def _depth(value: object) -> int:
     """Count the levels of lists and objects, up to one more than a document may have."""
     levels, level = 0, [value]
-    while level and levels <= MOST_DEPTH:
-        level = [part for one in level if isinstance(one, dict | list) for part in _parts(one)]
+    while levels <= MOST_DEPTH:
+        inner = [one for one in level if isinstance(one, dict | list)]
+        if not inner:
+            break
+        level = [part for one in inner for part in _parts(one)]
         levels += 1
-    return levels - 1
+    return levels
 
 
 def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:

@@ -41,14 +41,14 @@ class _Log:
     owner: list[int] = field(default_factory=list)
     start: list[str | None] = field(default_factory=list)
     end: list[str | None] = field(default_factory=list)
-    keys: dict[str, None] = field(default_factory=dict)
+    keys: dict[str, object] = field(default_factory=dict)
 
     def add(self, record: dict[str, Any]) -> None:
         """Append one job; raises `KeyError`, `TypeError` or `ValueError` where the record is not as described."""
         attempts = record["attempts"]
-        self.keys.update(dict.fromkeys(record))
+        self.keys.update(record)
         for attempt in attempts:
-            self.keys.update(dict.fromkeys(attempt))
+            self.keys.update(attempt)
             self.owner.append(len(self.job_id))
             self.start.append(attempt["start_time"])
             self.end.append(attempt["end_time"])
