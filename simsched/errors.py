@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -41,6 +42,21 @@ class InputError(Exception):
 def input_error(where: object, message: str, remedy: str = "", *, line: int = 0) -> InputError:
     """Make an `InputError` of one problem."""
     return InputError(Problem(str(where), message, remedy, line))
+
+
+class InputWarning(UserWarning):
+    """Something in the user's input is not used, though nothing is wrong with it."""
+
+
+def tell(where: object, message: str, remedy: str = "", *, line: int = 0) -> None:
+    """Say, once in a process, what of the input is not used; a process that was started by another leaves it to that.
+
+    The command prints it on stderr; in Python it is a warning of the class `InputWarning`.
+    """
+    from multiprocessing import parent_process  # slow to load, and seldom needed
+
+    if parent_process() is None:
+        warnings.warn(str(Problem(str(where), message, remedy, line)), InputWarning, stacklevel=1)
 
 
 def first_line(error: BaseException) -> str:

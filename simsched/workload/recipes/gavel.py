@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -31,6 +31,7 @@ class GavelRecipe:
     """Draw jobs as Gavel's generator does, draw for draw; the run's seed is the generator's."""
 
     needs_trace: ClassVar[bool] = False
+    unread: ClassVar[Collection[str]] = ()
 
     jobs: int | None = jobs_key()
     jobs_per_hour: float = key(0.0, "recipe 'gavel': mean rate of arrivals; 0 submits all jobs at once", ge=0, le=1e6)

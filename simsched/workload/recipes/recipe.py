@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -39,6 +39,10 @@ class Recipe(Protocol):
     """A way to make jobs: a dataclass whose fields are its keys in an experiment's section `workload`."""
 
     needs_trace: ClassVar[bool]
+
+    @property
+    def unread(self) -> Collection[str]:
+        """Optional columns of a trace of which the recipe makes nothing."""
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; the same recipe and ingredients give the same list."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,7 +12,7 @@ from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.estimates import with_estimates
-from simsched.workload.recipes.as_is import specs_of
+from simsched.workload.recipes.as_is import RUNTIME_FROM, settled, specs_of
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
 from simsched.workload.recipes.tiresias_testbed import with_models
 from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
@@ -55,8 +55,15 @@ class ReplayRecipe:
     )
     estimate_factor: float = key(3.0, "by how much estimates may exceed the duration, as a multiple of it", ge=0)
 
+    runtime_from: Literal["application", "duration"] | None = key(None, RUNTIME_FROM)
+
+    @property
+    def unread(self) -> Collection[str]:
+        """What the trace says of applications, where the recipe gives each job another."""
+        return ("application", "batch_size") if self.assign or self.models is not None else ()
+
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return the jobs of the trace; raises `InputError` where none is left."""
+        """Return the jobs of the trace; raises `InputError` where none is left, and as `settled` does."""
         rng = ingredients.rng("replay")
         jobs = replay_trace(trace_of(ingredients), self, rng, ingredients.initial_batch_sizes)
         if self.estimates is None:
@@ -92,9 +99,12 @@ def replay_trace(
 
     A job of less than a second takes one. With `assign` a job becomes an application of its class of GPU-time instead,
     asks for its GPUs and the initial batch size on each, and its duration is only remembered; jobs of 1000 GPU-hours
-    and more stay of fixed duration. Raises `InputError` where no job is left or the sample is larger than the trace.
+    and more stay of fixed duration. Raises `InputError` where no job is left, the sample is larger than the trace, or
+    as `settled` does.
     """
     table = _selected(trace, replay, rng)
+    if not replay.unread:
+        table = settled(table, replay.runtime_from)
     table = table.assign(
         submit_time_s=((table["submit_time_s"] - replay.from_s) / replay.load).round().astype("int64"),
         duration_s=table["duration_s"].clip(lower=1, upper=replay.max_duration_s).round().astype("int64"),

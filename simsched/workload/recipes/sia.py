@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -22,6 +22,7 @@ class SiaRecipe:
     """
 
     needs_trace: ClassVar[bool] = False
+    unread: ClassVar[Collection[str]] = ()
 
     mix: Literal["philly", "helios", "newtrace"] = key("philly", "mix of applications of the recipe sia")
     jobs: int | None = jobs_key()

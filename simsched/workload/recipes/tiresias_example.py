@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ class TiresiasExampleRecipe:
     """Submit the three jobs of the worked example: 2, 1 and 2 GPUs for 2, 8 and 6 seconds, all at once."""
 
     needs_trace: ClassVar[bool] = False
+    unread: ClassVar[Collection[str]] = ()
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the three jobs."""
