@@ -48,6 +48,10 @@ from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, json_text, write_json
 
 NO_LIMITS = Limits()
+#: The names of the files that simsched writes into the folder of a cell; a policy may leave others there.
+OWN_FILES = frozenset(
+    {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
+)
 #: Result tables by name, as the writer has them.
 ResultTables = Mapping[str, Any]
 _NO_TABLES: ResultTables = MappingProxyType({})
@@ -233,8 +237,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
     leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
     for name, text in sorted(leave().items()):
-        taken = {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
-        if not name or name in taken or name.startswith(".") or Path(name).name != name:
+        if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")

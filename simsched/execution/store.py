@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _TEMPORARY = ".tmp-"
+#: What the folder of a cell that is being written is called: its key, and the machine and process that write it.
+_STAGED = re.compile(r"\.tmp-[^@]+@[^@]+@[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Store:
     def sweep(self) -> None:
         """Remove what writers that are gone have left."""
         for leftover in sorted(self.cells.glob(f"{_TEMPORARY}*")):
-            _remove_if_abandoned(leftover)
+            if _STAGED.fullmatch(leftover.name) and not leftover.is_symlink():
+                _remove_if_abandoned(leftover)
 
     def cell(self, key: str) -> Path:
         """Return the folder of a cell."""

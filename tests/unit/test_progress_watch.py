@@ -77,8 +77,8 @@ def after_100(monkeypatch):
 
 
 def test_a_job_that_never_gets_beyond_its_restart(after_100):
-    # The n-th decision falls on second n - 1, every other one is a start. The first look with more than 100 starts comes
-    # after 250 decisions; the one with more than 100 since comes after 500.
+    # The n-th decision falls on second n - 1, every other one is a start. The first look with more than 100 starts
+    # comes after 250 decisions; the one with more than 100 since comes after 500.
     with pytest.raises(StalledError) as caught:
         run(OnAndOff(), [fixed("a")], cluster=ONE_GPU)
     assert str(caught.value) == (
