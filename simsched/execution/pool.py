@@ -8,7 +8,6 @@ policies that ship with simsched share workers.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import tempfile
 import time
@@ -22,13 +21,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from simsched.agent.registry import AGENTS
-from simsched.execution import worker as worker_process
 from simsched.execution.limits import Limits, memory_of
 from simsched.execution.manifest import describe_environment
 from simsched.execution.outcome import Outcome
 from simsched.execution.progress import ProgressFile
 from simsched.execution.store import Store
-from simsched.execution.worker import LONGEST_MESSAGE, READY, Surroundings, sigint_ignored
+from simsched.execution.worker import LONGEST_MESSAGE, READY, Surroundings, serve_cells, sigint_ignored, start
 from simsched.experiment.grid import GridCell, Task
 from simsched.policy.registry import POLICIES
 
@@ -77,8 +75,7 @@ def run_in_pool(
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-"))).resolve()
         progress = ProgressFile.make(scratch / "progress", len(missing))
         stack.callback(progress.close)
-        variables = dict(os.environ)
-        common = Surroundings(folder.resolve(), describe_environment(), scratch / "progress", limits, variables)
+        common = Surroundings(folder.resolve(), describe_environment(), scratch / "progress", limits)
         pool = _Pool(missing, common, progress, watcher)
         stack.callback(Store(folder).sweep)
         stack.callback(pool.close)
@@ -169,7 +166,7 @@ class _Pool:
                     return
                 if len(self._workers) >= workers:
                     self._dismiss(idle[0])
-                worker = _Worker(*worker_process.start(self._common), code)
+                worker = _Worker(*start(serve_cells, self._common), code)
                 self._workers.append(worker)
             worker.number, worker.since = waiting.take(worker.code), time.monotonic()
             with contextlib.suppress(OSError):  # it has just died, as will be seen

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import connection, forkserver, get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
@@ -45,13 +45,12 @@ _LAST_S = 0.1
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all cells of a run have in common; `variables` are the scheduler's environment, `folder` is absolute."""
+    """What all cells of a run have in common; both paths are absolute."""
 
     folder: Path
     environment: Mapping[str, Any]
     progress_file: Path
     limits: Limits
-    variables: Mapping[str, str]
 
 
 def begin_loading() -> None:
@@ -63,11 +62,15 @@ def begin_loading() -> None:
         forkserver.ensure_running()
 
 
-def start(surroundings: Surroundings) -> tuple[SpawnProcess | ForkServerProcess, Connection]:
-    """Start a worker; returns its process and this side's end of its pipe."""
+def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess | ForkServerProcess, Connection]:
+    """Start a process that calls `serve` with its end of a pipe and `arguments`, and ends when that returns.
+
+    Returns the process and this side's end of the pipe. The process has this one's environment and current folder,
+    prints on stderr only, and runs no other code of the user's than `serve` does.
+    """
     context = cast("Any", get_context(_METHOD))
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, surroundings), daemon=True)
+    process = context.Process(target=_live, args=(serve, theirs, dict(os.environ), *arguments), daemon=True)
     for left in reversed(range(_TRIES)):
         begin_loading()
         try:
@@ -98,31 +101,36 @@ def _stranger_free() -> Iterator[None]:
             os.environ[_SAFE_PATH] = safe
 
 
-def _serve(pipe: Connection, surroundings: Surroundings) -> None:
-    """Run cells until the pipe is closed, and end at once then, whatever else runs in this process."""
+def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, str], *arguments: object) -> None:
+    """Do what a process is for, and end at once then, whatever else runs in it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.dup2(2, 1)  # stdout is for results
     os.environ.clear()
-    os.environ.update(surroundings.variables)
+    os.environ.update(variables)
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-    home, owner = Path.cwd(), os.getpid()
     try:
-        pipe.send_bytes(READY)
-        while True:
-            number, task = pipe.recv()
-            os.chdir(home)
-            outcome = _run(number, task, surroundings)
-            if os.getpid() != owner:  # a policy has copied the process; only the original answers
-                break
-            pipe.send_bytes(outcome.packed())
-    except (EOFError, OSError):  # the scheduler is gone, or a policy has closed what is not its own
+        serve(pipe, *arguments)
+    except (EOFError, OSError):  # the other side is gone, or a policy has closed what is not its own
         pass
     finally:
         os._exit(0)  # no thread, no exit handler of a stranger keeps the process
+
+
+def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
+    """Run cells until the pipe is closed."""
+    home, owner = Path.cwd(), os.getpid()
+    pipe.send_bytes(READY)
+    while True:
+        number, task = pipe.recv()
+        os.chdir(home)
+        outcome = _run(number, task, surroundings)
+        if os.getpid() != owner:  # a policy has copied the process; only the original answers
+            return
+        pipe.send_bytes(outcome.packed())
 
 
 def _run(number: int, task: Task, surroundings: Surroundings) -> Outcome:

@@ -141,3 +141,20 @@ def test_in_process_a_debugger_sees_the_policy_and_limits_are_refused(tmp_path, 
         refused = run_all(tmp_path, (), "--in-process", *other)
         assert refused.exit_code == 2, refused.output
         assert "in process: cannot be had with" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("exits_with_0", (), "FAILED the kit runs to its end: it ended the process"),
+        ("hangs", ("--timeout", "3"), "FAILED the kit runs to its end: it ran for longer than 3 s"),
+        ("base_exception", (), "Beyond: over there"),
+        ("text_raises", (), "Mute: (its text cannot be made: __str__ raises SystemExit)"),
+        ("surrogate", (), r"RuntimeError: \ud800 \x1b]0;title\x07"),
+    ],
+)
+def test_the_conformance_kit_survives_it_too(tmp_path, name, arguments, said):
+    done = CliRunner().invoke(cli, ["check", "policy", f"{FILES[name]}:Hostile", "--seeds", "1", *arguments])
+    assert done.exit_code == 1, done.output
+    assert said in done.stdout
+    assert "Traceback" not in done.output
