@@ -214,13 +214,10 @@ class _Pool:
     def close(self) -> None:
         """End all processes, those that run a cell when they notice; an interrupt meanwhile kills them."""
         self._progress.cancel()
-        busy = self._busy
-        for worker in busy:
-            worker.pipe.close()
         try:
             end = time.monotonic() + _GRACE_S
-            for worker in busy:
-                worker.process.join(max(end - time.monotonic(), 0))
+            for worker in self._busy:  # says something, or is gone
+                worker.pipe.poll(max(end - time.monotonic(), 0))
         finally:
             with sigint_ignored():
                 for worker in [*self._workers]:
