@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
@@ -28,6 +30,7 @@ from simsched.execution.progress import ProgressFile
 from simsched.execution.store import Store
 from simsched.execution.worker import LONGEST_MESSAGE, READY, Surroundings, serve_cells, sigint_ignored, start
 from simsched.experiment.grid import GridCell, Task
+from simsched.plugins import Kind
 from simsched.policy.registry import POLICIES
 
 _POLL_S = 0.2
@@ -94,7 +97,13 @@ def code_of(task: Task) -> Code:
     named = [(POLICIES, task.policy, task.policy_folder)]
     if task.agent is not None:
         named.append((AGENTS, task.agent.name, task.agent.folder))
-    return tuple((name, str(folder)) for kind, name, folder in named if not kind.is_shipped(name))
+    return tuple((name, str(folder)) for kind, name, folder in named if not _is_shipped(kind, name, tuple(sys.path)))
+
+
+@lru_cache(maxsize=64)
+def _is_shipped(kind: Kind, name: str, path: tuple[str, ...]) -> bool:
+    """Ask once for each search path whether a name is simsched's: every cell asks."""
+    return kind.is_shipped(name)
 
 
 class _Waiting:
@@ -132,6 +141,7 @@ class _Pool:
         self._progress = progress
         self._watcher = watcher
         self._workers: list[_Worker] = []
+        self._told = 0.0
 
     def run(self, numbers: Sequence[int], workers: int) -> Iterator[tuple[int, Outcome]]:
         """Run cells by number, at most `workers` at a time, and yield them as they end."""
@@ -197,6 +207,9 @@ class _Pool:
         return Outcome(error=f"it ran for longer than the {most_s:g} s that --timeout-per-cell allows, and was killed")
 
     def _tell(self) -> None:
+        if time.monotonic() < self._told + _POLL_S:
+            return
+        self._told = time.monotonic()
         running = []
         for worker in self._busy:
             assert worker.number is not None
