@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from simsched.applications.duration_by_type import with_speeds
 from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
-from simsched.errors import InputError
-from simsched.execution.limits import DecisionTimeoutError, Limits, TimedPolicy, limited_memory
+from simsched.errors import InputError, said
+from simsched.execution.limits import Limits, TimedPolicy, limited_memory
 from simsched.execution.losses import loss_tables
 from simsched.execution.manifest import cell_manifest
 from simsched.execution.store import Store
@@ -47,6 +48,10 @@ from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, json_text, write_json
 
 NO_LIMITS = Limits()
+#: The names of the files that simsched writes into the folder of a cell; a policy may leave others there.
+OWN_FILES = frozenset(
+    {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
+)
 #: Result tables by name, as the writer has them.
 ResultTables = Mapping[str, Any]
 _NO_TABLES: ResultTables = MappingProxyType({})
@@ -144,15 +149,24 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
     try:
         with quiet_stdout():
             return _simulated(task, applications, temporary, progress, limits)
-    except (InputError, Cancelled, OSError, MemoryError):
+    except (InputError, Cancelled, MemoryError):
         raise
     except EngineError as error:
         raise CellError(type(error).__name__, str(error)) from error
-    except (Exception, SystemExit, GeneratorExit, DecisionTimeoutError) as error:  # a stranger's policy may raise any
+    except BaseException as error:  # a stranger's policy may raise any
+        if raised_by_user(error):
+            raise
         kind = registry.load(task.policy, folder=task.policy_folder)
         place = place_of(error, kind)
+        if isinstance(error, OSError) and not place:  # the tables cannot be written
+            raise
         where = f"policy '{kind.name}'" + (f" ({place})" if place else "")
-        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {error}") from error
+        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {said(error)}") from error
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Return whether an error is the user's interrupt; where this process ignores those, only a policy raises it."""
+    return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
 def _simulated(
@@ -223,8 +237,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
     leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
     for name, text in sorted(leave().items()):
-        taken = {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
-        if not name or name in taken or name.startswith(".") or Path(name).name != name:
+        if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")

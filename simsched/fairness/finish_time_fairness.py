@@ -50,10 +50,11 @@ def run_with_fairness(
     *,
     dask: str | None = None,
     limits: Limits = NO_LIMITS,
+    in_process: bool = False,
 ) -> RunResult:
     """Run an experiment as `run_grid` does, and set its finished jobs beside solo runs where it asks for that."""
     beside = tuple(reference_cells(grid).values())
-    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits)
+    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits, in_process=in_process)
     store = Store(result.folder)
     if grid.experiment.spec.finish_time_fairness is None:
         return result

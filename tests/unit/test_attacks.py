@@ -106,7 +106,7 @@ def test_a_cell_is_on_disk_before_it_gets_its_name(make, tmp_path, monkeypatch):
         files.sync_all(paths)
 
     monkeypatch.setattr(integrity, "sync_all", note)
-    run_grid(make(), tmp_path / "out")
+    run_grid(make(), tmp_path / "out", in_process=True)
     names = [name for name, there in synced if there]
     tables = ["allocations.parquet", "jobs.parquet", "rounds.parquet"]
     assert names[:5] == [*tables, "summary.json", "manifest.json"]
