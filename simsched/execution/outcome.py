@@ -11,7 +11,7 @@ from typing import Any
 from simsched.errors import InputError
 from simsched.execution.cell import NO_LIMITS, CellError, run_cell
 from simsched.execution.limits import Limits
-from simsched.experiment.grid import Task
+from simsched.experiment.task import Task
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from simsched.execution.manifest import describe_environment
 from simsched.execution.outcome import Outcome, run_to_outcome
 from simsched.execution.progress import ProgressFile
 from simsched.execution.store import Store
-from simsched.experiment.grid import GridCell, Task
+from simsched.experiment.grid import GridCell
+from simsched.experiment.task import Task
 
 _POLL_S = 0.2
 #: Seconds that cells have to notice that the run is stopped before their processes are killed.

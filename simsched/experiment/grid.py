@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from simsched.agent import registry as agent_registry
-from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.applications.duration_by_type import with_speeds
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
-from simsched.engine import SEMANTICS
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
 from simsched.errors import input_error, nearest
+from simsched.experiment.about import Choice, about_task, costs_of
+from simsched.experiment.canonical import digest_of
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.checks import Checks
-from simsched.experiment.failures import failure_options, identity
-from simsched.experiment.identity import conditions_of_cluster, groups_of, key_of
-from simsched.experiment.inputs import CellInputs
+from simsched.experiment.cluster import ClusterSpec
+from simsched.experiment.failures import failure_options
+from simsched.experiment.inputs import CellInputs, Gathered
 from simsched.experiment.physics import colocation_of, engine_options
-from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
-from simsched.experiment.sources import ROOMS, code_hash, library_versions, plugin_sources
-from simsched.experiment.spec import ExperimentSpec, PolicySpec, SharingSpec
+from simsched.experiment.policy_params import takes_diagnostics
+from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
+from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
 from simsched.experiment.validation import Experiment, Point
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
 from simsched.plugins import parameters
-from simsched.policy import Policy
-from simsched.results.version import SCHEMA_VERSION
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
 WORKLOAD_FILE = "workload"
@@ -41,50 +34,6 @@ MOST_KEPT = 10_000
 _MOST_CHECKED = 200
 #: Swept keys that may change how many cells a point has.
 _SECTIONS = ("path", "source", "policies")
-
-
-@dataclass(frozen=True)
-class AgentChoice:
-    """The agents that an experiment names for a policy, instead of its own; a relative file counts from `folder`."""
-
-    name: str
-    params: Mapping[str, Any]
-    folder: Path
-
-    def load(self) -> type[AgentFactory]:
-        """Find the class of the agents."""
-        return agent_registry.load(self.name, folder=self.folder)
-
-    def make(self) -> AgentFactory:
-        """Make the agents of one run."""
-        return make_agents(self.name, self.params, self.folder)
-
-
-@dataclass(frozen=True)
-class Task:
-    """All that is needed to run one cell, as plain values that can be sent to another process.
-
-    `key` names the cell's folder; `about` is what its manifest says of the input. With hyper-parameter `tuning`,
-    `jobs` are its trials as far as they are known beforehand.
-    """
-
-    key: str
-    policy: str
-    policy_folder: Path
-    params: Mapping[str, Any]
-    diagnostics: tuple[str, ...]
-    cluster: Cluster
-    jobs: tuple[JobSpec, ...]
-    applications: ApplicationsOptions
-    engine: EngineOptions
-    seed: int
-    about: Mapping[str, Any] = field(repr=False)
-    tuning: TuningOptions | None = None
-    agent: AgentChoice | None = None
-    sharing: SharingSpec | None = None
-    failures: FailureOptions | None = None
-    gpu_speed: Mapping[str, float] = field(default_factory=dict)
-    losses: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,9 +146,11 @@ class _Maker:
     def __init__(self, experiment: Experiment, inputs: CellInputs) -> None:
         self._experiment = experiment
         self._inputs = inputs
-        self._sources = {name: plugin_sources(policy) for name, policy in experiment.policies.items()}
         self._point: tuple[int, Point, tuple[str, ...]] | None = None
         self._sources_of_applications: dict[object, ApplicationSource] = {}
+        self._clusters: dict[ClusterSpec, tuple[Cluster, str]] = {}
+        self._digests: dict[ApplicationsOptions, str] = {}
+        self._choices: dict[str, Choice] = {}
         self.checks = Checks()
 
     def shape(self) -> Shape:
@@ -236,116 +187,88 @@ class _Maker:
         return GridCell(policy.shown_as, policy.name, spec.seeds[seed], values, task)
 
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
-        kind = self._experiment.policies[policy.name]
-        diagnostics = spec.diagnostics if takes_diagnostics(kind) else ()
-        params = spec.params_of(policy, {one.name for one in parameters(kind)})
-        made = make_policy(kind, params, diagnostics)
-        agents = self._agents(policy)
-        workload = spec.workload_of(policy)
-        jobs, jobs_hash = self._jobs(spec, policy, seed, file)
+        workload, engine = spec.workload_of(policy), spec.engine_of(policy)
+        cluster, cluster_digest = self._cluster(spec.cluster)
+        drawn = self._drawn(spec, workload, seed, file)
         task = Task(
-            key="",
-            policy=policy.name,
-            policy_folder=self._experiment.folders.get(policy.name, self._experiment.file.parent),
-            params=params,
-            diagnostics=diagnostics,
-            cluster=spec.cluster.build(),
-            jobs=jobs,
+            policy=self._policy(spec, policy),
+            cluster=cluster,
+            jobs=drawn.jobs,
             applications=spec.applications,
-            engine=engine_options(spec.engine_of(policy)),
+            engine=engine_options(engine),
             seed=seed,
-            about={},
             tuning=spec.tuning,
-            agent=agents,
-            sharing=spec.engine_of(policy).sharing,
+            agent=self._agents(policy),
+            sharing=engine.sharing,
+            failures=failure_options(spec.failures, cluster),
             gpu_speed=dict(workload.gpu_speed),
             losses=spec.losses,
+            costs=costs_of(spec.cluster),
         )
-        task = replace(task, failures=failure_options(spec.failures, task.cluster))
+        colocation_of(task.sharing)  # refuses a bad table before anything runs
+        made = task.policy.make()
         self.checks.check(
             made,
-            None if agents is None else agents.make(),
+            None if task.agent is None else task.agent.make(),
             task.cluster,
             task.engine,
-            jobs,
+            task.jobs,
             self._applications(task),
             policy.model_dump_json(),
-            jobs_hash,
+            drawn.digest,
             file or workload.path or workload.source,
         )
-        name = Path(file).stem if file else self._inputs.workload_name(workload)
-        about = self._about(task, spec, kind, made) | {"workload": {"name": name}, "jobs_hash": jobs_hash}
-        about |= self._conditions(task, spec)
-        key = key_of(about)
-        about["policy_knows"] = {signal.name: str(signal.known) for signal in sorted(made.signals, key=str)}
-        if spec.tuning is None:
-            about["workload"] |= workload.model_dump()
-            about["left_out"] = self._inputs.left_out(workload, file, task.seed, spec)
-        about["applications"] = asdict(spec.applications)
-        return replace(task, key=key, about=about)
-
-    def _about(self, task: Task, spec: ExperimentSpec, kind: type[Policy], made: Policy) -> dict[str, Any]:
-        """Return what determines every cell: policy, cluster, engine, jobs, and the sources of it all."""
-        full = full_params(kind, task.params, task.diagnostics)
-        return {
-            "experiment": spec.name,
-            "seed": task.seed,
-            "policy": {"name": task.policy, "class": kind.__qualname__, "params": full},
-            "policy_source": self._sources[task.policy],
-            "libraries": library_versions(),
-            "policy_needs": sorted(signal.name for signal in made.signals),
-            "diagnostics": list(task.diagnostics),
-            "cluster": groups_of(task.cluster),
-            "engine": asdict(task.engine),
-            "engine_semantics": SEMANTICS,
-            "jobs": len(task.jobs),
-            "applications_hash": self._inputs.applications_hash(task.applications),
-            "code_hash": code_hash(),
-            "code_rooms": list(ROOMS),
-            "results_schema": SCHEMA_VERSION,
+        choice, agents = self._choice(task.policy), None if task.agent is None else self._choice(task.agent)
+        digests = {
+            "policy": choice.digest,
+            "cluster": cluster_digest,
+            "jobs": drawn.digest,
+            "applications": self._digest_of(task.applications),
         }
+        name = Path(file).stem if file else self._inputs.workload_name(workload)
+        about = {"experiment": spec.name, **about_task(task, made, choice, agents, digests)}
+        if spec.tuning is None:
+            about |= {"workload": {"name": name, **workload.model_dump()}, "left_out": drawn.left_out}
+        else:
+            about["workload"] = {"name": "tuning"}
+        return replace(task, key=key_of(task, digests), about=about)
 
-    def _conditions(self, task: Task, spec: ExperimentSpec) -> dict[str, Any]:
-        """Return what determines a cell of the parts of an experiment that most leave out."""
-        about: dict[str, Any] = conditions_of_cluster(spec.cluster, task.cluster)
-        if task.gpu_speed:
-            about["gpu_speed"] = dict(task.gpu_speed)
-        if spec.losses:
-            about["losses"] = True
-        if spec.tuning is not None:
-            about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
-        sharing = task.sharing
-        if sharing is not None and sharing.max_jobs > 1:
-            colocation_of(sharing)  # refuses a bad table before anything runs
-            about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
-            if sharing.pairs_path is not None:
-                about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
-        if task.failures is not None:
-            about["failures"] = identity(task.failures)
-            if spec.failures.outages_path is not None:
-                about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
-        if task.agent is not None:
-            kind = task.agent.load()
-            given = full_params(kind, task.agent.params)
-            about["agent"] = {"name": task.agent.name, "params": given, "source": plugin_sources(kind)}
-        files = input_files(self._experiment.policies[task.policy], task.params)
-        if files:
-            about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
-        return about
+    def _policy(self, spec: ExperimentSpec, policy: PolicySpec) -> PolicyChoice:
+        kind = self._experiment.policies[policy.name]
+        folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
+        params = spec.params_of(policy, {one.name for one in parameters(kind)})
+        return PolicyChoice(policy.name, folder, params, spec.diagnostics if takes_diagnostics(kind) else ())
 
     def _agents(self, policy: PolicySpec) -> AgentChoice | None:
         """Return the agents that the experiment names for a policy, None where it names none."""
         if policy.agent is None:
             return None
         folder = self._experiment.agent_folders.get(policy.agent.name, self._experiment.file.parent)
-        return AgentChoice(policy.agent.name, policy.agent.params, folder)
+        return AgentChoice(policy.agent.name, folder, policy.agent.params)
 
-    def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
-        """Return the jobs of a cell and their hash."""
+    def _choice(self, choice: PolicyChoice | AgentChoice) -> Choice:
+        what = repr(choice)
+        if what not in self._choices:
+            self._choices[what] = Choice.of(choice)
+        return self._choices[what]
+
+    def _cluster(self, spec: ClusterSpec) -> tuple[Cluster, str]:
+        """Return a cluster, the same object for equal ones, and its digest."""
+        if spec not in self._clusters:
+            cluster = spec.build()
+            self._clusters[spec] = cluster, digest_of(cluster)
+        return self._clusters[spec]
+
+    def _digest_of(self, options: ApplicationsOptions) -> str:
+        if options not in self._digests:
+            self._digests[options] = digest_of(options)
+        return self._digests[options]
+
+    def _drawn(self, spec: ExperimentSpec, workload: WorkloadSpec, seed: int, file: str) -> Gathered:
+        """Return the jobs of a cell."""
         if spec.tuning is not None:
-            return self._inputs.trials(spec.tuning), ""  # what determines them is in the manifest's `tuning`
-        workload = spec.workload_of(policy)
-        return self._inputs.jobs(workload, file, seed, spec), self._inputs.jobs_hash(workload, file, seed, spec)
+            return self._inputs.trials(spec.tuning)
+        return self._inputs.gathered(workload, file, seed, spec)
 
     def _applications(self, task: Task) -> ApplicationSource:
         """Return the applications of a cell, the same object for equal ones."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simsched.applications.pairs import read_pair_table
 from simsched.engine.options import EngineOptions
 from simsched.errors import input_error
-from simsched.experiment.spec import EngineSpec, SharingSpec
+from simsched.experiment.sharing import SharingSpec
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
 from simsched.model.colocation.stages import GapFilling, StageInterleaving
 from simsched.model.colocation.time_slicing import TimeSlicing
+
+if TYPE_CHECKING:
+    from simsched.experiment.spec import EngineSpec
 
 
 def engine_options(spec: EngineSpec) -> EngineOptions:

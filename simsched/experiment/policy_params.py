@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from simsched.agent import registry as agent_registry
-from simsched.agent.agent import AgentFactory
 from simsched.documents.validation_messages import say
 from simsched.documents.yaml_lines import MOST_NUMBER
 from simsched.errors import InputError, Problem, nearest
@@ -38,12 +35,6 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
         except (SystemExit, GeneratorExit) as error:
             message = f"its constructor raises {type(error).__name__}: {error}"
             raise ValueError(message) from error
-
-
-def make_agents(name: str, params: Mapping[str, Any], folder: Path) -> AgentFactory:
-    """Make the agents of a run by name, a relative file being looked up in `folder`."""
-    made: AgentFactory = make_policy(agent_registry.load(name, folder=folder), params)  # type: ignore[arg-type]
-    return made
 
 
 def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:

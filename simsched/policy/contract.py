@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -16,10 +16,6 @@ from simsched.model.job import JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.signals import Signal
 from simsched.policy.view import View
-
-#: Marks a parameter that names an input file, as in `pool_path: Annotated[str | None, INPUT_FILE] = None`: experiments
-#: resolve it against their own folder, and the file's content becomes part of what determines a result.
-INPUT_FILE: Final = "simsched: input file"
 
 
 @dataclass(frozen=True)
