@@ -17,6 +17,10 @@ from simsched.errors import Problem, nearest
 #: resolve it against their own folder, and the file's content becomes part of what determines a result.
 INPUT_FILE: Final = "simsched: input file"
 
+#: Marks a parameter for which infinity means something, as in `patience_s: Annotated[float, INFINITE] = math.inf`;
+#: others are refused when they are not finite.
+INFINITE: Final = "simsched: may be infinite"
+
 _BOUNDS = MappingProxyType(
     {
         "ge": (operator.ge, "at least"),

@@ -15,10 +15,22 @@ _MOST_PROBLEMS = 20
 _Fault = tuple[str, str]
 
 
-def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> None:
+#: How to do without jobs of more than `most` GPUs, unless the workload has a way of its own.
+LEAVE_OUT = "leave out jobs of more than {most} GPUs"
+
+
+def check_jobs(
+    jobs: Sequence[JobSpec],
+    cluster: Cluster,
+    applications: ApplicationSource,
+    *,
+    rigid: bool,
+    leave_out: str = LEAVE_OUT,
+) -> None:
     """Refuse a workload with jobs that are malformed or can never fit.
 
-    `rigid` tells that the policy gives a job the GPUs it asked for or none. Raises `InputError` naming up to 20 jobs.
+    `rigid` tells that the policy gives a job the GPUs it asked for or none; `leave_out` how to do without those of more
+    than `{most}` GPUs. Raises `InputError` naming up to 20 jobs.
     """
     problems: list[Problem] = []
     if not jobs:
@@ -26,7 +38,7 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
     seen: set[str] = set()
     before: float = 0
     for spec in jobs:
-        found = _faults(spec, cluster, applications, rigid=rigid)
+        found = _faults(spec, cluster, applications, leave_out, rigid=rigid)
         if spec.id in seen:
             found.append(("its id is used twice", "give each job an id of its own"))
         if spec.submit_time_s < before:
@@ -72,7 +84,9 @@ def _problem(spec: JobSpec, fault: _Fault) -> Problem:
     return Problem(f"workload, job '{spec.id}'", *fault)
 
 
-def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> list[_Fault]:
+def _faults(
+    spec: JobSpec, cluster: Cluster, applications: ApplicationSource, leave_out: str, *, rigid: bool
+) -> list[_Fault]:
     faults: list[_Fault] = []
     if spec.submit_time_s < 0:
         message = f"it is submitted at {spec.submit_time_s} s, before the workload starts"
@@ -81,7 +95,7 @@ def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *,
         faults.append((f"it asks for {spec.num_gpus} GPUs", "ask for one at least"))
     elif rigid and spec.num_gpus > (most := max(cluster.gpus_by_type.values())):
         message = f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}"
-        remedy = f"enlarge the cluster, or leave out jobs of more than {most} GPUs (in a replay: max_gpus: {most})"
+        remedy = f"enlarge the cluster, or {leave_out.format(most=most)}"
         faults.append((message, remedy))
     if not 0 < spec.gpu_share <= 1:
         message = f"it asks for {spec.gpu_share:g} of each GPU"

@@ -9,14 +9,14 @@ from typing import Any
 
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.applications.duration_by_type import with_speeds
-from simsched.errors import input_error, nearest
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.about import Choice, about_task, costs_of
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.checks import Checks
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.failures import failure_options
-from simsched.experiment.inputs import CellInputs, Gathered
+from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
 from simsched.experiment.physics import colocation_of, engine_options
 from simsched.experiment.policy_params import takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
@@ -25,6 +25,7 @@ from simsched.experiment.validation import Experiment, Point
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.plugins import parameters
+from simsched.policy import Policy
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
 WORKLOAD_FILE = "workload"
@@ -32,6 +33,8 @@ WORKLOAD_FILE = "workload"
 #: Grids of more cells are made cell by cell when they are needed, and only some of their cells are checked.
 MOST_KEPT = 10_000
 _MOST_CHECKED = 200
+#: Cells whose workloads are drawn to check an experiment, where bounds do not tell whether they can run.
+_MOST_DRAWN = 200
 #: Swept keys that may change how many cells a point has.
 _SECTIONS = ("path", "source", "policies")
 
@@ -101,7 +104,7 @@ def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | Non
     beforehand are spread evenly over the grid. `progress` is told the number of cells resolved and how many are to be.
     Raises `InputError` for unreadable data and for jobs that could never run.
     """
-    maker = _Maker(experiment, CellInputs())
+    maker = _Maker(experiment, CellInputs(), Checks())
     shape = maker.shape()
     total = shape.total
     lazy: Sequence[GridCell] = Lazy(total, lambda index: maker.cell(index, shape))
@@ -124,12 +127,14 @@ def look_into(
     All are made of a grid of at most `_MOST_CHECKED` cells on a trace that is read, else the first seed's of each
     point, policy and workload file: a seed has a year of its own of the generated trace, which takes a while to draw.
     Even of that year only the first weeks are drawn where they hold enough jobs, so that the cells made are like those
-    of a run and not the same. Raises `InputError` as `make_grid` does.
+    of a run and not the same. What other seeds may draw is checked by bounds over the recipe, and by drawing where
+    these do not tell. Raises `InputError` as `make_grid` does, and for what a policy raises before its first decision.
     """
-    maker = _Maker(experiment, CellInputs(alike=True))
+    maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True))
     shape = maker.shape()
+    seeds = len(experiment.spec.seeds)
     drawn = experiment.spec.workload.file is None
-    step = len(experiment.spec.seeds) if drawn or shape.total > _MOST_CHECKED else 1
+    step = seeds if drawn or shape.total > _MOST_CHECKED else 1
     chosen = [step * index for index in spread(shape.total // step, _MOST_CHECKED)]
     made: list[GridCell] = []
     for index in chosen:
@@ -137,25 +142,42 @@ def look_into(
         if progress is not None:
             progress(len(made), len(chosen))
     maker.checks.raise_problems()
+    if drawn or step > 1:
+        _check_unseen(maker, shape, [index // seeds * seeds for index in chosen], seeds)
     return shape.total, tuple(made)
+
+
+def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int) -> None:
+    """Check the cells of all seeds, of which the `firsts` were looked at, by bounds on what a seed may draw.
+
+    Where the bounds do not tell, the cells are made as a run makes them; of too many, what may be wrong is raised.
+    """
+    doubtful = {first: found for first in firsts if (found := maker.doubts(first, shape))}
+    if len(doubtful) * seeds > _MOST_DRAWN:
+        raise InputError(*dict.fromkeys(problem for found in doubtful.values() for problem in found))
+    exact = _Maker(maker.experiment, CellInputs(), maker.checks)
+    for first in doubtful:
+        for index in range(first, first + seeds):
+            exact.cell(index, shape)
+    exact.checks.raise_problems()
 
 
 class _Maker:
     """Makes the cells; what is equal for several of them is read and hashed once."""
 
-    def __init__(self, experiment: Experiment, inputs: CellInputs) -> None:
-        self._experiment = experiment
+    def __init__(self, experiment: Experiment, inputs: CellInputs, checks: Checks) -> None:
+        self.experiment = experiment
+        self.checks = checks
         self._inputs = inputs
         self._point: tuple[int, Point, tuple[str, ...]] | None = None
         self._sources_of_applications: dict[object, ApplicationSource] = {}
         self._clusters: dict[ClusterSpec, tuple[Cluster, str]] = {}
         self._digests: dict[ApplicationsOptions, str] = {}
         self._choices: dict[str, Choice] = {}
-        self.checks = Checks()
 
     def shape(self) -> Shape:
         """Return the number of cells at each point; `InputError` where that cannot be told without making them all."""
-        points = self._experiment.points
+        points = self.experiment.points
         if len(points) > MOST_KEPT:
             whole = [key for key in points[0].values if key.split(".")[-1] in _SECTIONS or key == "workload"]
             if whole:
@@ -171,57 +193,51 @@ class _Maker:
     def _at(self, number: int) -> tuple[Mapping[str, Any], ExperimentSpec, tuple[str, ...]]:
         """Return the values, the specification and the workload files of a point; the last one is kept."""
         if self._point is None or self._point[0] != number:
-            point = self._experiment.points[number]
+            point = self.experiment.points[number]
             self._point = (number, point, self._inputs.workload_files(point.spec.workload))
         return self._point[1].values, self._point[1].spec, self._point[2]
 
     def cell(self, index: int, shape: Shape) -> GridCell:
         """Make a cell by its place in the order of the grid."""
+        point, spec, policy, seed, file = self._place(index, shape)
+        values = dict(point) | ({WORKLOAD_FILE: Path(file).stem} if file else {})
+        return GridCell(policy.shown_as, policy.name, seed, values, self._task(spec, policy, seed, file))
+
+    def _place(self, index: int, shape: Shape) -> tuple[Mapping[str, Any], ExperimentSpec, PolicySpec, int, str]:
+        """Return point, specification, policy, seed and workload file of a cell."""
         number, rest = shape.place(index)
         point, spec, files = self._at(number)
         rest, seed = divmod(rest, len(spec.seeds))
         file, policy_number = divmod(rest, len(spec.policies))
-        values = dict(point) | ({WORKLOAD_FILE: Path(files[file]).stem} if files[file] else {})
-        policy = spec.policies[policy_number]
-        task = self._task(spec, policy, spec.seeds[seed], files[file])
-        return GridCell(policy.shown_as, policy.name, spec.seeds[seed], values, task)
+        return point, spec, spec.policies[policy_number], spec.seeds[seed], files[file]
+
+    def doubts(self, index: int, shape: Shape) -> tuple[Problem, ...]:
+        """Say what may be wrong with a cell under another seed, going by the hardest jobs that any seed may draw."""
+        _, spec, policy, _, file = self._place(index, shape)
+        workload = spec.workload_of(policy)
+        if file or spec.tuning is not None or (workload.seed is not None and workload.file is not None):
+            return ()
+        try:
+            drawn = self._inputs.extremes(workload, spec)
+        except InputError as error:
+            return error.problems
+        if drawn is None:
+            message = "whether there are enough jobs depends on the seed"
+            return (Problem("workload", message, "ask for fewer, or take a longer stretch"),)
+        checks = Checks(failures=True)
+        if drawn.jobs:
+            self._check(self._given(spec, policy, 0, drawn), spec, policy, drawn, "", checks)
+        return tuple(replace(one, where=f"{one.where} (which a seed may draw)") for one in checks.problems)
 
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
-        workload, engine = spec.workload_of(policy), spec.engine_of(policy)
-        cluster, cluster_digest = self._cluster(spec.cluster)
+        workload = spec.workload_of(policy)
         drawn = self._drawn(spec, workload, seed, file)
-        task = Task(
-            policy=self._policy(spec, policy),
-            cluster=cluster,
-            jobs=drawn.jobs,
-            applications=spec.applications,
-            engine=engine_options(engine),
-            seed=seed,
-            tuning=spec.tuning,
-            agent=self._agents(policy),
-            sharing=engine.sharing,
-            failures=failure_options(spec.failures, cluster),
-            gpu_speed=dict(workload.gpu_speed),
-            losses=spec.losses,
-            costs=costs_of(spec.cluster),
-        )
-        colocation_of(task.sharing)  # refuses a bad table before anything runs
-        made = task.policy.make()
-        self.checks.check(
-            made,
-            None if task.agent is None else task.agent.make(),
-            task.cluster,
-            task.engine,
-            task.jobs,
-            self._applications(task),
-            policy.model_dump_json(),
-            drawn.digest,
-            file or workload.path or workload.source,
-        )
+        task = self._given(spec, policy, seed, drawn)
+        made = self._check(task, spec, policy, drawn, file, self.checks)
         choice, agents = self._choice(task.policy), None if task.agent is None else self._choice(task.agent)
         digests = {
             "policy": choice.digest,
-            "cluster": cluster_digest,
+            "cluster": self._cluster(spec.cluster)[1],
             "jobs": drawn.digest,
             "applications": self._digest_of(task.applications),
         }
@@ -233,9 +249,48 @@ class _Maker:
             about["workload"] = {"name": "tuning"}
         return replace(task, key=key_of(task, digests), about=about)
 
+    def _given(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, drawn: Gathered) -> Task:
+        engine, cluster = spec.engine_of(policy), self._cluster(spec.cluster)[0]
+        return Task(
+            policy=self._policy(spec, policy),
+            cluster=cluster,
+            jobs=drawn.jobs,
+            applications=spec.applications,
+            engine=engine_options(engine),
+            seed=seed,
+            tuning=spec.tuning,
+            agent=self._agents(policy),
+            sharing=engine.sharing,
+            failures=failure_options(spec.failures, cluster),
+            gpu_speed=dict(spec.workload_of(policy).gpu_speed),
+            losses=spec.losses,
+            costs=costs_of(spec.cluster),
+        )
+
+    def _check(
+        self, task: Task, spec: ExperimentSpec, policy: PolicySpec, drawn: Gathered, file: str, checks: Checks
+    ) -> Policy:
+        """Check a task before anything runs, and return its policy, which is not to be used again."""
+        workload = spec.workload_of(policy)
+        colocation_of(task.sharing)  # refuses a bad table
+        made = task.policy.make()
+        checks.check(
+            made,
+            None if task.agent is None else task.agent.make(),
+            task.cluster,
+            task.engine,
+            task.jobs,
+            self._applications(task),
+            policy.model_dump_json(),
+            drawn.digest,
+            file or workload.path or workload.source,
+            leave_out_large(workload),
+        )
+        return made
+
     def _policy(self, spec: ExperimentSpec, policy: PolicySpec) -> PolicyChoice:
-        kind = self._experiment.policies[policy.name]
-        folder = self._experiment.folders.get(policy.name, self._experiment.file.parent)
+        kind = self.experiment.policies[policy.name]
+        folder = self.experiment.folders.get(policy.name, self.experiment.file.parent)
         params = spec.params_of(policy, {one.name for one in parameters(kind)})
         return PolicyChoice(policy.name, folder, params, spec.diagnostics if takes_diagnostics(kind) else ())
 
@@ -243,7 +298,7 @@ class _Maker:
         """Return the agents that the experiment names for a policy, None where it names none."""
         if policy.agent is None:
             return None
-        folder = self._experiment.agent_folders.get(policy.agent.name, self._experiment.file.parent)
+        folder = self.experiment.agent_folders.get(policy.agent.name, self.experiment.file.parent)
         return AgentChoice(policy.agent.name, folder, policy.agent.params)
 
     def _choice(self, choice: PolicyChoice | AgentChoice) -> Choice:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
 from simsched.applications.duration_by_type import with_speeds
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
+from simsched.engine.admission import LEAVE_OUT
 from simsched.errors import InputError, input_error
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.promises import with_deadlines, with_guarantees
@@ -18,11 +19,14 @@ from simsched.model.job import JobSpec
 from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of
 from simsched.workload.readers.head import is_workload, workload_files
+from simsched.workload.recipes.pollux import PUBLISHED_JOBS
 from simsched.workload.recipes.recipe import Configurations
-from simsched.workload.source import GENERATED, Drawn, WorkloadOptions, drawn_workload
+from simsched.workload.source import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_workload, extreme_jobs
 
 #: Weeks of a generated trace that hold jobs of all kinds, in days; a year takes ten times as long to draw.
 _ENOUGH_DAYS = 28
+#: Jobs of a stretch of a generated trace that leave no doubt that another of the same length has some.
+_MANY = 100
 #: Keys of a workload that are no recipe's.
 _OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share", "guaranteed_share"}
 
@@ -49,6 +53,7 @@ class CellInputs:
         self._jobs: dict[tuple[object, ...], Gathered] = {}
         self._configurations: dict[tuple[ApplicationsOptions, int, str], Configurations] = {}
         self._trials: dict[TuningOptions, Gathered] = {}
+        self._extremes: dict[tuple[object, ...], Gathered | None] = {}
 
     def applications(self, options: ApplicationsOptions) -> ApplicationCatalogue:
         """Return the applications of a folder, or the shipped ones."""
@@ -85,6 +90,36 @@ class CellInputs:
             self._jobs[what] = Gathered(jobs, digest_of(jobs), drawn.left_out)
         return self._jobs[what]
 
+    def extremes(self, workload: WorkloadSpec, spec: ExperimentSpec) -> Gathered | None:
+        """Return jobs that are as hard to run as any that the workload has under whatever seed.
+
+        None where it depends on the seed whether there are enough jobs, which only drawing tells.
+        """
+        what = (workload, spec.cluster, spec.applications)
+        if what not in self._extremes:
+            enough = self._with_margin(workload, spec)
+            jobs = tuple(self._draw(workload, "", None, spec).jobs) if enough else ()
+            self._extremes[what] = Gathered(jobs, digest_of(jobs)) if enough else None
+        return self._extremes[what]
+
+    def _with_margin(self, workload: WorkloadSpec, spec: ExperimentSpec) -> bool:
+        """Return whether a seed has so many jobs to spare that other seeds, whose trace is as long, have enough.
+
+        Twice as many as are asked for count as that, and `_MANY` where the trace is replayed.
+        """
+        recipe = self._options(workload).recipe or "pollux"
+        if workload.file is not None or workload.source != GENERATED or not RECIPES[recipe].needs_trace:
+            return True
+        keys = workload.model_dump(include={"jobs", "sample"})
+        more = {"jobs": 2 * (keys["jobs"] or PUBLISHED_JOBS)} if recipe == "pollux" else {}
+        if recipe == "replay":
+            more = {"jobs": None} | ({"sample": 2 * keys["sample"]} if keys["sample"] else {})
+        try:
+            jobs = self.gathered(workload.model_copy(update=more), "", spec.seeds[0], spec).jobs
+        except InputError:
+            return False
+        return len(jobs) >= _MANY or recipe == "pollux"
+
     def _draw_alike(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn | None:
         """Sample the jobs from the first weeks of a seed's year; none where that is not wanted, or they are too few."""
         keys = workload.model_dump(include={"recipe", "days"})
@@ -96,11 +131,12 @@ class CellInputs:
         except InputError:
             return None  # the whole year tells whether there is something wrong, and what
 
-    def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn:
+    def _draw(self, workload: WorkloadSpec, file: str, seed: int | None, spec: ExperimentSpec) -> Drawn:
+        """Draw jobs, or without a seed those that stand for all that any seed may draw."""
         catalogued = self.applications(spec.applications)
         known = catalogued.applications
-        source = file or workload.path or workload.source
-        options = WorkloadOptions(**{**workload.model_dump(exclude=_OWN_KEYS), "source": source})
+        options = self._options(workload, file)
+        source = options.source
         if workload.path is not None and not Path(workload.path).exists():
             remedy = "name it with -o workload.path=..."
             raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)
@@ -108,15 +144,21 @@ class CellInputs:
         if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        drawn = drawn_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        given = tuned, initial_batch_sizes(known), catalogued.tabulated
+        drawn = Drawn(extreme_jobs(options, *given)) if seed is None else drawn_workload(options, seed, *given)
         if workload.guaranteed_share:
-            drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed))
+            drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed or 0))
         if workload.deadline_factor is None:
             return drawn
         cluster = spec.cluster.build()
         speeds = with_speeds(catalogued, dict(workload.gpu_speed), cluster)
-        factor, share = workload.deadline_factor, workload.deadline_share
-        return replace(drawn, jobs=with_deadlines(drawn.jobs, speeds, cluster, factor, share, seed))
+        factor, share = workload.deadline_factor, 1 if seed is None else workload.deadline_share
+        return replace(drawn, jobs=with_deadlines(drawn.jobs, speeds, cluster, factor, share, seed or 0))
+
+    @staticmethod
+    def _options(workload: WorkloadSpec, file: str = "") -> WorkloadOptions:
+        source = file or workload.path or workload.source
+        return WorkloadOptions(**{**workload.model_dump(exclude=_OWN_KEYS), "source": source})
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
         """Return the configurations of tuned jobs on nodes like the first of the cluster."""
@@ -128,6 +170,16 @@ class CellInputs:
                 raise input_error("cluster.gpu_type", str(error)) from error
             self._configurations[what] = made
         return self._configurations[what]
+
+
+def leave_out_large(workload: WorkloadSpec) -> str:
+    """Say how a workload can do without jobs of more than `{most}` GPUs, by the keys that its recipe has."""
+    recipe = workload.recipe or "pollux"
+    if workload.file is not None and (recipe == "as-is" or _is_job_list(Path(workload.file))):
+        return LEAVE_OUT
+    if any(field.name == "max_gpus" for field in fields(RECIPES[recipe])):  # type: ignore[arg-type]
+        return "set workload.max_gpus: {most}"
+    return "take a policy that may give a job other GPUs than it asks for, or recipe: replay with max_gpus: {most}"
 
 
 def _is_job_list(path: Path) -> bool:

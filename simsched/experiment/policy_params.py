@@ -14,7 +14,7 @@ from simsched.documents.validation_messages import say
 from simsched.documents.yaml_lines import MOST_NUMBER
 from simsched.errors import InputError, Problem, nearest
 from simsched.plugins import parameters, quiet_stdout
-from simsched.policy import INPUT_FILE, Policy
+from simsched.policy import INFINITE, INPUT_FILE, Policy
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.
 DIAGNOSTICS_PARAMETER = "trace"
@@ -77,6 +77,10 @@ def parameter_problems(
             faulty = True
             yield (key,), "holds a number that is too large", f"numbers go to {MOST_NUMBER}"
             continue
+        if _not_finite(value, infinite=INFINITE in get_args(known[key].annotation)):
+            faulty = True
+            yield (key,), "must be finite", "give a number"
+            continue
         for detail in _type_errors(known[key].annotation, value):
             faulty = True
             items = [part for part in detail["loc"] if isinstance(part, int)]  # the rest names members of a union
@@ -113,13 +117,23 @@ def _of_file(
     return tuple(key[:1]), f"{place}: {problem.message}", problem.remedy
 
 
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield the numbers in a value, those in lists and mappings too."""
+    if isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(one)
+    elif isinstance(value, int | float):
+        yield value
+
+
 def _too_large(value: Any) -> bool:
-    """Return whether a value or anything in it is a number beyond those that are exact as floating-point numbers."""
-    if isinstance(value, dict):
-        return any(map(_too_large, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_too_large, value))
-    return isinstance(value, int | float) and math.isfinite(value) and abs(value) > MOST_NUMBER
+    """Return whether a value holds a number beyond those that are exact as floating-point numbers."""
+    return any(math.isfinite(number) and abs(number) > MOST_NUMBER for number in _numbers(value))
+
+
+def _not_finite(value: Any, *, infinite: bool) -> bool:
+    """Return whether a value holds a number that is none, or one without end where that means nothing."""
+    return any(math.isnan(number) or (math.isinf(number) and not infinite) for number in _numbers(value))
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

@@ -74,6 +74,11 @@ class Policy(Protocol):
         return Triggers.on_events()
 
     @property
+    def needs_sharing(self) -> bool:
+        """Return whether the policy puts several jobs on a GPU wherever there are more of them than GPUs."""
+        return False
+
+    @property
     def signals(self) -> frozenset[Signal]:
         """Return the signals that this instance reads: `needs`, and those that its parameters call for."""
         return self.needs

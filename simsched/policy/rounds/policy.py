@@ -128,6 +128,11 @@ class SharesPolicy(Policy):
         return self.needs | SIGNALS[self.speeds] | (_IDEAL if self.ideal else frozenset())
 
     @property
+    def needs_sharing(self) -> bool:
+        """Return whether shares are granted exactly, for which all jobs are put onto GPUs at once."""
+        return self.ideal
+
+    @property
     def triggers(self) -> Triggers:
         """Return all events; most of them fall within a round and change nothing."""
         return Triggers.on_events()
