@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from simsched.errors import InputError, Problem
 from simsched.model.application import Application, ApplicationSource
@@ -91,29 +91,36 @@ def _faults(
     if spec.submit_time_s < 0:
         message = f"it is submitted at {spec.submit_time_s} s, before the workload starts"
         faults.append((message, "count seconds from the first submission"))
+    app = None if spec.application == FIXED_DURATION else applications.for_job(spec.request, spec.truth)
+    room = _room_for(app, cluster)
+    most = max(room.values())
     if spec.num_gpus < 1:
         faults.append((f"it asks for {spec.num_gpus} GPUs", "ask for one at least"))
-    elif rigid and spec.num_gpus > (most := max(cluster.gpus_by_type.values())):
-        message = f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}"
-        remedy = f"enlarge the cluster, or {leave_out.format(most=most)}"
-        faults.append((message, remedy))
+    elif rigid and spec.num_gpus > most:
+        message = f"it asks for {spec.num_gpus} GPUs and can never fit {_said(room, cluster)}"
+        faults.append((message, f"enlarge the cluster, or {leave_out.format(most=most)}"))
     if not 0 < spec.gpu_share <= 1:
         message = f"it asks for {spec.gpu_share:g} of each GPU"
         faults.append((message, "ask for more than 0 and at most 1"))
-    if spec.application == FIXED_DURATION:
+    if app is None:
         if spec.duration_s <= 0:
             faults.append((f"its duration is {spec.duration_s} s", "give one above 0"))
         return faults
-    app = applications.for_job(spec.request, spec.truth)
     return faults + _batch_faults(spec, app, rigid=rigid)
 
 
-def _room(cluster: Cluster) -> str:
+def _room_for(app: Application | None, cluster: Cluster) -> Mapping[str, int]:
+    """Count the GPUs of each type on which an application runs; of all types where it is known to run on none."""
+    types = None if app is None else app.gpu_types
+    counts = {kind: gpus for kind, gpus in cluster.gpus_by_type.items() if types is None or kind in types}
+    return counts or cluster.gpus_by_type
+
+
+def _said(room: Mapping[str, int], cluster: Cluster) -> str:
     """Say how many GPUs of one type there are."""
-    counts = cluster.gpus_by_type
-    if len(counts) == 1:
+    if len(cluster.gpus_by_type) == 1:
         return f"a cluster of {cluster.total_gpus}"
-    return f"GPUs of one type ({', '.join(f'{count} {kind}' for kind, count in counts.items())})"
+    return f"GPUs of one type ({', '.join(f'{count} {kind}' for kind, count in room.items())})"
 
 
 def _batch_faults(spec: JobSpec, app: Application, *, rigid: bool) -> list[_Fault]:

@@ -56,11 +56,13 @@ class Checks:
         jobs_hash: str,
         jobs_file: str = "",
         leave_out: str = LEAVE_OUT,
+        *,
+        staged: bool = False,
     ) -> None:
         """Look at one cell: `policy_text` and `jobs_hash` stand for the policy with its parameters and for its jobs.
 
         `jobs_file` is the file that the jobs come from, whose lines messages then name; `leave_out` is how to do
-        without large ones.
+        without large ones. Where jobs that share GPUs are `staged`, they need the times of their stages.
 
         The policy must be one that is used for nothing else: it is begun, and asked for agents.
         """
@@ -76,6 +78,8 @@ class Checks:
                 self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
                 return
             self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
+        if staged and self._new("stages", *room):
+            self._problems |= dict.fromkeys(_stage_problems(jobs, applications))
         if self._new("policy", policy_text, options, *room):
             self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs))
             found = _agent_problems(policy, agents or policy, cluster, jobs, applications)
@@ -108,6 +112,15 @@ def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: App
                 yield Problem(f"workload, job '{job.id}'", f"{application.name} has no step time: {error}")
         if len(reasons) == len(cluster.gpu_types):
             yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
+
+
+def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:
+    """Find applications whose stages are not known."""
+    for job, application in _kinds(jobs, applications):
+        if not application.stages_s:
+            message = f"the model interleaves stages, and those of {application.name} (job '{job.id}') are not known"
+            yield Problem("engine.sharing.model", message, "choose another model of sharing, or jobs with stages")
+            return
 
 
 def _policy_problems(
@@ -165,6 +178,6 @@ def _agent_problems(
 
 
 def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
-    """Pick a job of each application and tenant, with its application."""
-    picked = {(job.application, job.tenant): job for job in reversed(jobs)}
+    """Pick a job of each application, tenant and number of GPUs, with its application."""
+    picked = {(job.application, job.tenant, job.num_gpus): job for job in reversed(jobs)}
     return [(job, applications.for_job(job.request, job.truth)) for job in picked.values()]

@@ -17,7 +17,7 @@ from simsched.experiment.checks import Checks
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
-from simsched.experiment.physics import colocation_of, engine_options
+from simsched.experiment.physics import colocation_of, engine_options, interleaves
 from simsched.experiment.policy_params import takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
@@ -285,6 +285,7 @@ class _Maker:
             drawn.digest,
             file or workload.path or workload.source,
             leave_out_large(workload),
+            staged=interleaves(task.sharing),
         )
         return made
 

@@ -55,5 +55,10 @@ def colocation_of(spec: SharingSpec | None) -> Colocation | None:
     return GuaranteedFirst(model) if spec.guaranteed_first else model
 
 
+def interleaves(spec: SharingSpec | None) -> bool:
+    """Return whether jobs that share a GPU need the times of their stages."""
+    return spec is not None and spec.max_jobs > 1 and spec.model in ("stages", "gaps")
+
+
 def _whole(number: float) -> float:
     return int(number) if number == int(number) else number
