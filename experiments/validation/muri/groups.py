@@ -14,7 +14,7 @@ from simsched.errors import input_error
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.stages import group_s
 from simsched.model.placement import Allocation
-from simsched.policy.contract import INPUT_FILE
+from simsched.policy import INPUT_FILE
 from simsched.policy.grouping import groups as grouping
 from simsched.policy.grouping.matching import exact_matching
 
