@@ -82,8 +82,10 @@ class HiveD(Policy):
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch; raises `InputError` for a job that the nodes of no make can hold."""
-        most = max((gpus for (kind, _), gpus in self._room.items() if facts.runs_on(kind)), default=request.num_gpus)
-        if request.num_gpus > most:
+        makes = {make: gpus for make, gpus in self._room.items() if facts.runs_on(make[0])}
+        most = max(makes.values(), default=request.num_gpus)
+        of_one_type = max((sum(makes[one] for one in makes if one[0] == kind) for kind, _ in makes), default=0)
+        if most < request.num_gpus <= of_one_type:  # what is larger no policy can place, as the engine says
             message = f"policy '{self.name}' places a job on nodes of one make, and they have at most {most} GPUs"
             raise input_error(
                 f"job '{request.id}'", message, f"make nodes alike, or leave out jobs of more than {most}"
