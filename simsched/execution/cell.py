@@ -19,14 +19,12 @@ from simsched.engine.simulation import simulate
 from simsched.errors import InputError, said
 from simsched.execution.limits import Limits, TimedPolicy, limited_memory
 from simsched.execution.losses import loss_tables
-from simsched.execution.manifest import cell_manifest
 from simsched.execution.store import Store
-from simsched.experiment.grid import Task
 from simsched.experiment.physics import colocation_of
-from simsched.experiment.policy_params import make_policy
+from simsched.experiment.task import Task
 from simsched.model.application import ApplicationSource
 from simsched.plugins import place_of, quiet_stdout
-from simsched.policy import Policy, registry
+from simsched.policy import Policy
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.power import Power
@@ -100,7 +98,7 @@ def run_cell(
             done = _simulate(task, staged.path, progress, limits)
             summary = json_text(_summary(staged.path, task.about, done.tables)).encode()
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        manifest = cell_manifest(task, done.agents, environment, wall_s, cpu_s)
+        manifest = _manifest(task, done.agents, environment, wall_s, cpu_s)
         seal(staged.path, manifest, {**done.contents, SUMMARY_FILE: summary})
     except MemoryError as error:
         store.discard(staged)
@@ -113,6 +111,20 @@ def run_cell(
         raise
     store.publish(staged, task.key)
     return wall_s
+
+
+def _manifest(
+    task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
+) -> dict[str, Any]:
+    """Describe a finished cell; times of the clock on the wall stand here and in no table."""
+    return {
+        **task.about,
+        "cell": task.key,
+        "summary_definition": summary_definition(),
+        "agents": dict(agents),
+        "environment": dict(environment),
+        "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
+    }
 
 
 def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> dict[str, float]:
@@ -156,7 +168,7 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
     except BaseException as error:  # a stranger's policy may raise any
         if raised_by_user(error):
             raise
-        kind = registry.load(task.policy, folder=task.policy_folder)
+        kind = task.policy.load()
         place = place_of(error, kind)
         if isinstance(error, OSError) and not place:  # the tables cannot be written
             raise
@@ -176,8 +188,7 @@ def _simulated(
     progress: ProgressCallback | None,
     limits: Limits,
 ) -> _Simulated:
-    kind = registry.load(task.policy, folder=task.policy_folder)
-    policy = make_policy(kind, task.params, task.diagnostics)
+    policy = task.policy.make()
     if limits.decision_s is not None:
         policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
     agents = None if task.agent is None else task.agent.make()

@@ -13,7 +13,7 @@ from typing import Any
 from simsched.errors import InputError, safe_text, said
 from simsched.execution.cell import NO_LIMITS, Cancelled, CellError, raised_by_user, run_cell
 from simsched.execution.limits import Limits
-from simsched.experiment.grid import Task
+from simsched.experiment.task import Task
 
 
 @dataclass(frozen=True)

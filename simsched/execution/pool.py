@@ -29,7 +29,8 @@ from simsched.execution.outcome import Outcome
 from simsched.execution.progress import ProgressFile
 from simsched.execution.store import Store
 from simsched.execution.worker import LONGEST_MESSAGE, READY, Surroundings, serve_cells, sigint_ignored, start
-from simsched.experiment.grid import GridCell, Task
+from simsched.experiment.grid import GridCell
+from simsched.experiment.task import Task
 from simsched.plugins import Kind
 from simsched.policy.registry import POLICIES
 
@@ -94,7 +95,7 @@ def run_in_pool(
 
 def code_of(task: Task) -> Code:
     """Name the code of strangers that a cell runs; empty where all of it ships with simsched."""
-    named = [(POLICIES, task.policy, task.policy_folder)]
+    named: list[tuple[Kind, str, Path]] = [(POLICIES, task.policy.name, task.policy.folder)]
     if task.agent is not None:
         named.append((AGENTS, task.agent.name, task.agent.folder))
     return tuple((name, str(folder)) for kind, name, folder in named if not _is_shipped(kind, name, tuple(sys.path)))

@@ -25,7 +25,7 @@ from simsched.execution.cell import Cancelled
 from simsched.execution.limits import Limits
 from simsched.execution.outcome import Outcome, failed, run_to_outcome
 from simsched.execution.progress import ProgressFile
-from simsched.experiment.grid import Task
+from simsched.experiment.task import Task
 
 #: The first message of a worker: it has loaded what it needs, and its cells take time from now on.
 READY = b"ready"

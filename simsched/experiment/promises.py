@@ -49,16 +49,19 @@ def with_deadlines(
         if chosen < share:
             key = (job.truth, job.application, job.num_gpus, job.batch_size)
             if key not in known:
-                app = applications.for_job(job.request, job.truth)
-                try:
-                    known[key] = TrueRemainingWork(_Submitted(job.request, app, cluster), 0.0).seconds
-                except ValueError as error:
-                    message = f"its time alone, of which deadline_factor makes a deadline, is not known: {error}"
-                    remedy = "give the cluster GPUs of a type on which it runs, or add that type to the application"
-                    raise input_error(f"workload, job '{job.id}'", message, remedy) from None
+                known[key] = _alone_s(job, applications.for_job(job.request, job.truth), cluster)
             job = replace(job, deadline_s=(low + (high - low) * float(place)) * known[key])
         made.append(job)
     return made
+
+
+def _alone_s(job: JobSpec, app: Application, cluster: Cluster) -> float:
+    try:
+        return TrueRemainingWork(_Submitted(job.request, app, cluster), 0.0).seconds
+    except (ValueError, LookupError) as error:
+        types = ", ".join(cluster.gpu_types)
+        message = f"job '{job.id}' ({app.name}) runs on {job.num_gpus} GPUs of none of the types {types}"
+        raise input_error("workload.deadline_factor", message, "name types that it knows, or leave it out") from error
 
 
 def with_guarantees(jobs: Iterable[JobSpec], share: float, seed: int) -> list[JobSpec]:

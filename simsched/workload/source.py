@@ -17,6 +17,7 @@ from simsched.model.tabulated import TabulatedModel
 from simsched.paths import data_folder
 from simsched.words import counted
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
+from simsched.workload.philly_statistics import PhillyStatistics
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.format import Head
 from simsched.workload.readers.head import is_workload, workload_files
@@ -138,6 +139,33 @@ def drawn_workload(
         return drawn
     speedup = speedup_of(options)
     return replace(drawn, jobs=[replace(job, speedup=speedup) for job in drawn.jobs])
+
+
+def extreme_jobs(
+    options: WorkloadOptions,
+    configurations: Configurations | None = None,
+    initial_batch_sizes: Mapping[str, int] = _NONE,
+    tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+) -> list[JobSpec]:
+    """Return jobs such that a cluster which can run these can run all that the options make, under whatever seed.
+
+    Takes what `make_workload` takes, and raises as it does; there are none where the source is a list of jobs.
+    """
+    recipe = recipe_of(options)
+    trace, most_gpus, tenants = None, 0, [""]
+    if recipe.needs_trace:
+        if _list_named(options) is not None:
+            return []
+        if options.source == GENERATED:
+            statistics = PhillyStatistics.load()
+            most_gpus, tenants = statistics.most_gpus, [*statistics.tenants]
+        else:
+            trace = load_trace(options, 0)
+            most_gpus, tenants = int(trace.column("num_gpus").max()), sorted(set(trace.column("tenant").tolist()))
+    made = recipe.extremes(Ingredients(0, trace, configurations or {}, initial_batch_sizes, tabulated), most_gpus)
+    made += [replace(made[0], id=f"{made[0].id}-of-{tenant}", tenant=tenant) for tenant in tenants if tenant]
+    speedup = speedup_of(options)
+    return made if speedup is None else [replace(job, speedup=speedup) for job in made]
 
 
 def speedup_of(options: WorkloadOptions) -> Speedup | None:

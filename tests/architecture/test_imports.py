@@ -47,7 +47,10 @@ MAY_IMPORT = {
     "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip
 #: The files of the ground floor, which everybody may import and which import only each other.
-GROUND = {"errors", "files", "jit", "keys", "knowledge", "paths", "plugins", "reading", "threads", "version", "words"}
+GROUND = {
+    "errors", "files", "jit", "keys", "knowledge", "paths", "plugins", "reading", "sources", "threads", "version",
+    "words",
+}  # fmt: skip
 
 #: What `import simsched` loads: it offers what `simsched.api` has, and nothing in the house imports it.
 FACADE = ROOT / "simsched" / "__init__.py"

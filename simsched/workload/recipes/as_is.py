@@ -85,6 +85,12 @@ class AsIsRecipe:
         table = trace_of(ingredients).table
         return specs_of(settled(table if self.jobs is None else table.head(self.jobs), self.runtime_from))
 
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return the jobs where all seeds have the same, else one that asks for the most GPUs."""
+        if ingredients.trace is not None:
+            return self.make(ingredients)
+        return [JobSpec(f"a-job-of-{most_gpus}-gpus", 0, most_gpus, duration_s=1)]
+
 
 def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""

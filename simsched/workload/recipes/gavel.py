@@ -57,6 +57,16 @@ class GavelRecipe:
         jobs = islice(generate_jobs(mix, rates, ingredients.seed), self.jobs or _STATIC_JOBS)
         return [job_spec(job, str(job.id % self.tenants) if self.tenants else "") for job in jobs]
 
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return a job of each kind for which there is a rate."""
+        found = []
+        for (template, gpus), rate in self._rates(ingredients.tabulated).items():
+            model, batch = split_template(template)
+            if rate and (gpus == 1 or (self.multi_gpu and not self.cost_jobs)):
+                job_id = f"{model}-of-{gpus}-gpus-{batch}"
+                found.append(JobSpec(job_id, 0, gpus, model, batch, 1, total_steps=rate))
+        return found
+
     def _rates(self, tabulated: Mapping[str, TabulatedModel]) -> dict[Kind, float]:
         """Return the rates on the reference type by kind of job."""
         rates: dict[Kind, float] = {}

@@ -85,6 +85,22 @@ class PolluxRecipe:
             for i, (day, job) in enumerate(jobs)
         ]
 
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return each application at each tuned configuration, or as realistic jobs of 1 GPU and of the most."""
+        initial = ingredients.initial_batch_sizes
+        _check_applications(ingredients.configurations, initial)
+        asked = {
+            name: ingredients.configurations[name]
+            if self.configs == "tuned"
+            else [(gpus, gpus * initial[name]) for gpus in sorted({1, most_gpus})]
+            for name in APPLICATIONS
+        }
+        return [
+            JobSpec(f"{name}-of-{gpus}-gpus-{batch}", 0, gpus, name, batch)
+            for name, choices in asked.items()
+            for gpus, batch in choices
+        ]
+
 
 def _seed_of_day(seed: int, day: int) -> int:
     """Return the seed of a day's sample: the first day's is that of a single window."""

@@ -47,6 +47,13 @@ class Recipe(Protocol):
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; the same recipe and ingredients give the same list."""
 
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return jobs such that, where a cluster can run these, it can run all that the recipe makes under any seed.
+
+        `most_gpus` is the most that a job of the trace asks for, whatever the seed; the ingredients' trace is there
+        where it is the same for all seeds.
+        """
+
 
 def jobs_key() -> Any:
     """Declare the key `jobs`."""

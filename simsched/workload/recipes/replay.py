@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.estimates import with_estimates
 from simsched.workload.recipes.as_is import RUNTIME_FROM, settled, specs_of
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
-from simsched.workload.recipes.tiresias_testbed import with_models
+from simsched.workload.recipes.tiresias_testbed import MODELS, with_models
 from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
 from simsched.workload.trace import Trace
 
@@ -69,6 +69,23 @@ class ReplayRecipe:
         if self.estimates is None:
             return jobs
         return with_estimates(jobs, self.estimates, self.estimate_factor, ingredients.rng("estimates"))
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return all jobs from which a sample is drawn where seeds have the same, else jobs that ask for the most GPUs.
+
+        With `assign` or `models`, those of every application or model on 1 GPU and on the most.
+        """
+        if ingredients.trace is not None and not self.assign and self.models is None:
+            return replace(self, sample=None, jobs=None).make(ingredients)
+        most = min(most_gpus, most_gpus if self.max_gpus is None else self.max_gpus)
+        initial = ingredients.initial_batch_sizes
+        names = [name for _, _, names in SIZE_CLASSES for name in names if name in initial] if self.assign else []
+        kinds = [FIXED_DURATION, *names, *(MODELS if self.models is not None else ())]
+        return [
+            JobSpec(f"{name}-of-{gpus}-gpus", 0, gpus, name, gpus * initial.get(name, 0), 1)
+            for name in kinds
+            for gpus in sorted({1, most})
+        ]
 
     def left_out(self, trace: Trace) -> dict[str, int]:
         """Count, by reason, the jobs of a trace that are not replayed, those that its reader left out among them."""

@@ -21,3 +21,7 @@ class TiresiasExampleRecipe:
         """Return the three jobs."""
         asked = [(2, 2), (1, 8), (2, 6)]
         return [JobSpec(f"J{i}", 0, gpus, duration_s=seconds) for i, (gpus, seconds) in enumerate(asked, 1)]
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return the three jobs, which are the same under all seeds."""
+        return self.make(ingredients)

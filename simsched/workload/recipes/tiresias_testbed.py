@@ -60,6 +60,11 @@ class TiresiasTestbedRecipe:
         powers = self.short_power, self.small_long_power, self.large_long_power
         return testbed_jobs(self.load, ingredients.rng("testbed"), powers)[: self.jobs]
 
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return each model on the most GPUs."""
+        most = max(gpus for gpus, _ in JOBS_BY_GPUS)
+        return [JobSpec(f"{model}-of-{most}-gpus", 0, most, model, duration_s=LONGEST_S) for model in MODELS]
+
 
 def testbed_jobs(load: float, rng: np.random.Generator, powers: Powers = POWERS) -> list[JobSpec]:  # noqa: PT028
     """Draw the 480 jobs of the testbed; `load` divides the gaps between them (30 s on average).
