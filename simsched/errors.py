@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: A part of a name that is shorter could be of anything.
 _LEAST_PART = 3
+#: Characters of a stranger's text that are kept.
+_LONGEST = 20_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,40 @@ class InputError(Exception):
 def input_error(where: object, message: str, remedy: str = "", *, line: int = 0) -> InputError:
     """Make an `InputError` of one problem."""
     return InputError(Problem(str(where), message, remedy, line))
+
+
+class InputWarning(UserWarning):
+    """Something in the user's input is not used, though nothing is wrong with it."""
+
+
+def tell(where: object, message: str, remedy: str = "", *, line: int = 0) -> None:
+    """Say, once in a process, what of the input is not used; a process that was started by another leaves it to that.
+
+    The command prints it on stderr; in Python it is a warning of the class `InputWarning`.
+    """
+    from multiprocessing import parent_process  # slow to load, and seldom needed
+
+    if parent_process() is None:
+        warnings.warn(str(Problem(str(where), message, remedy, line)), InputWarning, stacklevel=1)
+
+
+def said(error: BaseException) -> str:
+    """Return what an error says, also where its own class cannot say it."""
+    try:
+        return str(error)
+    except BaseException as another:  # noqa: BLE001  # the class may be a stranger's, and raise what it likes
+        return f"(its text cannot be made: __str__ raises {type(another).__name__})"
+
+
+def safe_text(text: str) -> str:
+    """Return a stranger's text as it can be written to any file and terminal, and cut where it is very long.
+
+    Control characters and lone surrogates are shown by their escapes.
+    """
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+    if shown.isascii() and shown.isprintable():
+        return shown
+    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in shown)
 
 
 def first_line(error: BaseException) -> str:

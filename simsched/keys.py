@@ -9,9 +9,17 @@ import dataclasses
 import operator
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 from simsched.errors import Problem, nearest
+
+#: Marks a parameter that names an input file, as in `pool_path: Annotated[str | None, INPUT_FILE] = None`: experiments
+#: resolve it against their own folder, and the file's content becomes part of what determines a result.
+INPUT_FILE: Final = "simsched: input file"
+
+#: Marks a parameter for which infinity means something, as in `patience_s: Annotated[float, INFINITE] = math.inf`;
+#: others are refused when they are not finite.
+INFINITE: Final = "simsched: may be infinite"
 
 _BOUNDS = MappingProxyType(
     {

@@ -82,6 +82,11 @@ class Kind:
             raise input_error(where, f"'{place}' has no class '{attribute}'", nearest(attribute, classes))
         return self._checked(where, getattr(module, attribute))
 
+    def is_shipped(self, name: str) -> bool:
+        """Return whether simsched itself registers a name, and nobody else does."""
+        points = [point for point in _points(self.group, tuple(sys.path)) if point.name == name]
+        return bool(points) and all(point.dist is not None and point.dist.name == "simsched" for point in points)
+
     def _registered(self, where: str, name: str) -> object:
         points = (point for point in _points(self.group, tuple(sys.path)) if point.name == name)
         found = sorted({point.value: point for point in points}.items())
@@ -163,8 +168,8 @@ def place_of(error: BaseException, plugin: type[Any]) -> str:
 
 @contextlib.contextmanager
 def quiet_stdout() -> Iterator[None]:
-    """Send to stderr what a stranger's code prints on stdout, which belongs to results."""
-    with contextlib.redirect_stdout(sys.stderr):
+    """Send to stderr what a stranger's code prints on stdout, which belongs to results; come back to this folder."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.chdir("."):
         yield
 
 

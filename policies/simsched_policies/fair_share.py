@@ -15,9 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from simsched.agent.agent import Agent
+from simsched.model.application import ApplicationFacts
+from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, Triggers, View
-from simsched.policy.elastic import place_counts, share_evenly, usable_gpus
+from simsched.policy.elastic import place_counts, refuse_unknown_counts, share_evenly, usable_gpus
 from simsched.policy.gang import available_gpus
 from simsched.policy.type_pools import type_pools
 
@@ -35,6 +38,11 @@ class FairShare(Policy):
     def triggers(self) -> Triggers:
         """Decide every `interval_s`."""
         return Triggers(interval_s=self.interval_s)
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Keep the batch as submitted; raises `InputError` for a job that can only have the GPUs asked for."""
+        refuse_unknown_counts(self.name, request, facts)
+        return super().agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Count GPUs within each GPU type, then place the jobs whose count changed."""

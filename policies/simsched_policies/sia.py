@@ -76,6 +76,8 @@ class Sia(Policy):
         """Refuse what the program cannot use."""
         if self.fairness == 0 or self.most_gpus < 1:
             raise ValueError("fairness must not be 0, and most_gpus at least 1")
+        if self.fairness < 0 and self.penalty <= 1:  # the worth of the configuration that a job runs worst on is 1
+            raise ValueError("penalty must be more than 1 where fairness is negative, or jobs may wait for ever")
 
     @property
     def triggers(self) -> Triggers:

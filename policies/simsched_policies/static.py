@@ -9,7 +9,7 @@ Deviations: none that matter; a job that cannot use so many GPUs at its batch ge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -17,9 +17,11 @@ import numpy as np
 from simsched.agent.agent import Agent
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.model.application import ApplicationFacts, BatchLimits
+from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, JobView, Policy, View
+from simsched.policy.elastic import refuse_unknown_counts
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Static(Policy):
 
     gpus: int = 4
     batch_per_gpu: int | None = None
+    _largest: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse shares of nothing."""
@@ -45,8 +48,14 @@ class Static(Policy):
             message = f"batch_per_gpu must be at least 1, not {self.batch_per_gpu}"
             raise ValueError(message)
 
+    def begin(self, cluster: Cluster) -> None:
+        """Look for the largest node."""
+        self._largest = max(node.gpus for node in cluster.nodes)
+
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch fixed."""
+        """Keep the batch fixed; raises `InputError` for a job that can only have other GPUs, those that it asks for."""
+        if request.num_gpus != min(self.gpus, self._largest):
+            refuse_unknown_counts(self.name, request, facts)
         limits = facts.limits
         if self.batch_per_gpu is None or limits is None:
             return fixed_agent(request, facts)
@@ -59,12 +68,11 @@ class Static(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start waiting jobs while there is room; what runs stays."""
         free = list(view.free)
-        largest = max(node.gpus for node in view.nodes)
         started: dict[str, Allocation] = {}
         for job in view.jobs.values():
             if job.running:
                 continue
-            gpus = min(self._share(job), largest)
+            gpus = min(self._share(job), self._largest)
             node = next(
                 (node.index for node in view.nodes if free[node.index] >= gpus and job.facts.runs_on(node.gpu_type)),
                 None,

@@ -161,6 +161,7 @@ class Themis(Policy):
 
     def __post_init__(self) -> None:
         """Start without leases."""
+        least_fair({}, self.fairness)  # refuses what is no share
         self._quantum = Quantum(self.name, self.lease_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:

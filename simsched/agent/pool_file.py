@@ -25,6 +25,7 @@ from simsched.agent.pool import History, HistoryPool, Pooled
 from simsched.errors import InputError, Problem, input_error
 from simsched.model.application import BatchLimits
 from simsched.model.throughput import ThroughputParams
+from simsched.reading import read_json
 
 FORMAT = "simsched-history/2"
 
@@ -37,17 +38,7 @@ _PROFILE_KEYS, _NOISE_KEYS = 3, 1  # leading whole numbers of a row
 
 def read_pool(path: Path) -> HistoryPool:
     """Read a pool; raises `InputError` with every problem of the file, each with its place."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise input_error(
-            path, f"is not JSON: {error.msg} (column {error.colno})", _REMEDY, line=error.lineno
-        ) from error
-    except OSError as error:
-        raise input_error(path, f"cannot be read: {error.strerror}", _REMEDY) from error
-    except UnicodeDecodeError as error:
-        raise input_error(path, "is not a text file in UTF-8", _REMEDY) from error
-    return pool_of(content, str(path))
+    return pool_of(read_json(path, _REMEDY), str(path))
 
 
 def pool_of(content: object, where: str) -> HistoryPool:

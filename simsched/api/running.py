@@ -14,6 +14,8 @@ from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error
+from simsched.execution.limits import Limits
+from simsched.execution.worker import begin_loading
 from simsched.experiment.grid import Grid, make_grid
 from simsched.experiment.results_name import results_name
 from simsched.experiment.shipped import find_experiment
@@ -34,15 +36,18 @@ def run(
     workers: int = 1,
     policies: Sequence[str] = (),
     progress: bool = False,
+    timeout_per_cell_s: float | None = None,
+    in_process: bool = False,
 ) -> RunResults:
     """Run an experiment and return its results; what a former run has finished is not run again.
 
     `experiment` is the name of a shipped experiment, the path of a YAML file, or a dict of what such a file says, in
     which a policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on
     the command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
-    given. `workers` is the number of processes (where it is above 1, a script needs the usual
-    `if __name__ == "__main__":`), `policies` the labels of those to run, all by default; `progress` shows bars in a
-    terminal and in a notebook.
+    given. `workers` is the number of processes, `policies` the labels of those to run, all by default; `progress` shows
+    bars in a terminal and in a notebook. A cell that runs for longer than `timeout_per_cell_s` is killed. Policies run
+    in processes of their own, so that what they break is theirs; with `in_process` they run in this one, for a
+    debugger.
 
     Raises `InputError` for whatever is wrong with the input, and where no cell could be run to its end; cells that
     failed while others did not are named by `RunResults.failed`.
@@ -52,9 +57,13 @@ def run(
     >>> [round(value, 1) for value in results.table()["jct_mean_s"]]
     [9.3, 10.0, 9.3, 11.7]
     """
+    limits = Limits(cell_s=timeout_per_cell_s)
+    check_ways(in_process=in_process, workers=workers, limits=limits)
+    if not in_process:
+        begin_loading()
     grid = prepare(experiment, override_texts(changes or {}), labels=policies, name=name)
     with progress_listener() if progress else nullcontext() as listener:
-        result = run_with_fairness(grid, Path(out), workers, listener)
+        result = run_with_fairness(grid, Path(out), workers, listener, limits=limits, in_process=in_process)
     if not (result.folder / RUN_FILE).is_file() or (result.failures and not result.ran + result.reused):
         raise InputError(*(Problem(failure.name, failure.message) for failure in result.failures))
     return read_run(result.folder)
@@ -75,6 +84,24 @@ def prepare(
     checked = _checked(experiment, overrides)
     grid = make_grid(checked, progress).select(labels)
     return replace(grid, results_name=results_name(checked, name))
+
+
+def check_ways(*, in_process: bool, workers: int, limits: Limits, dask: str | None = None) -> None:
+    """Raise `InputError` for limits that mean nothing, and where cells of this process are asked for what it cannot."""
+    if limits.cell_s is not None and not limits.cell_s > 0:
+        raise input_error("timeout per cell", f"{limits.cell_s:g} s is no time to run in", "give more than 0 seconds")
+    asked = {
+        "several workers": workers > 1,
+        "dask": dask is not None,
+        "a timeout per cell": limits.cell_s is not None,
+        "memory per cell": limits.memory_mib is not None,
+    }
+    others = [name for name, wanted in asked.items() if wanted]
+    if in_process and others:
+        raise input_error("in process", f"cannot be had with {' and '.join(others)}", "leave one of them out")
+    if dask is not None and limits.cell_s is not None:
+        message = "cells on dask cannot be killed from here, so there is no timeout per cell"
+        raise input_error("--dask", message, "leave out --timeout-per-cell")
 
 
 def override_texts(changes: Mapping[str, Any]) -> list[str]:

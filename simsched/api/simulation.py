@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isnan
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from simsched.engine.simulation import simulate as run_engine
 from simsched.errors import input_error, nearest
 from simsched.model.application import Application, ApplicationSource
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.job import JobSpec
+from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.model.speedup import Speedup
 from simsched.policy import Policy, registry
 from simsched.policy.registry import POLICIES
 from simsched.results.metrics import summarise
 from simsched.results.schema import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table
 from simsched.words import counted
+from simsched.workload.trace import MOST_SECONDS
 
 #: Names under which tables and traces have the fields of a job.
 _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
@@ -32,6 +34,8 @@ _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time"
 _FIELDS = {field.name: field for field in fields(JobSpec)}
 #: Fields that are numbers.
 _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).split(" ")[0] in ("int", "float"))
+#: Those that count things.
+_COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
 _PAIR = 2
 _NODES = 16
 _GPUS_PER_NODE = 4
@@ -95,7 +99,8 @@ def simulate(
         options = EngineOptions(**engine)
     except (TypeError, ValueError) as error:
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
-    run_engine(place, _jobs(jobs), _applications(applications), _policy(policy), options, seed, recorder)
+    source = _applications(applications)
+    run_engine(place, _jobs(jobs, source), source, _policy(policy), options, seed, recorder)
     done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
     intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
     decisions = pd.DataFrame(recorder.decisions, columns=DecisionRecord._fields)
@@ -163,13 +168,32 @@ def _applications(applications: ApplicationsLike) -> ApplicationSource:
     return applications
 
 
-def _jobs(jobs: JobsLike) -> list[JobSpec]:
-    """Return the jobs in order of submission, equal times as given."""
+def _jobs(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
+    """Return the jobs in order of submission, equal times as given; rows are checked against the applications."""
+    known = frozenset(source.names()) if isinstance(source, ApplicationCatalogue) else frozenset()
     given: Iterable[Any] = jobs.to_dict("records") if isinstance(jobs, pd.DataFrame) else jobs
     if isinstance(given, str | bytes | Path) or not isinstance(given, Iterable):
         raise input_error("jobs", f"{jobs!r:.60} is no list of jobs", "read a file with simsched.read_trace")
-    made = [one if isinstance(one, JobSpec) else _job(number, one) for number, one in enumerate(given)]
+    made = [one if isinstance(one, JobSpec) else _job(number, one, known) for number, one in enumerate(given)]
+    for number, job in enumerate(made):
+        _check_numbers(f"jobs, row {number}", job)
     return sorted(made, key=lambda job: job.submit_time_s)
+
+
+def _check_numbers(where: str, job: JobSpec) -> None:
+    """Raise `InputError` for a number of a job that is not finite, or no whole one where things are counted."""
+    for name in sorted(_NUMBERS):
+        value = getattr(job, name)
+        if value is None:
+            continue
+        whole, real = (not isinstance(value, bool) and isinstance(value, kind) for kind in (Integral, Real))
+        if not real:
+            raise input_error(where, f"'{name}' is {value!r:.40}, which is no number", "give it as a number")
+        if not abs(value) <= MOST_SECONDS:
+            remedy = f"give a number up to {MOST_SECONDS:g}"
+            raise input_error(where, f"'{name}' is {value}, which is too large or no number", remedy)
+        if name in _COUNTS and not whole:
+            raise input_error(where, f"'{name}' is {value}, which is no whole number", "give it as an int")
 
 
 def _speedup(where: str, given: Any) -> Speedup:
@@ -183,7 +207,7 @@ def _speedup(where: str, given: Any) -> Speedup:
         raise input_error(where, f"its speed-up {given!r:.40} is none", remedy) from error
 
 
-def _job(number: int, row: Mapping[str, Any]) -> JobSpec:
+def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> JobSpec:
     where = f"jobs, row {number}"
     if not isinstance(row, Mapping):
         raise input_error(where, f"{row!r:.60} is no job", "give a dict of its fields, or a JobSpec")
@@ -195,10 +219,14 @@ def _job(number: int, row: Mapping[str, Any]) -> JobSpec:
         if value is None or (isinstance(value, float) and isnan(value)):
             continue
         found[name] = value.item() if isinstance(value, np.generic) else value
-        if name in _NUMBERS and not isinstance(found[name], int | float):
-            raise input_error(where, f"'{column}' is {value!r:.40}, which is no number", "give it as a number")
+        if name in _COUNTS and isinstance(found[name], float) and found[name].is_integer():
+            found[name] = int(found[name])  # as a table of floats has it
     if "num_gpus" not in found:
         raise input_error(where, "it does not say how many GPUs the job asks for", "add the column 'num_gpus'")
+    name = found.get("application", FIXED_DURATION)
+    if name in applications and found.get("duration_s") and not found.get("total_steps"):
+        message = f"it names the application '{name}' and a duration of {found['duration_s']} s"
+        raise input_error(where, message, "leave one of them out: the application says how long its jobs run")
     if "speedup" in found:
         found["speedup"] = _speedup(where, found["speedup"])
     found["id"] = str(found.get("id", f"job-{number}"))

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
 from simsched.applications.rate_table import SUFFIX, read_rate_table
 from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.keys import key
+from simsched.keys import INPUT_FILE, key
 from simsched.model.application import Application
 from simsched.model.fitted import FittedApplication
 from simsched.model.fixed import FixedDuration
@@ -36,7 +36,7 @@ class ApplicationsOptions:
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
-    path: str | None = key(
+    path: Annotated[str | None, INPUT_FILE] = key(
         None, "a folder of application YAMLs or of measurements, or a JSON table of rates", min_length=1
     )
     gpu_type: str = key("t4", "GPU type on which a folder of measurements was taken", min_length=1)

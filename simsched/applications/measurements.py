@@ -3,27 +3,26 @@
 A folder holds `placements.csv` (placement,local_bsz,step_time,sync_time), `scalability.csv`
 (num_nodes,num_replicas,local_bsz,step_time,sync_time) and a `validation-<batch size>.csv` for each of at least two
 total batch sizes, with a row for every epoch (progress,iteration,grad_sqr,grad_var; and metric, what was
-evaluated, where that is known; other columns are not read).
+evaluated, where that is known; other columns are told and not read).
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from simsched.applications.published import BOUNDS
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.model.placement import Shape, canonical_rotation
+from simsched.reading import Record, read_records
 
 PLACEMENTS = "placements.csv"
 SCALABILITY = "scalability.csv"
 _VALIDATION = re.compile(r"validation-(\d+)\.csv")
 
-Row = tuple[int, Mapping[str, str]]
 Number = Callable[[str], float]
 
 
@@ -84,25 +83,7 @@ def read_application(folder: Path, *, gpu_type: str = "t4", bounds: Bounds | Non
     return application
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
-    """Yield line numbers and records of a CSV that must have `columns`."""
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            reader = csv.DictReader(stream)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise input_error(
-                    path, f"lacks the column {', '.join(missing)}", f"needed: {','.join(columns)}", line=1
-                )
-            for record in reader:
-                yield reader.line_num, record
-    except FileNotFoundError:
-        raise input_error(path, "is missing", "every application needs it") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise input_error(path, f"cannot be read: {error}") from None
-
-
-def _number(path: Path, row: Row, column: str, *, lowest: float = -math.inf, above: float = -math.inf) -> float:
+def _number(path: Path, row: Record, column: str, *, lowest: float = -math.inf, above: float = -math.inf) -> float:
     """Read a finite number that is at least `lowest` and more than `above`."""
     line, record = row
     text = record[column]
@@ -118,14 +99,14 @@ def _number(path: Path, row: Row, column: str, *, lowest: float = -math.inf, abo
     return value
 
 
-def _count(path: Path, row: Row, column: str) -> int:
+def _count(path: Path, row: Record, column: str) -> int:
     value = _number(path, row, column, lowest=1)
     if value != int(value):
         raise input_error(path, f"{column} must be a whole number, not {row[1][column]}", line=row[0])
     return int(value)
 
 
-def _times(path: Path, row: Row) -> tuple[float, float]:
+def _times(path: Path, row: Record) -> tuple[float, float]:
     """Read step and synchronisation seconds; computing takes some time, so the second is smaller."""
     step = _number(path, row, "step_time", above=0.0)
     sync = _number(path, row, "sync_time", lowest=0.0)
@@ -136,7 +117,7 @@ def _times(path: Path, row: Row) -> tuple[float, float]:
 
 def _read_placements(path: Path) -> dict[Shape, StepTable]:
     gathered: dict[Shape, dict[int, tuple[float, float]]] = {}
-    for row in _rows(path, ("placement", "local_bsz", "step_time", "sync_time")):
+    for row in read_records(path, ("placement", "local_bsz", "step_time", "sync_time")):
         shape = _shape(path, row)
         size = _count(path, row, "local_bsz")
         times = gathered.setdefault(shape, {})
@@ -158,7 +139,7 @@ def _read_placements(path: Path) -> dict[Shape, StepTable]:
     return tables
 
 
-def _shape(path: Path, row: Row) -> Shape:
+def _shape(path: Path, row: Record) -> Shape:
     text = row[1]["placement"] or ""
     if not re.fullmatch(r"[1-9]+", text):
         remedy = "write the GPUs of each node as digits, for instance 134 for three nodes"
@@ -179,7 +160,7 @@ def _text(shape: Shape) -> str:
 def _read_scalability(path: Path) -> list[ScalabilityRow]:
     rows = []
     seen: set[tuple[int, int, int]] = set()
-    for row in _rows(path, ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")):
+    for row in read_records(path, ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")):
         key = (_count(path, row, "num_nodes"), _count(path, row, "num_replicas"), _count(path, row, "local_bsz"))
         if key[1] < key[0]:
             raise input_error(path, f"num_replicas {key[1]} is less than num_nodes {key[0]}", line=row[0])
@@ -215,7 +196,7 @@ def _read_curves(folder: Path) -> list[TrainingCurve]:
 def _read_curve(path: Path, batch_size: int) -> TrainingCurve:
     table: list[tuple[float, float, float, float]] = []
     metric: list[float] = []
-    for row in _rows(path, ("progress", "iteration", "grad_sqr", "grad_var")):
+    for row in read_records(path, ("progress", "iteration", "grad_sqr", "grad_var"), ("metric",)):
         last_progress, last_iteration = table[-1][:2] if table else (0.0, 0.0)
         table.append(
             (

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simsched.errors import input_error
 from simsched.model.colocation.pairs import PairTable, read_pairs
+from simsched.reading import read_text
 
 
 def read_pair_table(path: Path, default: float | None = None) -> PairTable:
     """Read a CSV of pairs; raises `InputError` naming file and line for everything that is wrong with it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read ({error})", "name a CSV of measured pairs") from error
-    return read_pairs(text, str(path), default)
+    return read_pairs(read_text(path), str(path), default)

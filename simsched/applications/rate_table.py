@@ -6,7 +6,6 @@ rate of a job that has its GPUs to itself.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from simsched.applications.batch_regimes import shockwave_regimes
 from simsched.errors import input_error
 from simsched.model.tabulated import Setting, TabulatedModel
+from simsched.reading import read_json
 
 SUFFIX = ".json"
 _ROW = re.compile(r"\('(?P<model>\S+)(?: \(batch size (?P<batch>\d+)\))?', (?P<gpus>\d+)\)")
@@ -26,12 +26,7 @@ def read_rate_table(path: Path) -> Mapping[str, TabulatedModel]:
 
     Rates of 0 (out of memory, or never measured) are left out. Raises `InputError` for a file that is no such table.
     """
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"the file cannot be read: {error}", "name a readable file") from error
-    except json.JSONDecodeError as error:
-        raise input_error(path, f"this is no JSON: {error.msg}", "give a table of rates", line=error.lineno) from error
+    table = read_json(path, "give a table of rates")
     if not isinstance(table, dict) or not all(isinstance(rows, dict) for rows in table.values()) or not table:
         raise input_error(path, "this is no table of rates", "its keys are GPU types, below them job types")
     rates: dict[str, dict[str, dict[Setting, float]]] = {}

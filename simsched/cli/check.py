@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from simsched.cli.output import json_option, print_json
+from simsched.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from simsched.testing.check_policy import Failure
 
 _NOT_CONFORMING = 1
+#: Seconds that a process has to end once it has said all.
+_END_S = 1.0
 
 
 @click.group()
@@ -25,8 +31,19 @@ def check() -> None:
 @check.command()
 @click.argument("name")
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Random workloads per cluster.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time that the kit may take before the policy's process is killed.",
+)
+@click.option(
+    "--in-process", is_flag=True, help="Run the policy in this process, for a debugger; without a time limit."
+)
 @json_option
-def policy(name: str, seeds: int, as_json: bool) -> None:
+def policy(name: str, seeds: int, timeout: float, in_process: bool, as_json: bool) -> None:
     """Run the conformance kit on a policy; the exit code is 1 if it fails a check.
 
     A failure is shown with the file and line of the policy from which it came, and with `simsched --debug check policy`
@@ -34,12 +51,7 @@ def policy(name: str, seeds: int, as_json: bool) -> None:
 
     NAME is a registered name, package.module:Class or path/to/file.py:Class.
     """
-    from simsched.policy import registry
-    from simsched.testing import check_policy
-
-    kind = registry.load(name)
-    with contextlib.redirect_stdout(sys.stderr):  # what the policy prints does not belong to the results
-        failures = check_policy(kind, seeds=seeds)
+    shown, failures = _checked(name, seeds) if in_process else _checked_apart(name, seeds, timeout)
     debug = click.get_current_context().find_root().params.get("debug")
     if as_json:
         print_json(
@@ -54,9 +66,55 @@ def policy(name: str, seeds: int, as_json: bool) -> None:
             if debug:
                 click.echo(same[0].traceback, err=True)
         count = f"{len(failures)} {'check' if len(failures) == 1 else 'checks'} failed"
-        click.echo(f"{kind.name}: {count if failures else 'conforms'}")
+        click.echo(f"{shown}: {count if failures else 'conforms'}")
     if failures:
         click.get_current_context().exit(_NOT_CONFORMING)
+
+
+def _checked(name: str, seeds: int) -> tuple[str, list[Failure]]:
+    """Run the kit; returns the policy's name and what it fails."""
+    from simsched.policy import registry
+    from simsched.testing import check_policy
+
+    kind = registry.load(name)
+    with contextlib.redirect_stdout(sys.stderr):  # what the policy prints does not belong to the results
+        return str(kind.name), check_policy(kind, seeds=seeds)
+
+
+def _checked_apart(name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:
+    """Run the kit in a process of its own; one that ends or lasts too long fails the kit."""
+    from simsched.execution.worker import LONGEST_MESSAGE, start
+    from simsched.testing.check_policy import Failure
+
+    process, pipe = start(_serve_check, name, seeds)
+    said = None
+    try:
+        with contextlib.suppress(EOFError, OSError, ValueError):
+            if pipe.poll(timeout_s):
+                said = json.loads(pipe.recv_bytes(LONGEST_MESSAGE))
+                problems = [Problem(**one) for one in said["problems"]]
+        process.join(_END_S)
+        lasts = process.exitcode is None
+    finally:
+        process.kill()
+        process.join()
+        pipe.close()
+    if said is None:
+        how = f"it ran for longer than {timeout_s:g} s" if lasts else "it ended the process"
+        return name, [Failure("the kit runs to its end", how)]
+    if problems:
+        raise InputError(*problems)
+    return said["name"], [Failure(**one) for one in said["failures"]]
+
+
+def _serve_check(pipe: Connection, name: str, seeds: int) -> None:
+    said: dict[str, Any] = {"name": name, "failures": [], "problems": []}
+    try:
+        said["name"], failures = _checked(name, seeds)
+        said["failures"] = [asdict(failure) for failure in failures]
+    except InputError as error:
+        said["problems"] = [asdict(problem) for problem in error.problems]
+    pipe.send_bytes(json.dumps(said).encode("ascii"))
 
 
 def _by_reason(failures: list[Failure]) -> list[list[Failure]]:

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import click
 
+from simsched.cli.removing import remove_asked, yes_option
 from simsched.errors import input_error
+from simsched.words import counted
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", default="results", type=click.Path(path_type=Path))
 @click.option("--remove", is_flag=True, help="Remove them; without it they are only listed.")
-def clean(folder: Path, remove: bool) -> None:
+@yes_option
+def clean(folder: Path, remove: bool, yes: bool) -> None:
     """List the cells below DIR that no run uses, such as those of settings given up since, or remove them.
 
-    DIR is the folder of a run or of several. A cell is used if the run.json beside it names it.
+    DIR is the folder of a run or of several. A cell is used if the run.json beside it names it. What simsched has not
+    written, what a link leads to, and the folder of a run that goes on are left alone.
     """
-    runs = [folder] if (folder / "cells").is_dir() else sorted(path.parent for path in folder.glob("*/cells"))
+    from simsched.execution.removal import runs_below
+
+    runs = runs_below(folder)
     if not runs:
         raise input_error(
             folder, "holds no results", "name the folder that `simsched run` made, or that given as --out"
         )
     unused = [cell for run in runs for cell in _unused(run)]
-    size = sum(file.stat().st_size for cell in unused for file in cell.rglob("*") if file.is_file())
+    sizes = {cell: sum(file.stat().st_size for file in cell.iterdir() if file.is_file()) for cell in unused}
     for cell in unused:
         click.echo(cell)
-        if remove:
-            shutil.rmtree(cell)
+    gone = remove_asked(unused, yes=yes).removed if remove else unused
     what = "removed" if remove else "unused; remove them with --remove"
-    click.echo(f"{len(unused)} cells {what} ({size / 1e6:.1f} MB)" if unused else "Every cell is in use.")
+    size = sum(sizes[cell] for cell in gone) / 1e6
+    click.echo(f"{counted(len(gone), 'cell')} {what} ({size:.1f} MB)" if unused else "Every cell is in use.")
 
 
 def _unused(run: Path) -> list[Path]:
-    """Return the complete cells of a run that its index does not name; without an index all are kept."""
+    """Return the cells of a run that its index does not name; without an index all are kept."""
+    from simsched.execution.removal import why_not_ours
     from simsched.results.integrity import MANIFEST_FILE
     from simsched.results.reader import RUN_FILE, read_json
 
@@ -45,5 +51,9 @@ def _unused(run: Path) -> list[Path]:
     fairness = content.get("fairness")
     if fairness:  # solo runs may be among the cells that are not named
         return []
-    return [cell for cell in sorted((run / "cells").iterdir()) if cell.name not in used
-            and (cell / MANIFEST_FILE).is_file()]  # fmt: skip
+    candidates = [cell for cell in sorted((run / "cells").iterdir()) if cell.name not in used]
+    reasons = {cell: why_not_ours(cell) for cell in candidates if not cell.name.startswith(".")}
+    for cell, reason in reasons.items():
+        if reason:
+            click.echo(f"simsched: {cell} stays: {reason}", err=True)
+    return [cell for cell, reason in reasons.items() if not reason and (cell / MANIFEST_FILE).is_file()]

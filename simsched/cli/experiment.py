@@ -34,7 +34,8 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     Of a policy that counts on physics which the experiment lacks it is said what the policy is without them.
 
     Of many cells, or of seeds that each draw from a generated trace of their own, some are looked into: every policy at
-    every point under the first seed. How many is said.
+    every point under the first seed. How many is said. What other seeds may draw is checked by the hardest jobs that
+    the recipe can make; where these do not fit, the jobs of up to 200 cells are drawn as a run draws them.
 
     EXPERIMENT is a YAML file or the name of a shipped experiment. All errors are reported at once; the exit code is 2
     if there are any.

@@ -6,6 +6,8 @@ import contextlib
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -28,7 +30,7 @@ from simsched.cli.verdicts import verdicts
 from simsched.cli.verify import verify
 from simsched.cli.what_if import what_if
 from simsched.cli.workload import workload
-from simsched.errors import InputError
+from simsched.errors import InputError, InputWarning
 from simsched.threads import one_thread_each
 from simsched.version import __version__
 
@@ -44,7 +46,10 @@ class SimschedGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exit with 2 for wrong input, 1 for a failed run, 130 after Ctrl-C."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", InputWarning)
+                warnings.showwarning = _printing(warnings.showwarning)
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
@@ -58,6 +63,18 @@ class SimschedGroup(click.Group):
             if ctx.params.get("debug"):
                 raise
             ctx.exit(_report(error))
+
+
+def _printing(usual: Callable[..., None]) -> Callable[..., None]:
+    """Make a `warnings.showwarning` that prints what is told of the input as the other messages; others as usual."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, InputWarning):
+            click.echo(f"simsched: {message}", err=True)
+        else:
+            usual(message, category, *rest, **more)
+
+    return show
 
 
 def _report(error: Exception) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,17 +13,27 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print machin
 
 
 def print_json(content: object) -> None:
-    """Print JSON, keys in the order given."""
-    click.echo(json.dumps(content, indent=2, ensure_ascii=False, default=_plain))
+    """Print JSON, keys in the order given; a number that is not finite, which JSON does not know, is null."""
+    click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
-    """Convert what JSON does not know: numpy's numbers, mappings that cannot be changed, paths."""
-    if hasattr(value, "item"):
-        return value.item()
+    """Convert what JSON does not know: numpy's numbers, numbers that are not finite, mappings, paths."""
+    if isinstance(value, str | bool | int | None):
+        return value
     if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)
+        return {_key(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return _plain(value.item()) if hasattr(value, "item") else str(value)
+
+
+def _key(key: Any) -> Any:
+    """Return a key as JSON can have it."""
+    plain = _plain(key)
+    return plain if isinstance(plain, str | bool | int | float | None) else str(key)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:

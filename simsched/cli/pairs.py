@@ -31,15 +31,12 @@ _out = click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Pat
 @_out
 def import_(source: Path, target: Path) -> None:
     """Read the pairs of single-GPU jobs published with Gavel (simulation_throughputs.json)."""
-    import json
-
     from simsched.model.colocation.pairs import pairs_from_gavel, write_pairs
+    from simsched.reading import read_json
 
+    document = read_json(source, "name the table published with Gavel")
     try:
-        document = json.loads(source.read_text(encoding="utf-8"))
         table = pairs_from_gavel(document)
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(source, f"cannot be read: {error}", "name the table published with Gavel") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise input_error(source, "is not laid out as the table published with Gavel") from None
     if not table.pairs:

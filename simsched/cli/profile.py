@@ -37,6 +37,7 @@ def profiled(grid: Grid) -> str:
     from simsched.execution.cell import run_cell
 
     cell = grid.wanted[0]
+    name = cell.task.policy.name
     own = Path(inspect.getsourcefile(grid.experiment.policies[cell.policy]) or "").as_posix()
     watcher = cProfile.Profile()
     with tempfile.TemporaryDirectory(prefix="simsched-") as scratch:
@@ -45,9 +46,7 @@ def profiled(grid: Grid) -> str:
             run_cell(cell.task, Path(scratch), {})
         finally:
             watcher.disable()
-    return (
-        f"Where the time of {cell.name} goes (with the profiler's own cost)\n{_shares(watcher, cell.task.policy, own)}"
-    )
+    return f"Where the time of {cell.name} goes (with the profiler's own cost)\n{_shares(watcher, name, own)}"
 
 
 def _shares(watcher: cProfile.Profile, policy: str, own: str) -> str:

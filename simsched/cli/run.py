@@ -40,6 +40,15 @@ def _processors() -> int:
     metavar="SECONDS",
     help="Longest time that one decision of a policy may last. [default: no limit]",
 )
+@click.option(
+    "--timeout-per-cell",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Longest time that a cell may run before its process is killed. [default: no limit]",
+)
+@click.option(
+    "--in-process", is_flag=True, help="Run policies in this process, for a debugger; one that ends it ends all."
+)
 @click.option("--name", metavar="NAME", help="Folder of the run. [default: the experiment's name and what was changed]")
 @click.option(
     "--profile", is_flag=True, help="Say on stderr where the time of the first cell goes, which is run twice."
@@ -57,6 +66,8 @@ def run(
     diagnostics: tuple[str, ...],
     memory_per_cell: int | None,
     timeout_per_decision: float | None,
+    timeout_per_cell: float | None,
+    in_process: bool,
     name: str | None,
     profile: bool,
     dry_run: bool,
@@ -73,11 +84,17 @@ def run(
     generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
     chance there is in policies, agents and failures. All policies face the same jobs under a seed.
     """
+    if not (in_process or dask or dry_run):
+        from simsched.execution.worker import begin_loading
+
+        begin_loading()  # beside what follows
     from simsched.api.progress import grid_progress, progress_listener
-    from simsched.api.running import prepare
+    from simsched.api.running import check_ways, prepare
     from simsched.execution.limits import Limits
     from simsched.fairness.finish_time_fairness import run_with_fairness
 
+    limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
+    check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
     grid = prepare(experiment, overrides, labels=labels, name=name, progress=grid_progress())
@@ -89,9 +106,11 @@ def run(
 
         click.echo(profiled(grid), err=True)
 
-    limits = Limits(memory_per_cell, timeout_per_decision)
+    processes = 1 if in_process else workers or _processors()
     with progress_listener() as listener:
-        result = run_with_fairness(grid, Path(out), workers or _processors(), listener, dask=dask, limits=limits)
+        result = run_with_fairness(
+            grid, Path(out), processes, listener, dask=dask, limits=limits, in_process=in_process
+        )
     _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures)
 

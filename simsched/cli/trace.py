@@ -170,6 +170,7 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
         ("status", _counts(found["status"])),
         ("left out", _reasons(found["dropped"], found["examples"])),
         ("adjusted", _reasons(found["adjusted"], found["examples"])),
+        ("columns not used", ", ".join(found["unused"])),
     ]
     click.echo(found["name"])
     rows = [(name, _wrapped(value)) for name, value in facts if value]

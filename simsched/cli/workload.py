@@ -74,4 +74,4 @@ def _jobs(options: tuple[str, ...], seed: int) -> tuple[JobSpec, ...]:
     from simsched.experiment.validation import check_workload
 
     spec = check_workload(options)
-    return CellInputs().jobs(spec.workload, "", seed, spec)
+    return CellInputs().gathered(spec.workload, "", seed, spec).jobs

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -47,14 +44,6 @@ def require_optuna() -> None:
     if find_spec("optuna") is None:
         remedy = "install it with: pip install 'simsched[hpo]'"
         raise input_error("tuning", "hyper-parameter tuning needs the package 'optuna'", remedy)
-
-
-def tuning_identity(spec: TuningOptions) -> dict[str, Any]:
-    """Return what determines the trials besides the seed: the specification, optuna's version, the code."""
-    digest = hashlib.sha256()
-    for module in (Path(__file__), Path(response_surface.__file__)):
-        digest.update(module.read_bytes())
-    return {**asdict(spec), "optuna": version("optuna"), "code": digest.hexdigest()}
 
 
 def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:

@@ -17,8 +17,8 @@ import yaml
 
 from simsched.documents.yaml_syntax import what_breaks
 from simsched.errors import InputError, Problem, input_error
-from simsched.files import is_special
 from simsched.paths import data_folder
+from simsched.reading import read_text
 
 #: The limits of a document: its size, how deep it nests, how many values it has when every alias is written out, and
 #: how large a whole number may be (all up to there are exact as floating-point numbers too).
@@ -53,18 +53,7 @@ def load(path: Path) -> Document:
     Raises `InputError` with file and line where the file cannot be read, is no YAML, gives a key twice (all such keys
     at once), has a key that is not text, or is not a mapping.
     """
-    if is_special(path):
-        raise input_error(path, "is neither a file nor a folder", "name a YAML file")
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise input_error(path, f"is larger than {MOST_BYTES >> 20} MiB", "name a YAML file")
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise input_error(path, "there is no such file") from error
-    except UnicodeDecodeError as error:
-        raise input_error(path, f"is not a UTF-8 text file (byte {error.start})") from error
-    except OSError as error:
-        raise input_error(path, f"cannot be read: {error.strerror}") from error
+    text = read_text(path, MOST_BYTES)
     if _is_shipped(path):
         with suppress(InputError):  # somebody has changed it: what is wrong is said below
             return _parsed(text, str(path), _fast_loader())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from simsched.errors import InputError, Problem
 from simsched.model.application import Application, ApplicationSource
@@ -15,10 +15,22 @@ _MOST_PROBLEMS = 20
 _Fault = tuple[str, str]
 
 
-def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> None:
+#: How to do without jobs of more than `most` GPUs, unless the workload has a way of its own.
+LEAVE_OUT = "leave out jobs of more than {most} GPUs"
+
+
+def check_jobs(
+    jobs: Sequence[JobSpec],
+    cluster: Cluster,
+    applications: ApplicationSource,
+    *,
+    rigid: bool,
+    leave_out: str = LEAVE_OUT,
+) -> None:
     """Refuse a workload with jobs that are malformed or can never fit.
 
-    `rigid` tells that the policy gives a job the GPUs it asked for or none. Raises `InputError` naming up to 20 jobs.
+    `rigid` tells that the policy gives a job the GPUs it asked for or none; `leave_out` how to do without those of more
+    than `{most}` GPUs. Raises `InputError` naming up to 20 jobs.
     """
     problems: list[Problem] = []
     if not jobs:
@@ -26,7 +38,7 @@ def check_jobs(jobs: Sequence[JobSpec], cluster: Cluster, applications: Applicat
     seen: set[str] = set()
     before: float = 0
     for spec in jobs:
-        found = _faults(spec, cluster, applications, rigid=rigid)
+        found = _faults(spec, cluster, applications, leave_out, rigid=rigid)
         if spec.id in seen:
             found.append(("its id is used twice", "give each job an id of its own"))
         if spec.submit_time_s < before:
@@ -72,34 +84,43 @@ def _problem(spec: JobSpec, fault: _Fault) -> Problem:
     return Problem(f"workload, job '{spec.id}'", *fault)
 
 
-def _faults(spec: JobSpec, cluster: Cluster, applications: ApplicationSource, *, rigid: bool) -> list[_Fault]:
+def _faults(
+    spec: JobSpec, cluster: Cluster, applications: ApplicationSource, leave_out: str, *, rigid: bool
+) -> list[_Fault]:
     faults: list[_Fault] = []
     if spec.submit_time_s < 0:
         message = f"it is submitted at {spec.submit_time_s} s, before the workload starts"
         faults.append((message, "count seconds from the first submission"))
+    app = None if spec.application == FIXED_DURATION else applications.for_job(spec.request, spec.truth)
+    room = _room_for(app, cluster)
+    most = max(room.values())
     if spec.num_gpus < 1:
         faults.append((f"it asks for {spec.num_gpus} GPUs", "ask for one at least"))
-    elif rigid and spec.num_gpus > (most := max(cluster.gpus_by_type.values())):
-        message = f"it asks for {spec.num_gpus} GPUs and can never fit {_room(cluster)}"
-        remedy = f"enlarge the cluster, or leave out jobs of more than {most} GPUs (in a replay: max_gpus: {most})"
-        faults.append((message, remedy))
+    elif rigid and spec.num_gpus > most:
+        message = f"it asks for {spec.num_gpus} GPUs and can never fit {_said(room, cluster)}"
+        faults.append((message, f"enlarge the cluster, or {leave_out.format(most=most)}"))
     if not 0 < spec.gpu_share <= 1:
         message = f"it asks for {spec.gpu_share:g} of each GPU"
         faults.append((message, "ask for more than 0 and at most 1"))
-    if spec.application == FIXED_DURATION:
+    if app is None:
         if spec.duration_s <= 0:
             faults.append((f"its duration is {spec.duration_s} s", "give one above 0"))
         return faults
-    app = applications.for_job(spec.request, spec.truth)
     return faults + _batch_faults(spec, app, rigid=rigid)
 
 
-def _room(cluster: Cluster) -> str:
+def _room_for(app: Application | None, cluster: Cluster) -> Mapping[str, int]:
+    """Count the GPUs of each type on which an application runs; of all types where it is known to run on none."""
+    types = None if app is None else app.gpu_types
+    counts = {kind: gpus for kind, gpus in cluster.gpus_by_type.items() if types is None or kind in types}
+    return counts or cluster.gpus_by_type
+
+
+def _said(room: Mapping[str, int], cluster: Cluster) -> str:
     """Say how many GPUs of one type there are."""
-    counts = cluster.gpus_by_type
-    if len(counts) == 1:
+    if len(cluster.gpus_by_type) == 1:
         return f"a cluster of {cluster.total_gpus}"
-    return f"GPUs of one type ({', '.join(f'{count} {kind}' for kind, count in counts.items())})"
+    return f"GPUs of one type ({', '.join(f'{count} {kind}' for kind, count in room.items())})"
 
 
 def _batch_faults(spec: JobSpec, app: Application, *, rigid: bool) -> list[_Fault]:

@@ -22,5 +22,9 @@ class StuckError(EngineError):
     """Jobs are left that the policy never places."""
 
 
+class StalledError(EngineError):
+    """Things happen for ever, but no job comes nearer to its end."""
+
+
 class InvariantError(EngineError):
     """The engine contradicted itself; names the invariant by its number."""

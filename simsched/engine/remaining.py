@@ -62,6 +62,7 @@ class TrueRemainingWork:
         """Seconds left on the GPU type that the job holds, or on the fastest that it could run on while it waits.
 
         The GPUs are as many as asked for, consolidated, the batch is the one asked for, and nothing disturbs the job.
+        Raises `ValueError` where it could run on none.
         """
         job = self._job
         if job.site is not None:
@@ -69,7 +70,10 @@ class TrueRemainingWork:
         types, known = job.cluster.gpu_types, job.app.gpu_types
         if len(types) == 1:
             return self.seconds_on(types[0])
-        return min(self.seconds_on(gpu_type) for gpu_type in types if known is None or gpu_type in known)
+        able = [gpu_type for gpu_type in types if known is None or gpu_type in known]
+        if not able:
+            raise ValueError(f"{job.app.name} runs on none of the GPU types {', '.join(types)}")
+        return min(self.seconds_on(gpu_type) for gpu_type in able)
 
     def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
         """Return the seconds left on consolidated GPUs of a type, as many as asked for unless told otherwise.

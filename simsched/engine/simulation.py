@@ -30,6 +30,7 @@ from simsched.engine.news import News
 from simsched.engine.options import EngineOptions
 from simsched.engine.outage_log import OutageLog
 from simsched.engine.patience import Patience
+from simsched.engine.progress_watch import ProgressWatch
 from simsched.engine.providers import Granted
 from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
@@ -86,7 +87,8 @@ def simulate(
     the environment says so). `failures` says how nodes and jobs fail (None: they do not).
 
     Raises `InputError` for a workload that cannot run, `InfeasibleDecisionError` for a decision that cannot be carried
-    out, and `StuckError` where jobs are left that the policy never places.
+    out, `StuckError` where jobs are left that the policy never places, and `StalledError` where things happen for ever
+    but no job comes nearer to its end.
     """
     check_jobs(jobs, cluster, applications, rigid=policy.rigid)
     checking = wanted_by_environment() if check_invariants is None else check_invariants
@@ -149,6 +151,7 @@ class _Simulation:
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
         self._patience = Patience(policy.name, self._clock, options.idle_rounds)
+        self._watch = ProgressWatch(policy.name, self._clock, self._cluster, self._active)
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._news = News()
@@ -412,5 +415,7 @@ class _Simulation:
             self._patience.renew()
         elif not self._cluster.broken:  # otherwise the next repair may change something
             self._patience.idle(self._active)
-        if self._progress and self._decisions % _PROGRESS_EVERY == 0:
-            self._progress(self._clock.now_s, self._finished)
+        if self._decisions % _PROGRESS_EVERY == 0:
+            self._watch.look(self._submitted, self._finished, self._decisions)
+            if self._progress:
+                self._progress(self._clock.now_s, self._finished)

@@ -43,12 +43,15 @@ class ClusterState:
         self.failures = 0
         self.allocated_gpus = 0
         self.running_jobs = 0
+        #: How often a job was given GPUs, and a node was asked for, so far.
+        self.job_starts = self.node_starts = 0
         self._several_makes = len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1
         self._provisioned: Mapping[str, float] | None = None
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
         self.running_jobs += 1
+        self.job_starts += 1
         if self.occupancy is not None:
             short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision has been checked
@@ -76,6 +79,7 @@ class ClusterState:
 
     def start(self, node: int, appointment: Appointment) -> None:
         """Note what will bring a node up that is down."""
+        self.node_starts += 1
         self.starting[node] = appointment
         self._provisioned = None
 

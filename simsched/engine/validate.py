@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from math import inf
+from numbers import Integral
 
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.occupancy import Occupancy
@@ -58,10 +60,12 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
     placed = sorted({*decision.cancel} & {*decision.allocations}) if decision.cancel else ()
     if placed:
         raise InfeasibleDecisionError(policy, now_s, [f"job '{job_id}' is placed and cancelled" for job_id in placed])
-    if decision.target_nodes is not None and not all(0 <= node < nodes for node in decision.target_nodes):
+    if decision.target_nodes is not None and not all(
+        _whole(node) and 0 <= node < nodes for node in decision.target_nodes
+    ):
         raise InfeasibleDecisionError(policy, now_s, [f"target_nodes names nodes outside 0 to {nodes - 1}"])
-    if decision.wake_at_s is not None and decision.wake_at_s <= now_s:
-        raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={decision.wake_at_s} is not in the future"])
+    if decision.wake_at_s is not None and not now_s < decision.wake_at_s < inf:
+        raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={decision.wake_at_s} is no time in the future"])
     if decision.watch:
         _check_watched(decision, active, policy, now_s)
 
@@ -70,7 +74,7 @@ def _check_watched(decision: Decision, active: Mapping[str, JobState], policy: s
     reached = [
         f"job '{job_id}' is watched for {threshold} GPU-s, but has attained {active[job_id].attained_gpu_s} already"
         for job_id, threshold in decision.watch.items()
-        if threshold <= active[job_id].attained_gpu_s
+        if not threshold > active[job_id].attained_gpu_s
     ]
     if reached:
         raise InfeasibleDecisionError(policy, now_s, reached)
@@ -105,6 +109,7 @@ def check_changes(
         malformed = _malformed(new, cluster)
         if malformed:
             reasons += [f"job '{job_id}': {reason}" for reason in malformed]
+            continue
         given = 0
         for node, gpus in new:
             balance[node] = balance.get(node, 0) - gpus
@@ -197,8 +202,16 @@ def check_nodes_to_leave(
         raise InfeasibleDecisionError(policy, now_s, reasons)
 
 
+def _whole(number: object) -> bool:
+    """Return whether something is a whole number, numpy's among them; `True` is none."""
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
 def _malformed(allocation: Allocation, cluster: ClusterState) -> list[str]:
     up, known = cluster.up, len(cluster.up)
+    broken = [part for pair in allocation for part in pair if type(part) is not int and not _whole(part)]
+    if broken:
+        return [f"{broken[0]!r} is no whole number, as nodes and their GPUs are, in {allocation}"]
     if len(allocation) == 1 and 0 <= allocation[0][0] < known and up[allocation[0][0]] and allocation[0][1] >= 1:
         return []  # as nearly all are
     nodes = [node for node, _ in allocation]

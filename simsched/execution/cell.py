@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,17 +16,15 @@ from simsched.applications.duration_by_type import with_speeds
 from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.engine.errors import EngineError
 from simsched.engine.simulation import simulate
-from simsched.errors import InputError
-from simsched.execution.limits import DecisionTimeoutError, Limits, TimedPolicy, limited_memory
+from simsched.errors import InputError, said
+from simsched.execution.limits import Limits, TimedPolicy, limited_memory
 from simsched.execution.losses import loss_tables
-from simsched.execution.manifest import cell_manifest
 from simsched.execution.store import Store
-from simsched.experiment.grid import Task
 from simsched.experiment.physics import colocation_of
-from simsched.experiment.policy_params import make_policy
+from simsched.experiment.task import Task
 from simsched.model.application import ApplicationSource
 from simsched.plugins import place_of, quiet_stdout
-from simsched.policy import Policy, registry
+from simsched.policy import Policy
 from simsched.results.definition import summary_definition
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.power import Power
@@ -47,6 +46,10 @@ from simsched.results.trials import TRIALS_FILE, write_trials
 from simsched.results.writer import TableWriter, json_text, write_json
 
 NO_LIMITS = Limits()
+#: The names of the files that simsched writes into the folder of a cell; a policy may leave others there.
+OWN_FILES = frozenset(
+    {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
+)
 #: Result tables by name, as the writer has them.
 ResultTables = Mapping[str, Any]
 _NO_TABLES: ResultTables = MappingProxyType({})
@@ -95,7 +98,7 @@ def run_cell(
             done = _simulate(task, staged.path, progress, limits)
             summary = json_text(_summary(staged.path, task.about, done.tables)).encode()
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        manifest = cell_manifest(task, done.agents, environment, wall_s, cpu_s)
+        manifest = _manifest(task, done.agents, environment, wall_s, cpu_s)
         seal(staged.path, manifest, {**done.contents, SUMMARY_FILE: summary})
     except MemoryError as error:
         store.discard(staged)
@@ -108,6 +111,20 @@ def run_cell(
         raise
     store.publish(staged, task.key)
     return wall_s
+
+
+def _manifest(
+    task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
+) -> dict[str, Any]:
+    """Describe a finished cell; times of the clock on the wall stand here and in no table."""
+    return {
+        **task.about,
+        "cell": task.key,
+        "summary_definition": summary_definition(),
+        "agents": dict(agents),
+        "environment": dict(environment),
+        "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
+    }
 
 
 def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> dict[str, float]:
@@ -144,15 +161,24 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
     try:
         with quiet_stdout():
             return _simulated(task, applications, temporary, progress, limits)
-    except (InputError, Cancelled, OSError, MemoryError):
+    except (InputError, Cancelled, MemoryError):
         raise
     except EngineError as error:
         raise CellError(type(error).__name__, str(error)) from error
-    except (Exception, SystemExit, GeneratorExit, DecisionTimeoutError) as error:  # a stranger's policy may raise any
-        kind = registry.load(task.policy, folder=task.policy_folder)
+    except BaseException as error:  # a stranger's policy may raise any
+        if raised_by_user(error):
+            raise
+        kind = task.policy.load()
         place = place_of(error, kind)
+        if isinstance(error, OSError) and not place:  # the tables cannot be written
+            raise
         where = f"policy '{kind.name}'" + (f" ({place})" if place else "")
-        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {error}") from error
+        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {said(error)}") from error
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Return whether an error is the user's interrupt; where this process ignores those, only a policy raises it."""
+    return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
 def _simulated(
@@ -162,8 +188,7 @@ def _simulated(
     progress: ProgressCallback | None,
     limits: Limits,
 ) -> _Simulated:
-    kind = registry.load(task.policy, folder=task.policy_folder)
-    policy = make_policy(kind, task.params, task.diagnostics)
+    policy = task.policy.make()
     if limits.decision_s is not None:
         policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
     agents = None if task.agent is None else task.agent.make()
@@ -223,8 +248,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
     leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
     for name, text in sorted(leave().items()):
-        taken = {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
-        if not name or name in taken or name.startswith(".") or Path(name).name != name:
+        if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")

@@ -16,8 +16,8 @@ from simsched.errors import input_error
 from simsched.execution.limits import Limits
 from simsched.execution.manifest import describe_environment
 from simsched.execution.outcome import Outcome, run_to_outcome, say_nothing
-from simsched.experiment.grid import GridCell, Task
-from simsched.experiment.sources import code_hash
+from simsched.experiment.grid import GridCell
+from simsched.experiment.task import Task, code
 
 #: Cells sent ahead for each thread of the workers; the rest wait here, so that the scheduler holds few.
 _AHEAD = 3
@@ -59,7 +59,7 @@ def run_on_dask(
         cell = waiting.pop()
         sent[cell.task.key] = cell
         return client.submit(
-            _run, cell.task, folder.resolve(), environment, limits, code_hash(), key=cell.task.key, pure=False
+            _run, cell.task, folder.resolve(), environment, limits, code().digest, key=cell.task.key, pure=False
         )
 
     with client:
@@ -118,9 +118,9 @@ def _outcome_of(future: Any) -> Outcome | None:
     return Outcome(error=f"dask: {type(error).__name__}: {error}")
 
 
-def _run(task: Task, folder: Path, environment: Mapping[str, Any], limits: Limits, code: str) -> Outcome:
+def _run(task: Task, folder: Path, environment: Mapping[str, Any], limits: Limits, same: str) -> Outcome:
     """Run a cell on a worker that has the same code as the process that sent it."""
-    if code_hash() != code:
+    if code().digest != same:
         return Outcome(error="this dask worker has another version of simsched; install the same one everywhere")
     report: Callable[[float, int], None] = say_nothing
     return run_to_outcome(task, folder, environment, report, limits)

@@ -1,4 +1,4 @@
-"""What a cell may take: memory, and time for one decision of its policy."""
+"""What a cell may take: memory, time, and time for one decision of its policy."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ class Limits:
     """What one cell may take; None means that there is no limit.
 
     `memory_mib` is what a cell may allocate beyond what its process holds before it; `decision_s` are the seconds
-    on the wall that one decision may last.
+    on the wall that one decision may last, `cell_s` those that the cell may take. The latter are kept by whoever waits
+    for the cell, and ends its process; nothing that runs in that process can evade it.
     """
 
     memory_mib: int | None = None
     decision_s: float | None = None
+    cell_s: float | None = None
 
 
 class DecisionTimeoutError(BaseException):

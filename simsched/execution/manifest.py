@@ -1,4 +1,4 @@
-"""What a cell's manifest and a run's index say."""
+"""What a run's index says, and what a manifest says of where the run took place."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from simsched.experiment.grid import Grid, GridCell, Task
+from simsched.experiment.grid import Grid, GridCell
 from simsched.experiment.results_name import had_to_be_given
 from simsched.experiment.validation import Experiment
 from simsched.results.curves import read_curves
-from simsched.results.definition import summary_definition
 from simsched.version import __version__
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
@@ -53,20 +52,6 @@ def _git(checkout: Path, *arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def cell_manifest(
-    task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
-) -> dict[str, Any]:
-    """Describe a finished cell; times of the clock on the wall stand here and in no table."""
-    return {
-        **task.about,
-        "cell": task.key,
-        "summary_definition": summary_definition(),
-        "agents": dict(agents),
-        "environment": dict(environment),
-        "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
-    }
 
 
 def run_index(grid: Grid, cells: Sequence[GridCell], failed: Mapping[str, str]) -> dict[str, Any]:

@@ -1,36 +1,47 @@
 """Processes that run cells, one at a time each: a process that dies takes one known cell with it and no other.
 
-Parent and worker talk over a pipe of their own, without locks or semaphores that a killed process could leave behind.
+Scheduler and worker talk over a pipe of their own, without locks or semaphores that a killed process could leave
+behind. A worker serves one stranger's policy only, so that nothing that its code changes reaches another's cells; the
+policies that ship with simsched share workers.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
+from functools import lru_cache
+from multiprocessing import connection
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 from typing import Any, Protocol
 
-from simsched.execution.cell import Cancelled
+from simsched.agent.registry import AGENTS
 from simsched.execution.limits import Limits, memory_of
 from simsched.execution.manifest import describe_environment
-from simsched.execution.outcome import Outcome, run_to_outcome
+from simsched.execution.outcome import Outcome
 from simsched.execution.progress import ProgressFile
 from simsched.execution.store import Store
-from simsched.experiment.grid import GridCell, Task
+from simsched.execution.worker import LONGEST_MESSAGE, READY, Surroundings, serve_cells, sigint_ignored, start
+from simsched.experiment.grid import GridCell
+from simsched.experiment.task import Task
+from simsched.plugins import Kind
+from simsched.policy.registry import POLICIES
 
 _POLL_S = 0.2
 #: Seconds that cells have to notice that the run is stopped before their processes are killed.
 _GRACE_S = 10.0
+#: Seconds that a process has to end by itself once it has closed its pipe.
+_END_S = 1.0
+
+#: The code of strangers that a cell runs: its policy and its agents, each with the folder from which it is loaded.
+Code = tuple[tuple[str, str], ...]
 
 
 class Watcher(Protocol):
@@ -42,11 +53,16 @@ class Watcher(Protocol):
 
 @dataclass
 class _Worker:
-    """A process, the parent's end of its pipe, the cell that it runs, and the most memory that it was seen to hold."""
+    """A process, the scheduler's end of its pipe, the code that it serves, and the cell that it runs since when.
 
-    process: SpawnProcess
+    `memory_mib` is the most that it was seen to hold.
+    """
+
+    process: SpawnProcess | ForkServerProcess
     pipe: Connection
+    code: Code
     number: int | None = None
+    since: float = 0.0
     memory_mib: int = 0
 
 
@@ -60,10 +76,11 @@ def run_in_pool(
     notice, and a second interrupt kills it. Neither leaves processes or temporary files behind.
     """
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-")))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-"))).resolve()
         progress = ProgressFile.make(scratch / "progress", len(missing))
         stack.callback(progress.close)
-        pool = _Pool(missing, folder, scratch / "progress", progress, watcher, limits)
+        common = Surroundings(folder.resolve(), describe_environment(), scratch / "progress", limits)
+        pool = _Pool(missing, common, progress, watcher)
         stack.callback(Store(folder).sweep)
         stack.callback(pool.close)
         suspects: list[int] = []
@@ -76,159 +93,160 @@ def run_in_pool(
             yield missing[number], outcome
 
 
+def code_of(task: Task) -> Code:
+    """Name the code of strangers that a cell runs; empty where all of it ships with simsched."""
+    named: list[tuple[Kind, str, Path]] = [(POLICIES, task.policy.name, task.policy.folder)]
+    if task.agent is not None:
+        named.append((AGENTS, task.agent.name, task.agent.folder))
+    return tuple((name, str(folder)) for kind, name, folder in named if not _is_shipped(kind, name, tuple(sys.path)))
+
+
+@lru_cache(maxsize=64)
+def _is_shipped(kind: Kind, name: str, path: tuple[str, ...]) -> bool:
+    """Ask once for each search path whether a name is simsched's: every cell asks."""
+    return kind.is_shipped(name)
+
+
+class _Waiting:
+    """Cells that wait, by the code that they run, in their order."""
+
+    def __init__(self, cells: Sequence[tuple[int, Code]]) -> None:
+        self._numbers: dict[Code, deque[int]] = {}
+        for number, code in cells:
+            self._numbers.setdefault(code, deque()).append(number)
+
+    @property
+    def next_code(self) -> Code | None:
+        """The code of the cell that comes first; None where none waits."""
+        return min(self._numbers, key=lambda code: self._numbers[code][0], default=None)
+
+    def serves(self, code: Code) -> bool:
+        """Return whether any cell of some code waits."""
+        return code in self._numbers
+
+    def take(self, code: Code) -> int:
+        """Take the first cell of some code."""
+        numbers = self._numbers[code]
+        number = numbers.popleft()
+        if not numbers:
+            del self._numbers[code]
+        return number
+
+
 class _Pool:
     def __init__(
-        self,
-        missing: Sequence[GridCell],
-        folder: Path,
-        progress_path: Path,
-        progress: ProgressFile,
-        watcher: Watcher,
-        limits: Limits,
+        self, missing: Sequence[GridCell], common: Surroundings, progress: ProgressFile, watcher: Watcher
     ) -> None:
         self._missing = missing
-        self._arguments = (folder, describe_environment(), progress_path, limits)
+        self._common = common
         self._progress = progress
         self._watcher = watcher
         self._workers: list[_Worker] = []
+        self._told = 0.0
 
     def run(self, numbers: Sequence[int], workers: int) -> Iterator[tuple[int, Outcome]]:
         """Run cells by number, at most `workers` at a time, and yield them as they end."""
-        waiting = list(reversed(numbers))
-        self._shrink(workers)
-        while waiting or any(worker.number is not None for worker in self._workers):
+        waiting = _Waiting([(number, code_of(self._missing[number].task)) for number in numbers])
+        while len(self._workers) > workers:
+            self._dismiss(self._workers[-1])
+        while waiting.next_code is not None or self._busy:
             self._feed(waiting, workers)
-            busy = [worker for worker in self._workers if worker.number is not None]
+            busy = self._busy
             ends: list[Any] = [worker.pipe for worker in busy]
             ready = connection.wait([*ends, *(worker.process.sentinel for worker in busy)], timeout=_POLL_S)
             for worker in busy:
-                if worker.pipe in ready or worker.process.sentinel in ready:
-                    yield self._result_of(worker)
+                heard = worker.pipe in ready or worker.process.sentinel in ready
+                outcome = self._outcome_of(worker) if heard else self._too_late(worker)
+                if outcome is not None:
+                    assert worker.number is not None
+                    number, worker.number = worker.number, None
+                    yield number, outcome
             self._tell()
 
-    def _feed(self, waiting: list[int], workers: int) -> None:
-        """Give every idle process a cell, and start processes for the rest as far as allowed."""
-        idle = [worker for worker in self._workers if worker.number is None]
-        while waiting and (idle or len(self._workers) < workers):
-            worker = idle.pop() if idle else self._start()
-            worker.number = waiting.pop()
+    @property
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.number is not None]
+
+    def _feed(self, waiting: _Waiting, workers: int) -> None:
+        """Give idle processes cells of the code that they serve, and start others for the rest as far as allowed."""
+        while (code := waiting.next_code) is not None:
+            idle = [worker for worker in self._workers if worker.number is None]
+            worker = next((one for one in idle if waiting.serves(one.code)), None)
+            if worker is None:
+                if len(self._workers) >= workers and not idle:
+                    return
+                if len(self._workers) >= workers:
+                    self._dismiss(idle[0])
+                worker = _Worker(*start(serve_cells, self._common), code)
+                self._workers.append(worker)
+            worker.number, worker.since = waiting.take(worker.code), time.monotonic()
             with contextlib.suppress(OSError):  # it has just died, as will be seen
                 worker.pipe.send((worker.number, self._missing[worker.number].task))
 
-    def _start(self) -> _Worker:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, *self._arguments), daemon=True)
-        with _sigint_ignored():  # the process inherits it
-            process.start()
-        theirs.close()
-        worker = _Worker(process, ours)
-        self._workers.append(worker)
-        return worker
+    def _outcome_of(self, worker: _Worker) -> Outcome | None:
+        """Hear what a worker has to say; None where that is not yet how its cell ended."""
+        content = b""
+        with contextlib.suppress(EOFError, OSError):
+            if worker.pipe.poll():  # a copy that a policy has made of its process may hold the pipe of a dead one
+                content = worker.pipe.recv_bytes(LONGEST_MESSAGE)
+        if content == READY:
+            worker.since = time.monotonic()
+            return None
+        outcome = Outcome.unpacked(content)
+        if outcome is None:
+            worker.process.join(_END_S)
+            outcome = Outcome(error=_cause_of_death(worker), died=True)
+            self._dismiss(worker)
+        return outcome
 
-    def _result_of(self, worker: _Worker) -> tuple[int, Outcome]:
-        number = worker.number
-        assert number is not None
-        worker.number = None
-        try:
-            return number, worker.pipe.recv()
-        except (EOFError, OSError):
-            self._workers.remove(worker)
-            worker.process.join()
-            worker.pipe.close()
-            return number, Outcome(error=_cause_of_death(worker), died=True)
+    def _too_late(self, worker: _Worker) -> Outcome | None:
+        """End a worker whose cell takes longer than it may."""
+        most_s = self._common.limits.cell_s
+        if most_s is None or time.monotonic() - worker.since <= most_s:
+            return None
+        self._dismiss(worker)
+        return Outcome(error=f"it ran for longer than the {most_s:g} s that --timeout-per-cell allows, and was killed")
 
     def _tell(self) -> None:
+        if time.monotonic() < self._told + _POLL_S:
+            return
+        self._told = time.monotonic()
         running = []
-        for worker in self._workers:
-            if worker.number is None:
-                continue
+        for worker in self._busy:
+            assert worker.number is not None
             worker.memory_mib = max(worker.memory_mib, memory_of(worker.process.pid or 0))
             running.append((self._missing[worker.number], *self._progress.read(worker.number)))
         self._watcher.advanced([entry for entry in running if entry[1]])
 
-    def _shrink(self, workers: int) -> None:
-        """Dismiss idle processes beyond a number."""
-        while len(self._workers) > workers:
-            worker = self._workers.pop()
-            worker.pipe.close()
-            worker.process.join(_GRACE_S)
-            worker.process.kill()
+    def _dismiss(self, worker: _Worker) -> None:
+        """End a process at once: what it has finished is on disk, and threads of strangers may run in it."""
+        self._workers.remove(worker)
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
 
     def close(self) -> None:
         """End all processes, those that run a cell when they notice; an interrupt meanwhile kills them."""
         self._progress.cancel()
-        for worker in self._workers:
-            worker.pipe.close()
         try:
             end = time.monotonic() + _GRACE_S
-            for worker in self._workers:
-                worker.process.join(max(end - time.monotonic(), 0))
+            for worker in self._busy:  # says something, or is gone
+                worker.pipe.poll(max(end - time.monotonic(), 0))
         finally:
-            with _sigint_ignored():
-                for worker in self._workers:
-                    worker.process.kill()
-                    worker.process.join()
-                self._workers.clear()
+            with sigint_ignored():
+                for worker in [*self._workers]:
+                    self._dismiss(worker)
 
 
 def _cause_of_death(worker: _Worker) -> str:
-    code = worker.process.exitcode or 0
-    how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
-    perhaps = ", perhaps for want of memory" if code == -9 else ""
+    code = worker.process.exitcode
+    if code is None:
+        how = "closed the connection to the run"
+    elif code < 0:
+        names = {int(one): one.name for one in signal.Signals}
+        how = f"was killed ({names.get(-code, f'signal {-code}')})"
+    else:
+        how = f"ended with exit code {code}"
+    perhaps = ", perhaps for want of memory" if code == -signal.SIGKILL else ""
     held = f"; it held up to {worker.memory_mib} MiB" if worker.memory_mib else ""
     return f"its process {how}{perhaps}{held}"
-
-
-def _serve(pipe: Connection, folder: Path, environment: Mapping[str, Any], progress_file: Path, limits: Limits) -> None:
-    """Run cells until the pipe is closed; what a worker does all its life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.stdout.flush()
-    with contextlib.suppress(OSError):
-        os.dup2(2, 1)  # stdout is for results
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-    while True:
-        try:
-            number, task = pipe.recv()
-            pipe.send(_run(task, folder, environment, progress_file, number, limits))
-        except (EOFError, OSError):
-            return
-
-
-def _run(
-    task: Task, folder: Path, environment: Mapping[str, Any], progress_file: Path, number: int, limits: Limits
-) -> Outcome:
-    progress = ProgressFile(progress_file)
-
-    def report(now_s: float, finished_jobs: int) -> None:
-        progress.write(number, int(now_s), finished_jobs)
-        if progress.cancelled:
-            raise Cancelled
-
-    try:
-        return run_to_outcome(task, folder, environment, report, limits)
-    except Cancelled:
-        return Outcome(error="cancelled")
-    finally:
-        progress.close()
-
-
-@contextlib.contextmanager
-def _sigint_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _die_with(sentinel: int) -> None:
-    """Do not outlive the parent, even if it is killed."""
-    connection.wait([sentinel])
-    time.sleep(0.1)  # a parent that ends in order has told the worker to stop by now
-    signal.raise_signal(signal.SIGTERM)

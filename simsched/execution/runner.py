@@ -1,10 +1,12 @@
-"""Runs the cells of an experiment that are not there yet, in this process or over several."""
+"""Runs the cells of an experiment that are not there yet, over processes of their own or in this one."""
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol
 
@@ -92,18 +94,33 @@ def run_grid(
     dask: str | None = None,
     beside: Sequence[GridCell] = (),
     limits: Limits = NO_LIMITS,
+    in_process: bool = False,
 ) -> RunResult:
     """Run an experiment into `out`/NAME: complete cells are reused, the others run over `workers` processes.
 
     Cells in `beside` are run too, but the index of the run does not name them. With `dask`, the address of a scheduler,
-    all run there instead. A cell that fails, be it by killing its process, does not keep the others from running, and
-    the index of the run names it. The results do not depend on `workers`. Raises `InputError` where nothing can be
-    written.
+    all run there instead, and `in_process` all run in this very process, for a debugger. A cell that fails, be it by
+    killing its process, does not keep the others from running, and the index of the run names it. The results do not
+    depend on `workers`. Raises `InputError` where nothing can be written.
     """
     heard = listener or Silence()
     grid = replace(grid, cells=tuple(grid.cells))  # those of a large grid are made each time that they are asked for
     store = Store(out / grid.folder_name)
-    store.open()
+    with store.in_use():
+        return _run_grid(grid, store, workers, heard, dask, beside, limits, in_process=in_process)
+
+
+def _run_grid(
+    grid: Grid,
+    store: Store,
+    workers: int,
+    heard: Listener,
+    dask: str | None,
+    beside: Sequence[GridCell],
+    limits: Limits,
+    *,
+    in_process: bool,
+) -> RunResult:
     first_named = {cell.task.key: cell for cell in reversed([*grid.wanted, *beside])}
     keys = dict.fromkeys([*(task.key for task in grid.tasks), *(cell.task.key for cell in beside)])
     missing = [first_named[key] for key in keys if not _is_there(store, first_named[key], heard)]
@@ -111,7 +128,8 @@ def run_grid(
     heard.began(len(keys), reused)
     outcomes: dict[str, Outcome] = {}
     try:
-        _run_missing(missing, store.folder, workers, heard, dask, limits, outcomes)
+        done = _started(missing, store.folder, workers, heard, dask, limits, in_process=in_process)
+        _collect(done, heard, outcomes)
     except BaseException:  # the user stops the run, or is told why it cannot go on; what there is can be shown
         if len(grid.cells) <= MOST_KEPT:
             _write_index(grid, store, keys, missing, outcomes)
@@ -156,28 +174,34 @@ def _complete(store: Store, cell: GridCell, known: Collection[str], gone: Collec
     return key not in gone if key in known else store.has(key)
 
 
-def _run_missing(
+def _started(
     missing: Sequence[GridCell],
     folder: Path,
     workers: int,
     listener: Listener,
     dask: str | None,
     limits: Limits,
-    outcomes: dict[str, Outcome],
-) -> None:
-    """Run cells, and put into `outcomes` how each ended."""
-    if not missing:
-        return
+    *,
+    in_process: bool,
+) -> Generator[tuple[GridCell, Outcome], None, None]:
+    """Return what runs cells as it is asked for them."""
     if dask is not None:
-        done = run_on_dask(dask, missing, folder, listener, limits)
-    elif workers == 1 and limits == NO_LIMITS:
-        done = _run_here(missing, folder, listener)
-    else:
-        done = run_in_pool(missing, folder, min(workers, len(missing)), listener, limits)
+        return run_on_dask(dask, missing, folder, listener, limits)
+    if in_process or not missing:
+        return _run_here(missing, folder, listener, limits)
+    if current_process().daemon:
+        message = "the cells run in this process, which may have none of its own: a policy that breaks it ends the run"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return _run_here(missing, folder, listener, limits)
+    return run_in_pool(missing, folder, min(workers, len(missing)), listener, limits)
+
+
+def _collect(
+    done: Generator[tuple[GridCell, Outcome], None, None], listener: Listener, outcomes: dict[str, Outcome]
+) -> None:
+    """Put into `outcomes` how each cell ended."""
     with contextlib.closing(done):
         for cell, outcome in done:
-            if outcome.interrupted:
-                raise KeyboardInterrupt
             outcomes[cell.task.key] = outcome
             if outcome.error:
                 listener.failed(cell, outcome.error)
@@ -186,7 +210,7 @@ def _run_missing(
 
 
 def _run_here(
-    missing: Sequence[GridCell], folder: Path, listener: Listener
+    missing: Sequence[GridCell], folder: Path, listener: Listener, limits: Limits
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     environment = describe_environment()
     for cell in missing:
@@ -194,4 +218,6 @@ def _run_here(
         def report(now_s: float, finished_jobs: int, cell: GridCell = cell) -> None:
             listener.advanced([(cell, int(now_s), finished_jobs)])
 
-        yield cell, run_to_outcome(cell.task, folder, environment, report)
+        with contextlib.chdir("."):  # a policy may go elsewhere
+            outcome = run_to_outcome(cell.task, folder.resolve(), environment, report, limits)
+        yield cell, outcome

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _TEMPORARY = ".tmp-"
+#: What the folder of a cell that is being written is called: its key, and the machine and process that write it.
+_STAGED = re.compile(r"\.tmp-[^@]+@[^@]+@[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,35 @@ class Store:
         self.folder = folder
         self.cells = folder / "cells"
 
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Open the folder, and keep others from removing cells from it for as long as the block lasts.
+
+        Raises `InputError` as `open` does.
+        """
+        self.open()
+        lock = _lock(self.cells, wait=True, shared=True)
+        try:
+            yield
+        finally:
+            _unlock(lock)
+
+    @contextlib.contextmanager
+    def unused(self) -> Iterator[None]:
+        """Keep runs from beginning to use the folder for as long as the block lasts.
+
+        Raises `InputError` where one uses it. Where the file system has no locks, nobody can know.
+        """
+        try:
+            lock = _lock(self.cells, wait=False)
+        except BlockingIOError:
+            message, remedy = "a run is using it, and nothing is removed", "wait until the run has ended"
+            raise input_error(self.folder, message, remedy) from None
+        try:
+            yield
+        finally:
+            _unlock(lock)
+
     def open(self) -> None:
         """Make the folder, and remove what killed runs left half-written.
 
@@ -58,7 +91,8 @@ class Store:
     def sweep(self) -> None:
         """Remove what writers that are gone have left."""
         for leftover in sorted(self.cells.glob(f"{_TEMPORARY}*")):
-            _remove_if_abandoned(leftover)
+            if _STAGED.fullmatch(leftover.name) and not leftover.is_symlink():
+                _remove_if_abandoned(leftover)
 
     def cell(self, key: str) -> Path:
         """Return the folder of a cell."""
@@ -144,8 +178,10 @@ def _owner() -> str:
     return f"@{socket.gethostname()}@{os.getpid()}"
 
 
-def _lock(folder: Path, *, wait: bool) -> int | None:
+def _lock(folder: Path, *, wait: bool, shared: bool = False) -> int | None:
     """Lock a folder until its descriptor is closed or its holder dies; None where the system cannot.
+
+    Several may hold a lock that is shared.
 
     Raises `BlockingIOError` if it is locked and `wait` is false.
     """
@@ -156,7 +192,8 @@ def _lock(folder: Path, *, wait: bool) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         os.close(descriptor)
         raise

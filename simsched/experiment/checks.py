@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.agent.agent import AgentFactory
-from simsched.engine.admission import check_jobs
+from simsched.engine.admission import LEAVE_OUT, check_jobs
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError, Problem
 from simsched.model.application import Application, ApplicationSource, facts_of
@@ -22,11 +22,20 @@ from simsched.policy.quantum import Quantum
 _MOST_PROBLEMS = 20
 
 
-class Checks:
-    """Gathers what is wrong with cells; what several cells have in common is looked at once."""
+class _Failure(Problem):
+    """What a policy raises without having found a fault with its input."""
 
-    def __init__(self) -> None:
+
+class Checks:
+    """Gathers what is wrong with cells; what several cells have in common is looked at once.
+
+    With `failures`, whatever a policy or its agents raise counts; without, only what they refuse: such cells of a run
+    fail, and the others do not.
+    """
+
+    def __init__(self, *, failures: bool = False) -> None:
         """Start with nothing found."""
+        self._failures = failures
         self._seen: set[tuple[Any, ...]] = set()
         self._problems: dict[Problem, None] = {}
 
@@ -46,10 +55,14 @@ class Checks:
         policy_text: str,
         jobs_hash: str,
         jobs_file: str = "",
+        leave_out: str = LEAVE_OUT,
+        *,
+        staged: bool = False,
     ) -> None:
         """Look at one cell: `policy_text` and `jobs_hash` stand for the policy with its parameters and for its jobs.
 
-        `jobs_file` is the file that the jobs come from, whose lines messages then name.
+        `jobs_file` is the file that the jobs come from, whose lines messages then name; `leave_out` is how to do
+        without large ones. Where jobs that share GPUs are `staged`, they need the times of their stages.
 
         The policy must be one that is used for nothing else: it is begun, and asked for agents.
         """
@@ -58,17 +71,25 @@ class Checks:
         room = (cluster, id(applications), jobs_hash)
         if self._new("jobs", policy.rigid, *room):
             try:
-                check_jobs(jobs, cluster, applications, rigid=policy.rigid)
+                check_jobs(jobs, cluster, applications, rigid=policy.rigid, leave_out=leave_out)
             except InputError as error:
                 from simsched.workload.places import located  # loads the readers
 
                 self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
                 return
             self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
+        if staged and self._new("stages", *room):
+            self._problems |= dict.fromkeys(_stage_problems(jobs, applications))
         if self._new("policy", policy_text, options, *room):
             self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs))
-            self._problems |= dict.fromkeys(_agent_problems(policy, agents or policy, cluster, jobs, applications))
+            found = _agent_problems(policy, agents or policy, cluster, jobs, applications)
+            self._problems |= {one: None for one in found if self._failures or not isinstance(one, _Failure)}
             self._problems |= dict.fromkeys(_input_problems(policy, cluster, jobs, applications))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was found."""
+        return tuple(self._problems)
 
     def _new(self, *what: Any) -> bool:
         if what in self._seen:
@@ -94,6 +115,15 @@ def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: App
             yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
 
 
+def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:
+    """Find applications whose stages are not known."""
+    for job, application in _kinds(jobs, applications):
+        if not application.stages_s:
+            message = f"the model interleaves stages, and those of {application.name} (job '{job.id}') are not known"
+            yield Problem("engine.sharing.model", message, "choose another model of sharing, or jobs with stages")
+            return
+
+
 def _policy_problems(
     policy: Policy, cluster: Cluster, options: EngineOptions, jobs: Sequence[JobSpec]
 ) -> Iterator[Problem]:
@@ -106,6 +136,9 @@ def _policy_problems(
         yield from error.problems
     except TypeError:  # a policy without a __dict__
         pass
+    if getattr(policy, "needs_sharing", False) and options.max_jobs_per_gpu == 1:
+        message = f"the policy '{policy.name}' puts several jobs on a GPU, and none may be shared"
+        yield Problem("engine.sharing.max_jobs", message, "raise it, or change the policy's parameters")
     nodes = options.initial_nodes
     if nodes is None or nodes >= len(cluster.nodes) or getattr(policy, "scales", False):
         return
@@ -122,7 +155,7 @@ def _policy_problems(
 def _agent_problems(
     policy: Policy, agents: AgentFactory, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
 ) -> Iterator[Problem]:
-    """Find clusters and jobs that a policy or its agents refuse; whatever else they raise, they raise when they run."""
+    """Find clusters and jobs that a policy or its agents refuse, or on which they fail."""
     try:
         with quiet_stdout():
             policy.begin(cluster)
@@ -131,7 +164,8 @@ def _agent_problems(
     except InputError as error:
         yield from error.problems
         return
-    except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 (a stranger's; its cells will fail and say so)
+    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (a stranger's; its cells will fail)
+        yield _Failure(f"policy '{policy.name}'", f"{type(error).__name__}: {error}")
         return
     for job, application in _kinds(jobs, applications):
         try:
@@ -139,7 +173,8 @@ def _agent_problems(
                 agents.agent(job.request, facts_of(application))
         except InputError as error:
             yield from (replace(one, where=f"{one.where}, policy '{policy.name}'") for one in error.problems)
-        except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 (as above)
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (as above)
+            yield _Failure(f"job '{job.id}', policy '{policy.name}'", f"{type(error).__name__}: {error}")
             return
 
 
@@ -159,6 +194,6 @@ def _input_problems(
 
 
 def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
-    """Pick a job of each application and tenant, with its application."""
-    picked = {(job.application, job.tenant): job for job in reversed(jobs)}
+    """Pick a job of each application, tenant and number of GPUs, with its application."""
+    picked = {(job.application, job.tenant, job.num_gpus): job for job in reversed(jobs)}
     return [(job, applications.for_job(job.request, job.truth)) for job in picked.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -144,11 +144,6 @@ def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | No
         jobs=found.jobs,
     )
     return None if options == FailureOptions() else options
-
-
-def identity(options: FailureOptions) -> dict[str, Any]:
-    """Return what determines a result of the options, for a manifest: all but the outages, of which the hash does."""
-    return {name: value for name, value in asdict(options).items() if name != "outages"}
 
 
 def _racks(spec: FailuresSpec, cluster: Cluster) -> tuple[tuple[int, ...], ...]:

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from simsched.agent import registry as agent_registry
-from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import ApplicationsOptions
 from simsched.applications.duration_by_type import with_speeds
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions, tuning_identity
-from simsched.engine import SEMANTICS
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
-from simsched.errors import input_error, nearest
+from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.experiment.about import Choice, about_task, costs_of
+from simsched.experiment.canonical import digest_of
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.checks import Checks
-from simsched.experiment.failures import failure_options, identity
-from simsched.experiment.identity import conditions_of_cluster, groups_of, key_of
-from simsched.experiment.inputs import CellInputs
+from simsched.experiment.cluster import ClusterSpec
+from simsched.experiment.failures import failure_options
+from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
 from simsched.experiment.offers import Conditions, lacking
-from simsched.experiment.physics import colocation_of, engine_options
-from simsched.experiment.policy_params import full_params, input_files, make_agents, make_policy, takes_diagnostics
-from simsched.experiment.sources import ROOMS, code_hash, library_versions, plugin_sources
-from simsched.experiment.spec import ExperimentSpec, PolicySpec, SharingSpec
+from simsched.experiment.physics import colocation_of, engine_options, interleaves
+from simsched.experiment.policy_params import takes_diagnostics
+from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
+from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
 from simsched.experiment.validation import Experiment, Point
 from simsched.model.application import ApplicationSource
 from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
 from simsched.plugins import parameters
 from simsched.policy import Policy
-from simsched.results.version import SCHEMA_VERSION
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
 WORKLOAD_FILE = "workload"
@@ -40,52 +34,10 @@ WORKLOAD_FILE = "workload"
 #: Grids of more cells are made cell by cell when they are needed, and only some of their cells are checked.
 MOST_KEPT = 10_000
 _MOST_CHECKED = 200
+#: Cells whose workloads are drawn to check an experiment, where bounds do not tell whether they can run.
+_MOST_DRAWN = 200
 #: Swept keys that may change how many cells a point has.
 _SECTIONS = ("path", "source", "policies")
-
-
-@dataclass(frozen=True)
-class AgentChoice:
-    """The agents that an experiment names for a policy, instead of its own; a relative file counts from `folder`."""
-
-    name: str
-    params: Mapping[str, Any]
-    folder: Path
-
-    def load(self) -> type[AgentFactory]:
-        """Find the class of the agents."""
-        return agent_registry.load(self.name, folder=self.folder)
-
-    def make(self) -> AgentFactory:
-        """Make the agents of one run."""
-        return make_agents(self.name, self.params, self.folder)
-
-
-@dataclass(frozen=True)
-class Task:
-    """All that is needed to run one cell, as plain values that can be sent to another process.
-
-    `key` names the cell's folder; `about` is what its manifest says of the input. With hyper-parameter `tuning`,
-    `jobs` are its trials as far as they are known beforehand.
-    """
-
-    key: str
-    policy: str
-    policy_folder: Path
-    params: Mapping[str, Any]
-    diagnostics: tuple[str, ...]
-    cluster: Cluster
-    jobs: tuple[JobSpec, ...]
-    applications: ApplicationsOptions
-    engine: EngineOptions
-    seed: int
-    about: Mapping[str, Any] = field(repr=False)
-    tuning: TuningOptions | None = None
-    agent: AgentChoice | None = None
-    sharing: SharingSpec | None = None
-    failures: FailureOptions | None = None
-    gpu_speed: Mapping[str, float] = field(default_factory=dict)
-    losses: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,7 +109,7 @@ def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | Non
     beforehand are spread evenly over the grid. `progress` is told the number of cells resolved and how many are to be.
     Raises `InputError` for unreadable data and for jobs that could never run.
     """
-    maker = _Maker(experiment, CellInputs())
+    maker = _Maker(experiment, CellInputs(), Checks())
     shape = maker.shape()
     total = shape.total
     lazy: Sequence[GridCell] = Lazy(total, lambda index: maker.cell(index, shape))
@@ -180,12 +132,14 @@ def look_into(
     All are made of a grid of at most `_MOST_CHECKED` cells on a trace that is read, else the first seed's of each
     point, policy and workload file: a seed has a year of its own of the generated trace, which takes a while to draw.
     Even of that year only the first weeks are drawn where they hold enough jobs, so that the cells made are like those
-    of a run and not the same. Raises `InputError` as `make_grid` does.
+    of a run and not the same. What other seeds may draw is checked by bounds over the recipe, and by drawing where
+    these do not tell. Raises `InputError` as `make_grid` does, and for what a policy raises before its first decision.
     """
-    maker = _Maker(experiment, CellInputs(alike=True))
+    maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True))
     shape = maker.shape()
+    seeds = len(experiment.spec.seeds)
     drawn = experiment.spec.workload.file is None
-    step = len(experiment.spec.seeds) if drawn or shape.total > _MOST_CHECKED else 1
+    step = seeds if drawn or shape.total > _MOST_CHECKED else 1
     chosen = [step * index for index in spread(shape.total // step, _MOST_CHECKED)]
     made: list[GridCell] = []
     for index in chosen:
@@ -193,23 +147,42 @@ def look_into(
         if progress is not None:
             progress(len(made), len(chosen))
     maker.checks.raise_problems()
+    if drawn or step > 1:
+        _check_unseen(maker, shape, [index // seeds * seeds for index in chosen], seeds)
     return shape.total, tuple(made)
+
+
+def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int) -> None:
+    """Check the cells of all seeds, of which the `firsts` were looked at, by bounds on what a seed may draw.
+
+    Where the bounds do not tell, the cells are made as a run makes them; of too many, what may be wrong is raised.
+    """
+    doubtful = {first: found for first in firsts if (found := maker.doubts(first, shape))}
+    if len(doubtful) * seeds > _MOST_DRAWN:
+        raise InputError(*dict.fromkeys(problem for found in doubtful.values() for problem in found))
+    exact = _Maker(maker.experiment, CellInputs(), maker.checks)
+    for first in doubtful:
+        for index in range(first, first + seeds):
+            exact.cell(index, shape)
+    exact.checks.raise_problems()
 
 
 class _Maker:
     """Makes the cells; what is equal for several of them is read and hashed once."""
 
-    def __init__(self, experiment: Experiment, inputs: CellInputs) -> None:
-        self._experiment = experiment
+    def __init__(self, experiment: Experiment, inputs: CellInputs, checks: Checks) -> None:
+        self.experiment = experiment
+        self.checks = checks
         self._inputs = inputs
-        self._sources = {name: plugin_sources(policy) for name, policy in experiment.policies.items()}
         self._point: tuple[int, Point, tuple[str, ...]] | None = None
         self._sources_of_applications: dict[object, ApplicationSource] = {}
-        self.checks = Checks()
+        self._clusters: dict[ClusterSpec, tuple[Cluster, str]] = {}
+        self._digests: dict[ApplicationsOptions, str] = {}
+        self._choices: dict[str, Choice] = {}
 
     def shape(self) -> Shape:
         """Return the number of cells at each point; `InputError` where that cannot be told without making them all."""
-        points = self._experiment.points
+        points = self.experiment.points
         if len(points) > MOST_KEPT:
             whole = [key for key in points[0].values if key.split(".")[-1] in _SECTIONS or key == "workload"]
             if whole:
@@ -225,134 +198,147 @@ class _Maker:
     def _at(self, number: int) -> tuple[Mapping[str, Any], ExperimentSpec, tuple[str, ...]]:
         """Return the values, the specification and the workload files of a point; the last one is kept."""
         if self._point is None or self._point[0] != number:
-            point = self._experiment.points[number]
+            point = self.experiment.points[number]
             self._point = (number, point, self._inputs.workload_files(point.spec.workload))
         return self._point[1].values, self._point[1].spec, self._point[2]
 
     def cell(self, index: int, shape: Shape) -> GridCell:
         """Make a cell by its place in the order of the grid."""
+        point, spec, policy, seed, file = self._place(index, shape)
+        values = dict(point) | ({WORKLOAD_FILE: Path(file).stem} if file else {})
+        return GridCell(
+            policy.shown_as,
+            policy.name,
+            seed,
+            values,
+            self._task(spec, policy, seed, file),
+            spec.own_conditions(policy),
+        )
+
+    def _place(self, index: int, shape: Shape) -> tuple[Mapping[str, Any], ExperimentSpec, PolicySpec, int, str]:
+        """Return point, specification, policy, seed and workload file of a cell."""
         number, rest = shape.place(index)
         point, spec, files = self._at(number)
         rest, seed = divmod(rest, len(spec.seeds))
         file, policy_number = divmod(rest, len(spec.policies))
-        values = dict(point) | ({WORKLOAD_FILE: Path(files[file]).stem} if files[file] else {})
-        policy = spec.policies[policy_number]
-        task = self._task(spec, policy, spec.seeds[seed], files[file])
-        return GridCell(policy.shown_as, policy.name, spec.seeds[seed], values, task, spec.own_conditions(policy))
+        return point, spec, spec.policies[policy_number], spec.seeds[seed], files[file]
+
+    def doubts(self, index: int, shape: Shape) -> tuple[Problem, ...]:
+        """Say what may be wrong with a cell under another seed, going by the hardest jobs that any seed may draw."""
+        _, spec, policy, _, file = self._place(index, shape)
+        workload = spec.workload_of(policy)
+        if file or spec.tuning is not None or (workload.seed is not None and workload.file is not None):
+            return ()
+        try:
+            drawn = self._inputs.extremes(workload, spec)
+        except InputError as error:
+            return error.problems
+        if drawn is None:
+            message = "whether there are enough jobs depends on the seed"
+            return (Problem("workload", message, "ask for fewer, or take a longer stretch"),)
+        checks = Checks(failures=True)
+        if drawn.jobs:
+            self._check(self._given(spec, policy, 0, drawn), spec, policy, drawn, "", checks)
+        return tuple(replace(one, where=f"{one.where} (which a seed may draw)") for one in checks.problems)
 
     def _task(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> Task:
-        kind = self._experiment.policies[policy.name]
-        diagnostics = spec.diagnostics if takes_diagnostics(kind) else ()
-        params = spec.params_of(policy, {one.name for one in parameters(kind)})
-        made = make_policy(kind, params, diagnostics)
-        agents = self._agents(policy)
         workload = spec.workload_of(policy)
-        jobs, jobs_hash = self._jobs(spec, policy, seed, file)
-        task = Task(
-            key="",
-            policy=policy.name,
-            policy_folder=self._experiment.folders.get(policy.name, self._experiment.file.parent),
-            params=params,
-            diagnostics=diagnostics,
-            cluster=spec.cluster.build(),
-            jobs=jobs,
+        drawn = self._drawn(spec, workload, seed, file)
+        task = self._given(spec, policy, seed, drawn)
+        made = self._check(task, spec, policy, drawn, file, self.checks)
+        choice, agents = self._choice(task.policy), None if task.agent is None else self._choice(task.agent)
+        digests = {
+            "policy": choice.digest,
+            "cluster": self._cluster(spec.cluster)[1],
+            "jobs": drawn.digest,
+            "applications": self._digest_of(task.applications),
+        }
+        name = Path(file).stem if file else self._inputs.workload_name(workload)
+        about = {"experiment": spec.name, **about_task(task, made, choice, agents, digests)}
+        met = Conditions(task.cluster, task.engine, task.jobs, self._applications(task), task.policy.params)
+        about["without"] = lacking(made, met)
+        if spec.tuning is None:
+            about |= {"workload": {"name": name, **workload.model_dump()}, "left_out": drawn.left_out}
+        else:
+            about["workload"] = {"name": "tuning"}
+        return replace(task, key=key_of(task, digests), about=about)
+
+    def _given(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, drawn: Gathered) -> Task:
+        engine, cluster = spec.engine_of(policy), self._cluster(spec.cluster)[0]
+        return Task(
+            policy=self._policy(spec, policy),
+            cluster=cluster,
+            jobs=drawn.jobs,
             applications=spec.applications,
-            engine=engine_options(spec.engine_of(policy)),
+            engine=engine_options(engine),
             seed=seed,
-            about={},
             tuning=spec.tuning,
-            agent=agents,
-            sharing=spec.engine_of(policy).sharing,
-            gpu_speed=dict(workload.gpu_speed),
+            agent=self._agents(policy),
+            sharing=engine.sharing,
+            failures=failure_options(spec.failures, cluster),
+            gpu_speed=dict(spec.workload_of(policy).gpu_speed),
             losses=spec.losses,
+            costs=costs_of(spec.cluster),
         )
-        task = replace(task, failures=failure_options(spec.failures, task.cluster))
-        self.checks.check(
+
+    def _check(
+        self, task: Task, spec: ExperimentSpec, policy: PolicySpec, drawn: Gathered, file: str, checks: Checks
+    ) -> Policy:
+        """Check a task before anything runs, and return its policy, which is not to be used again."""
+        workload = spec.workload_of(policy)
+        colocation_of(task.sharing)  # refuses a bad table
+        made = task.policy.make()
+        checks.check(
             made,
-            None if agents is None else agents.make(),
+            None if task.agent is None else task.agent.make(),
             task.cluster,
             task.engine,
-            jobs,
+            task.jobs,
             self._applications(task),
             policy.model_dump_json(),
-            jobs_hash,
+            drawn.digest,
             file or workload.path or workload.source,
+            leave_out_large(workload),
+            staged=interleaves(task.sharing),
         )
-        name = Path(file).stem if file else self._inputs.workload_name(workload)
-        about = self._about(task, spec, kind, made) | {"workload": {"name": name}, "jobs_hash": jobs_hash}
-        about |= self._conditions(task, spec)
-        key = key_of(about)
-        about["policy_knows"] = {signal.name: str(signal.known) for signal in sorted(made.signals, key=str)}
-        if spec.tuning is None:
-            about["workload"] |= workload.model_dump()
-            about["left_out"] = self._inputs.left_out(workload, file, task.seed, spec)
-        about["applications"] = asdict(spec.applications)
-        met = Conditions(task.cluster, task.engine, jobs, self._applications(task), params)
-        about["without"] = lacking(made, met)
-        return replace(task, key=key, about=about)
+        return made
 
-    def _about(self, task: Task, spec: ExperimentSpec, kind: type[Policy], made: Policy) -> dict[str, Any]:
-        """Return what determines every cell: policy, cluster, engine, jobs, and the sources of it all."""
-        full = full_params(kind, task.params, task.diagnostics)
-        return {
-            "experiment": spec.name,
-            "seed": task.seed,
-            "policy": {"name": task.policy, "class": kind.__qualname__, "params": full},
-            "policy_source": self._sources[task.policy],
-            "libraries": library_versions(),
-            "policy_needs": sorted(signal.name for signal in made.signals),
-            "diagnostics": list(task.diagnostics),
-            "cluster": groups_of(task.cluster),
-            "engine": asdict(task.engine),
-            "engine_semantics": SEMANTICS,
-            "jobs": len(task.jobs),
-            "applications_hash": self._inputs.applications_hash(task.applications),
-            "code_hash": code_hash(),
-            "code_rooms": list(ROOMS),
-            "results_schema": SCHEMA_VERSION,
-        }
-
-    def _conditions(self, task: Task, spec: ExperimentSpec) -> dict[str, Any]:
-        """Return what determines a cell of the parts of an experiment that most leave out."""
-        about: dict[str, Any] = conditions_of_cluster(spec.cluster, task.cluster)
-        if task.gpu_speed:
-            about["gpu_speed"] = dict(task.gpu_speed)
-        if spec.losses:
-            about["losses"] = True
-        if spec.tuning is not None:
-            about |= {"tuning": tuning_identity(spec.tuning), "workload": {"name": "tuning"}}
-        sharing = task.sharing
-        if sharing is not None and sharing.max_jobs > 1:
-            colocation_of(sharing)  # refuses a bad table before anything runs
-            about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
-            if sharing.pairs_path is not None:
-                about["sharing"]["pairs"] = self._inputs.file_hash(sharing.pairs_path)
-        if task.failures is not None:
-            about["failures"] = identity(task.failures)
-            if spec.failures.outages_path is not None:
-                about["failures"]["outages"] = self._inputs.file_hash(spec.failures.outages_path)
-        if task.agent is not None:
-            kind = task.agent.load()
-            given = full_params(kind, task.agent.params)
-            about["agent"] = {"name": task.agent.name, "params": given, "source": plugin_sources(kind)}
-        files = input_files(self._experiment.policies[task.policy], task.params)
-        if files:
-            about["policy_files"] = {name: self._inputs.file_hash(path) for name, path in sorted(files.items())}
-        return about
+    def _policy(self, spec: ExperimentSpec, policy: PolicySpec) -> PolicyChoice:
+        kind = self.experiment.policies[policy.name]
+        folder = self.experiment.folders.get(policy.name, self.experiment.file.parent)
+        params = spec.params_of(policy, {one.name for one in parameters(kind)})
+        return PolicyChoice(policy.name, folder, params, spec.diagnostics if takes_diagnostics(kind) else ())
 
     def _agents(self, policy: PolicySpec) -> AgentChoice | None:
         """Return the agents that the experiment names for a policy, None where it names none."""
         if policy.agent is None:
             return None
-        folder = self._experiment.agent_folders.get(policy.agent.name, self._experiment.file.parent)
-        return AgentChoice(policy.agent.name, policy.agent.params, folder)
+        folder = self.experiment.agent_folders.get(policy.agent.name, self.experiment.file.parent)
+        return AgentChoice(policy.agent.name, folder, policy.agent.params)
 
-    def _jobs(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, file: str) -> tuple[tuple[JobSpec, ...], str]:
-        """Return the jobs of a cell and their hash."""
+    def _choice(self, choice: PolicyChoice | AgentChoice) -> Choice:
+        what = repr(choice)
+        if what not in self._choices:
+            self._choices[what] = Choice.of(choice)
+        return self._choices[what]
+
+    def _cluster(self, spec: ClusterSpec) -> tuple[Cluster, str]:
+        """Return a cluster, the same object for equal ones, and its digest."""
+        if spec not in self._clusters:
+            cluster = spec.build()
+            self._clusters[spec] = cluster, digest_of(cluster)
+        return self._clusters[spec]
+
+    def _digest_of(self, options: ApplicationsOptions) -> str:
+        if options not in self._digests:
+            self._digests[options] = digest_of(options)
+        return self._digests[options]
+
+    def _drawn(self, spec: ExperimentSpec, workload: WorkloadSpec, seed: int, file: str) -> Gathered:
+        """Return the jobs of a cell."""
         if spec.tuning is not None:
-            return self._inputs.trials(spec.tuning), ""  # what determines them is in the manifest's `tuning`
-        workload = spec.workload_of(policy)
-        return self._inputs.jobs(workload, file, seed, spec), self._inputs.jobs_hash(workload, file, seed, spec)
+            return self._inputs.trials(spec.tuning)
+        return self._inputs.gathered(workload, file, seed, spec)
 
     def _applications(self, task: Task) -> ApplicationSource:
         """Return the applications of a cell, the same object for equal ones."""

@@ -1,36 +1,43 @@
-"""Gathers what a cell is made of, applications and jobs, and the hashes by which a change of them is noticed."""
+"""Gathers what a cell is made of: applications and jobs."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
-from operator import attrgetter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
 from simsched.applications.duration_by_type import with_speeds
-from simsched.applications.measurements import bounds_named
-from simsched.applications.tensor_models import models_file
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
+from simsched.engine.admission import LEAVE_OUT
 from simsched.errors import InputError, input_error
+from simsched.experiment.canonical import digest_of
 from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.model.job import JobSpec
-from simsched.paths import data_folder
 from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of
 from simsched.workload.readers.head import is_workload, workload_files
+from simsched.workload.recipes.pollux import PUBLISHED_JOBS
 from simsched.workload.recipes.recipe import Configurations
-from simsched.workload.source import GENERATED, Drawn, WorkloadOptions, drawn_workload
+from simsched.workload.source import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_workload, extreme_jobs
 
-# `dataclasses.astuple` gives the same and takes ten times as long, which tells with a million jobs.
-_VALUES_OF_JOB = attrgetter(*(field.name for field in fields(JobSpec)))
 #: Weeks of a generated trace that hold jobs of all kinds, in days; a year takes ten times as long to draw.
 _ENOUGH_DAYS = 28
+#: Jobs of a stretch of a generated trace that leave no doubt that another of the same length has some.
+_MANY = 100
 #: Keys of a workload that are no recipe's.
 _OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share", "guaranteed_share"}
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The jobs of a cell, their digest, and how many rows of a replayed trace were left out, by reason."""
+
+    jobs: tuple[JobSpec, ...]
+    digest: str
+    left_out: Mapping[str, int] | None = None
 
 
 class CellInputs:
@@ -43,31 +50,14 @@ class CellInputs:
         kinds in a tenth of the time, for who only wants to know whether such jobs can run.
         """
         self._alike = alike
-        self._jobs: dict[tuple[object, ...], tuple[tuple[JobSpec, ...], str, Mapping[str, int] | None]] = {}
+        self._jobs: dict[tuple[object, ...], Gathered] = {}
         self._configurations: dict[tuple[ApplicationsOptions, int, str], Configurations] = {}
-        self._hashes: dict[ApplicationsOptions, str] = {}
-        self._trials: dict[TuningOptions, tuple[JobSpec, ...]] = {}
+        self._trials: dict[TuningOptions, Gathered] = {}
+        self._extremes: dict[tuple[object, ...], Gathered | None] = {}
 
     def applications(self, options: ApplicationsOptions) -> ApplicationCatalogue:
         """Return the applications of a folder, or the shipped ones."""
         return catalogue(options)
-
-    def applications_hash(self, options: ApplicationsOptions) -> str:
-        """Hash all files from which the applications are read, and how measurements are read."""
-        if options not in self._hashes:
-            folder = data_folder("workloads") / "applications" if options.path is None else Path(options.path)
-            known = repr((options.gpu_type, sorted(bounds_named(options.bounds).items()), options.extra_types))
-            known += _hash_of_folder(data_folder("workloads") / "sia.json") if options.extra_types else ""
-            both = _hash_of_folder(folder) + _hash_of_folder(models_file().parent) + known
-            self._hashes[options] = hashlib.sha256(both.encode()).hexdigest()
-        return self._hashes[options]
-
-    def file_hash(self, path: str) -> str:
-        """Hash an input file of a policy."""
-        digest = hashlib.sha256()
-        for file in _files(Path(path)):
-            digest.update(file.read_bytes())
-        return digest.hexdigest()
 
     def workload_files(self, workload: WorkloadSpec) -> tuple[str, ...]:
         """List the job lists in a folder, one replication each; ("",) where the workload is not such a folder."""
@@ -82,36 +72,53 @@ class CellInputs:
         """Name a workload that is not one of a folder's files."""
         return workload.source if workload.file is None else Path(workload.file).stem
 
-    def trials(self, tuning: TuningOptions) -> tuple[JobSpec, ...]:
+    def trials(self, tuning: TuningOptions) -> Gathered:
         """Return the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""
         require_optuna()
         if tuning not in self._trials:
-            self._trials[tuning] = template_jobs(tuning)
+            jobs = template_jobs(tuning)
+            self._trials[tuning] = Gathered(jobs, digest_of(jobs))
         return self._trials[tuning]
 
-    def jobs(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> tuple[JobSpec, ...]:
+    def gathered(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Gathered:
         """Return the job list of a workload under a seed; `file` picks one of a folder of job lists."""
-        return self._drawn(workload, file, seed, spec)[0]
-
-    def jobs_hash(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> str:
-        """Hash that job list."""
-        return self._drawn(workload, file, seed, spec)[1]
-
-    def left_out(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Mapping[str, int] | None:
-        """Count, by reason, what was left out of a trace that is replayed or a list of jobs; None for other jobs."""
-        return self._drawn(workload, file, seed, spec)[2]
-
-    def _drawn(
-        self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec
-    ) -> tuple[tuple[JobSpec, ...], str, Mapping[str, int] | None]:
         seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
         what = (workload, file, seed, spec.cluster, spec.applications)
         if what not in self._jobs:
             drawn = self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec)
             jobs = tuple(drawn.jobs)
-            text = "\n".join(map(repr, map(_VALUES_OF_JOB, jobs)))
-            self._jobs[what] = (jobs, hashlib.sha256(text.encode()).hexdigest(), drawn.left_out)
+            self._jobs[what] = Gathered(jobs, digest_of(jobs), drawn.left_out)
         return self._jobs[what]
+
+    def extremes(self, workload: WorkloadSpec, spec: ExperimentSpec) -> Gathered | None:
+        """Return jobs that are as hard to run as any that the workload has under whatever seed.
+
+        None where it depends on the seed whether there are enough jobs, which only drawing tells.
+        """
+        what = (workload, spec.cluster, spec.applications)
+        if what not in self._extremes:
+            enough = self._with_margin(workload, spec)
+            jobs = tuple(self._draw(workload, "", None, spec).jobs) if enough else ()
+            self._extremes[what] = Gathered(jobs, digest_of(jobs)) if enough else None
+        return self._extremes[what]
+
+    def _with_margin(self, workload: WorkloadSpec, spec: ExperimentSpec) -> bool:
+        """Return whether a seed has so many jobs to spare that other seeds, whose trace is as long, have enough.
+
+        Twice as many as are asked for count as that, and `_MANY` where the trace is replayed.
+        """
+        recipe = self._options(workload).recipe or "pollux"
+        if workload.file is not None or workload.source != GENERATED or not RECIPES[recipe].needs_trace:
+            return True
+        keys = workload.model_dump(include={"jobs", "sample"})
+        more = {"jobs": 2 * (keys["jobs"] or PUBLISHED_JOBS)} if recipe == "pollux" else {}
+        if recipe == "replay":
+            more = {"jobs": None} | ({"sample": 2 * keys["sample"]} if keys["sample"] else {})
+        try:
+            jobs = self.gathered(workload.model_copy(update=more), "", spec.seeds[0], spec).jobs
+        except InputError:
+            return False
+        return len(jobs) >= _MANY or recipe == "pollux"
 
     def _draw_alike(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn | None:
         """Sample the jobs from the first weeks of a seed's year; none where that is not wanted, or they are too few."""
@@ -124,11 +131,12 @@ class CellInputs:
         except InputError:
             return None  # the whole year tells whether there is something wrong, and what
 
-    def _draw(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn:
+    def _draw(self, workload: WorkloadSpec, file: str, seed: int | None, spec: ExperimentSpec) -> Drawn:
+        """Draw jobs, or without a seed those that stand for all that any seed may draw."""
         catalogued = self.applications(spec.applications)
         known = catalogued.applications
-        source = file or workload.path or workload.source
-        options = WorkloadOptions(**{**workload.model_dump(exclude=_OWN_KEYS), "source": source})
+        options = self._options(workload, file)
+        source = options.source
         if workload.path is not None and not Path(workload.path).exists():
             remedy = "name it with -o workload.path=..."
             raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)
@@ -136,15 +144,21 @@ class CellInputs:
         if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
             tuned = self._tuned(spec.applications, node.gpus, node.gpu_type)
-        drawn = drawn_workload(options, seed, tuned, initial_batch_sizes(known), catalogued.tabulated)
+        given = tuned, initial_batch_sizes(known), catalogued.tabulated
+        drawn = Drawn(extreme_jobs(options, *given)) if seed is None else drawn_workload(options, seed, *given)
         if workload.guaranteed_share:
-            drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed))
+            drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed or 0))
         if workload.deadline_factor is None:
             return drawn
         cluster = spec.cluster.build()
         speeds = with_speeds(catalogued, dict(workload.gpu_speed), cluster)
-        factor, share = workload.deadline_factor, workload.deadline_share
-        return replace(drawn, jobs=with_deadlines(drawn.jobs, speeds, cluster, factor, share, seed))
+        factor, share = workload.deadline_factor, 1 if seed is None else workload.deadline_share
+        return replace(drawn, jobs=with_deadlines(drawn.jobs, speeds, cluster, factor, share, seed or 0))
+
+    @staticmethod
+    def _options(workload: WorkloadSpec, file: str = "") -> WorkloadOptions:
+        source = file or workload.path or workload.source
+        return WorkloadOptions(**{**workload.model_dump(exclude=_OWN_KEYS), "source": source})
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
         """Return the configurations of tuned jobs on nodes like the first of the cluster."""
@@ -158,20 +172,15 @@ class CellInputs:
         return self._configurations[what]
 
 
+def leave_out_large(workload: WorkloadSpec) -> str:
+    """Say how a workload can do without jobs of more than `{most}` GPUs, by the keys that its recipe has."""
+    recipe = workload.recipe or "pollux"
+    if workload.file is not None and (recipe == "as-is" or _is_job_list(Path(workload.file))):
+        return LEAVE_OUT
+    if any(field.name == "max_gpus" for field in fields(RECIPES[recipe])):  # type: ignore[arg-type]
+        return "set workload.max_gpus: {most}"
+    return "take a policy that may give a job other GPUs than it asks for, or recipe: replay with max_gpus: {most}"
+
+
 def _is_job_list(path: Path) -> bool:
     return path.is_file() and is_workload(head_of(path))
-
-
-def _hash_of_folder(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in _files(folder):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    try:
-        yield from [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
-    except OSError as error:
-        raise input_error(folder, f"cannot be read: {error.strerror}") from error

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simsched.applications.pairs import read_pair_table
 from simsched.engine.options import EngineOptions
 from simsched.errors import input_error
-from simsched.experiment.spec import EngineSpec, SharingSpec
+from simsched.experiment.sharing import SharingSpec
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation
 from simsched.model.colocation.stages import GapFilling, StageInterleaving
 from simsched.model.colocation.time_slicing import TimeSlicing
+
+if TYPE_CHECKING:
+    from simsched.experiment.spec import EngineSpec
 
 
 def engine_options(spec: EngineSpec) -> EngineOptions:
@@ -44,6 +48,11 @@ def colocation_of(spec: SharingSpec | None) -> Colocation | None:
     if spec.model == "time-slicing":
         return TimeSlicing(spec.quantum_s, spec.switch_s)
     return ConstantSharing(1.0 if spec.model == "shares" else spec.factor)
+
+
+def interleaves(spec: SharingSpec | None) -> bool:
+    """Return whether jobs that share a GPU need the times of their stages."""
+    return spec is not None and spec.max_jobs > 1 and spec.model in ("stages", "gaps")
 
 
 def _whole(number: float) -> float:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from simsched.agent import registry as agent_registry
-from simsched.agent.agent import AgentFactory
 from simsched.documents.validation_messages import say
 from simsched.documents.yaml_lines import MOST_NUMBER
 from simsched.errors import InputError, Problem, nearest
 from simsched.plugins import parameters, quiet_stdout
-from simsched.policy import INPUT_FILE, Policy
+from simsched.policy import INFINITE, INPUT_FILE, Policy
 
 #: The constructor's parameter through which a policy is asked for extra diagnostics.
 DIAGNOSTICS_PARAMETER = "trace"
@@ -38,12 +35,6 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
         except (SystemExit, GeneratorExit) as error:
             message = f"its constructor raises {type(error).__name__}: {error}"
             raise ValueError(message) from error
-
-
-def make_agents(name: str, params: Mapping[str, Any], folder: Path) -> AgentFactory:
-    """Make the agents of a run by name, a relative file being looked up in `folder`."""
-    made: AgentFactory = make_policy(agent_registry.load(name, folder=folder), params)  # type: ignore[arg-type]
-    return made
 
 
 def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:
@@ -86,6 +77,10 @@ def parameter_problems(
             faulty = True
             yield (key,), "holds a number that is too large", f"numbers go to {MOST_NUMBER}"
             continue
+        if _not_finite(value, infinite=INFINITE in get_args(known[key].annotation)):
+            faulty = True
+            yield (key,), "must be finite", "give a number"
+            continue
         for detail in _type_errors(known[key].annotation, value):
             faulty = True
             items = [part for part in detail["loc"] if isinstance(part, int)]  # the rest names members of a union
@@ -122,13 +117,23 @@ def _of_file(
     return tuple(key[:1]), f"{place}: {problem.message}", problem.remedy
 
 
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield the numbers in a value, those in lists and mappings too."""
+    if isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(one)
+    elif isinstance(value, int | float):
+        yield value
+
+
 def _too_large(value: Any) -> bool:
-    """Return whether a value or anything in it is a number beyond those that are exact as floating-point numbers."""
-    if isinstance(value, dict):
-        return any(map(_too_large, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_too_large, value))
-    return isinstance(value, int | float) and math.isfinite(value) and abs(value) > MOST_NUMBER
+    """Return whether a value holds a number beyond those that are exact as floating-point numbers."""
+    return any(math.isfinite(number) and abs(number) > MOST_NUMBER for number in _numbers(value))
+
+
+def _not_finite(value: Any, *, infinite: bool) -> bool:
+    """Return whether a value holds a number that is none, or one without end where that means nothing."""
+    return any(math.isnan(number) or (math.isinf(number) and not infinite) for number in _numbers(value))
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from simsched.engine.remaining import TrueRemainingWork
 from simsched.engine.streams import stream
+from simsched.errors import input_error
 from simsched.model.application import Application, ApplicationSource
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest, JobSpec, JobTruth
@@ -36,7 +37,8 @@ def with_deadlines(
 
     Alone means consolidated, on the GPUs and at the batch size asked for, of the fastest type on which it runs, without
     any delay. `share` of the jobs, drawn, get a deadline; the others keep what they have. A seed gives the same draws
-    whatever the factors, so that over a sweep of them the same jobs have deadlines.
+    whatever the factors, so that over a sweep of them the same jobs have deadlines. Raises `InputError` for a job that
+    runs on no type of the cluster.
     """
     rng = stream(seed, "deadlines")
     low, high = factor if isinstance(factor, tuple) else (factor, factor)
@@ -47,11 +49,19 @@ def with_deadlines(
         if chosen < share:
             key = (job.truth, job.application, job.num_gpus, job.batch_size)
             if key not in known:
-                app = applications.for_job(job.request, job.truth)
-                known[key] = TrueRemainingWork(_Submitted(job.request, app, cluster), 0.0).seconds
+                known[key] = _alone_s(job, applications.for_job(job.request, job.truth), cluster)
             job = replace(job, deadline_s=(low + (high - low) * float(place)) * known[key])
         made.append(job)
     return made
+
+
+def _alone_s(job: JobSpec, app: Application, cluster: Cluster) -> float:
+    try:
+        return TrueRemainingWork(_Submitted(job.request, app, cluster), 0.0).seconds
+    except (ValueError, LookupError) as error:
+        types = ", ".join(cluster.gpu_types)
+        message = f"job '{job.id}' ({app.name}) runs on {job.num_gpus} GPUs of none of the types {types}"
+        raise input_error("workload.deadline_factor", message, "name types that it knows, or leave it out") from error
 
 
 def with_guarantees(jobs: Iterable[JobSpec], share: float, seed: int) -> list[JobSpec]:

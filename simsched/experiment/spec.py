@@ -26,6 +26,7 @@ from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
 from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
+from simsched.experiment.sharing import SharingSpec
 from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 from simsched.workload.trace import MOST_SECONDS
@@ -119,26 +120,6 @@ class TenantSpec(Section):
     def build(self) -> Tenant:
         """Make the tenant."""
         return Tenant(**self.model_dump())
-
-
-class SharingSpec(Section):
-    """Whether several jobs may hold one GPU, and how fast they are then."""
-
-    max_jobs: int = Field(default=1, ge=1, le=16, description="jobs that may hold one GPU")
-    model: Literal["constant", "time-slicing", "stages", "gaps", "pairs", "shares"] = Field(
-        default="constant",
-        description="how fast jobs are that share a GPU; 'shares': as if alone, as the parts that they ask for "
-        "add up to at most one GPU",
-    )
-    factor: float | None = Field(
-        default=None, gt=0, le=1, description="model 'constant': speed relative to that when alone; 1/k unless given"
-    )
-    quantum_s: float = Field(default=60.0, gt=0, description="model 'time-slicing': seconds of a turn")
-    switch_s: float = Field(default=0.0, ge=0, description="model 'time-slicing': seconds lost at each turn")
-    pairs_path: str | None = Field(default=None, min_length=1, description="model 'pairs': CSV of measured pairs")
-    default_speed: float | None = Field(
-        default=None, gt=0, le=1.5, description="model 'pairs': speed of pairs that are not in the table"
-    )
 
 
 class EngineSpec(Section):

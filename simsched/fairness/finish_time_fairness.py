@@ -13,19 +13,15 @@ import numpy as np
 import pandas as pd
 
 from simsched.applications.catalogue import catalogue
-from simsched.engine import SEMANTICS
 from simsched.execution.cell import NO_LIMITS
 from simsched.execution.limits import Limits
 from simsched.execution.runner import Listener, RunResult, run_grid
 from simsched.execution.store import Store
-from simsched.experiment.grid import Grid, GridCell, Task, make_grid
-from simsched.experiment.policy_params import make_policy
-from simsched.experiment.sources import code_hash, library_versions
+from simsched.experiment.grid import Grid, GridCell, make_grid
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
-from simsched.fairness import solo_runs
+from simsched.experiment.task import Task
 from simsched.fairness.solo_runs import Batch, SoloRuns
 from simsched.policy import registry
-from simsched.results import fairness
 from simsched.results.fairness import (
     Floats,
     exclusive_slowdown,
@@ -36,7 +32,10 @@ from simsched.results.fairness import (
 )
 from simsched.results.reader import RUN_FILE, read_table
 from simsched.results.writer import write_json
+from simsched.sources import closure_of
 
+#: What makes the cells, whose keys name the files of ratios already.
+_MAKES_CELLS = ("simsched.execution.runner", "simsched.experiment.grid", "simsched.experiment.spec")
 _ISOLATED = "simsched_policies.isolated:Isolated"
 _COLUMNS = ("job_id", "submit_time_s", "end_time_s", "jct_s")
 _BATCH_COLUMNS = ("job_id", "gpus", "batch_size", "accum_steps")
@@ -50,10 +49,11 @@ def run_with_fairness(
     *,
     dask: str | None = None,
     limits: Limits = NO_LIMITS,
+    in_process: bool = False,
 ) -> RunResult:
     """Run an experiment as `run_grid` does, and set its finished jobs beside solo runs where it asks for that."""
     beside = tuple(reference_cells(grid).values())
-    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits)
+    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits, in_process=in_process)
     store = Store(result.folder)
     if grid.experiment.spec.finish_time_fairness is None:
         return result
@@ -131,8 +131,7 @@ def _alone(
     task: Task, cell: Path, rule: FairnessSpec, runs: SoloRuns, jobs: pd.DataFrame, contention: Floats
 ) -> Floats:
     specs = {job.id: job for job in task.jobs}
-    policy = make_policy(registry.load(task.policy, folder=task.policy_folder), task.params, task.diagnostics)
-    interval_s = policy.triggers.interval_s
+    interval_s = task.policy.make().triggers.interval_s
     batch: Batch = "submitted"
     if rule.batch != "profile":
         batch = rule.batch if rule.batch == "best" else _batch_of(task, cell)
@@ -174,11 +173,5 @@ def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool
 
 def _version(rule: FairnessSpec) -> str:
     """Name a folder by all that determines the ratios of a cell, besides the cell."""
-    sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (solo_runs, fairness)]
-    code = {"semantics": SEMANTICS, "code": code_hash(), "libraries": library_versions()}
-    known: Mapping[str, object] = {**rule.model_dump(), **code, "sources": [*sources, _own_source()]}
+    known = {**rule.model_dump(), "code": closure_of([__name__], without=_MAKES_CELLS).digest}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _own_source() -> str:
-    return Path(__file__).read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ Four kinds of physics stand behind the one interface: fitted (`simsched.model.fi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Protocol
 
 from simsched.model.job import JobRequest, JobTruth
@@ -213,7 +213,8 @@ class ApplicationFacts:
 
     The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
     `regimes` are the published batch regimes of what it trains, which only applications have that know them.
-    `reports_loss` says whether its jobs report their losses.
+    `reports_loss` says whether its jobs report their losses, `other_counts` whether it is known how they run on other
+    numbers of GPUs than they ask for.
     """
 
     name: str
@@ -229,6 +230,7 @@ class ApplicationFacts:
     memory: MemoryNeed | None = None
     regimes: BatchRegimes | None = None
     reports_loss: bool = False
+    other_counts: bool = True
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""
@@ -236,7 +238,8 @@ class ApplicationFacts:
 
 
 #: What is known of a job that knows only its duration.
-_NO_FACTS = ApplicationFacts("fixed-duration")
+_NO_FACTS = ApplicationFacts("fixed-duration", other_counts=False)
+_SPEEDUP_KNOWN = replace(_NO_FACTS, other_counts=True)
 _FACTS = tuple(field.name for field in fields(ApplicationFacts))
 _DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in fields(ApplicationFacts)}
 
@@ -246,5 +249,5 @@ def facts_of(application: Application) -> ApplicationFacts:
     if (
         application.name == _NO_FACTS.name and application.gpu_types is None
     ):  # of which a trace has hundreds of thousands
-        return _NO_FACTS
+        return _NO_FACTS if getattr(application, "only_gpus", None) is not None else _SPEEDUP_KNOWN
     return ApplicationFacts(*[getattr(application, name, _DEFAULTS[name]) for name in _FACTS])

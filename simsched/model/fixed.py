@@ -31,6 +31,11 @@ class FixedDuration(Undeclared):
         self._asked = num_gpus
         self._speedup = speedup
 
+    @property
+    def other_counts(self) -> bool:
+        """Whether it is known how it runs on other numbers of GPUs than it asks for."""
+        return self.only_gpus is None
+
     def epoch_end(self, epoch: int) -> float:
         """Return the duration, which is where the only epoch ends."""
         return float(self.duration_s)

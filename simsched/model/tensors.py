@@ -70,6 +70,11 @@ class TensorModelJob(Undeclared):
         self.tensor_skew: float | None = model.skew
         self.restart_delay_s: float | None = round(model.checkpoint_s + model.resume_s)
 
+    @property
+    def other_counts(self) -> bool:
+        """Whether it is known how it runs on other numbers of GPUs than it asks for."""
+        return self.only_gpus is None
+
     def epoch_end(self, epoch: int) -> float:
         """Return the duration, which is where the only epoch ends."""
         return float(self.duration_s)

@@ -11,6 +11,7 @@ import numpy as np
 
 from simsched.documents import yaml_lines
 from simsched.errors import input_error
+from simsched.reading import read_text
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.log import ClusterLog, Limits
 from simsched.workload.readers.logs import is_log, read_log
@@ -63,10 +64,7 @@ def cluster_groups(path: Path) -> Groups:
 
     Raises `InputError` for a file that describes no GPU.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"the file cannot be read: {error}", "name a description of the cluster") from None
+    text = read_text(path)
     if "NodeName=" in text or "NODELIST" in text:
         groups = [
             {"nodes": nodes, "gpus_per_node": gpus, "gpu_type": kind or _UNNAMED_TYPE}
@@ -86,7 +84,7 @@ def cluster_groups(path: Path) -> Groups:
 
 def node_names(path: Path) -> frozenset[str]:
     """Return the names of the nodes of a cluster that Slurm describes; none for YAML, which names no node."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     if "NodeName=" not in text and "NODELIST" not in text:
         return frozenset()
     return frozenset(node.name for node in read_nodes(path).nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -18,10 +18,6 @@ from simsched.policy.decision import Decision
 from simsched.policy.physics import Wants
 from simsched.policy.signals import Signal
 from simsched.policy.view import JobView, View
-
-#: Marks a parameter that names an input file, as in `pool_path: Annotated[str | None, INPUT_FILE] = None`: experiments
-#: resolve it against their own folder, and the file's content becomes part of what determines a result.
-INPUT_FILE: Final = "simsched: input file"
 
 
 @dataclass(frozen=True)
@@ -84,6 +80,11 @@ class Policy(Protocol):
     def triggers(self) -> Triggers:
         """Return when the policy is asked; by default whenever something happens."""
         return Triggers.on_events()
+
+    @property
+    def needs_sharing(self) -> bool:
+        """Return whether the policy puts several jobs on a GPU wherever there are more of them than GPUs."""
+        return False
 
     @property
     def signals(self) -> frozenset[Signal]:

@@ -47,6 +47,14 @@ def refuse_without_losses(policy: str, request: JobRequest, facts: ApplicationFa
     )
 
 
+def refuse_unknown_counts(policy: str, request: JobRequest, facts: ApplicationFacts) -> None:
+    """Raise `InputError` for a job of which it is not known how it runs on other numbers of GPUs than it asks for."""
+    if facts.other_counts:
+        return
+    message = f"policy '{policy}' gives jobs other numbers of GPUs than they ask for, where its duration is not known"
+    raise input_error(f"job '{request.id}'", message, "declare workload.speedup, or use a rigid policy")
+
+
 def share_evenly(counts: Sequence[int], most: Sequence[int], gpus: int) -> list[int]:
     """Hand out `gpus` GPUs one by one, always to the job that has fewest, the first of these; none gets over `most`."""
     shared = list(counts)

@@ -6,6 +6,7 @@ total service of jobs like it (Tiresias, section 3.2.1); with a given service qu
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import input_error
+from simsched.reading import read_text
 
 _MOST_SAMPLES = 2000
 
@@ -110,19 +112,21 @@ class IndexTable:
 
 
 def _read(path: Path) -> list[float]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(
-            path, f"cannot be read ({error})", "name a file with one number of GPU-seconds a line"
-        ) from error
+    lines = read_text(path).splitlines()
     samples: list[float] = []
     for number, line in enumerate(lines, start=1):
         try:
-            samples.append(float(line))
+            samples.append(_seconds(line))
         except ValueError:
             if number > 1 and line.strip():  # the first line may be a header
                 raise input_error(path, f"'{line.strip()}' is no number of GPU-seconds", line=number) from None
     if not any(sample > 0 for sample in samples):
         raise input_error(path, "holds no service above 0", "give one number of GPU-seconds a line")
     return samples
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value

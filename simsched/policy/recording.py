@@ -5,10 +5,8 @@ A recording is a JSON file with one long list; what is wrong is said of an entry
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from simsched.policy.contract import Triggers
 from simsched.policy.decision import Decision
 from simsched.policy.signals import NEXT_ARRIVAL
 from simsched.policy.view import JobView, View
+from simsched.reading import parse_json, read_text
 
 _DECODER = json.JSONDecoder()
 
@@ -36,15 +35,9 @@ class Recording:
         """Read the file; raises `InputError` where it cannot be read, is cut short, or has no such list."""
         self.path = path
         self._key = key
-        self._text, remedy = "", f"name a JSON file with the list '{key}', plain or .gz"
-        try:
-            content = path.read_bytes()
-            self._text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
-            held = json.loads(self._text)
-        except json.JSONDecodeError as error:
-            raise input_error(path, f"this is no recording: {error.msg}", remedy, line=error.lineno) from error
-        except (OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
-            raise input_error(path, f"this is no recording: {error}", remedy) from error
+        remedy = f"name a JSON file with the list '{key}', plain or .gz"
+        self._text = read_text(path)
+        held = parse_json(self._text, path, remedy)
         entries = held.get(key) if isinstance(held, dict) else None
         if not isinstance(entries, list) or not entries:
             raise input_error(path, f"the recording has no list '{key}', or an empty one", remedy, line=1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.engine.errors import EngineError
 from simsched.engine.records import MemoryRecorder
-from simsched.errors import InputError
+from simsched.errors import InputError, safe_text, said
 from simsched.model.application import facts_of
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import FIXED_DURATION, JobSpec
@@ -109,16 +109,19 @@ def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
         try:
             check(trial)
         except (_FailedError, LeakError, EngineError, UndeclaredSignalError, InputError) as error:
-            failures.append(_failure(make, name, str(error), error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # what the policy raises is its failure, not the kit's
-            failures.append(_failure(make, name, f"{type(error).__name__}: {error}", error))
+            failures.append(_failure(make, name, said(error), error))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # what the policy raises is its failure, not the kit's
+            failures.append(_failure(make, name, f"{type(error).__name__}: {said(error)}", error))
     return failures
 
 
 def _failure(make: Maker, check: str, reason: str, error: BaseException) -> Failure:
     """Say where in the policy's own file an error came from: the last line of it that was running, else the class."""
     kind = make if isinstance(make, type) else type(make())
-    return Failure(check, reason, place_of(error, kind) or _place_of_class(kind), "".join(format_exception(error)))
+    place = place_of(error, kind) or _place_of_class(kind)
+    return Failure(check, safe_text(reason), place, safe_text("".join(format_exception(error))))
 
 
 def _place_of_class(kind: type) -> str:

@@ -11,9 +11,13 @@ from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.model.outages import Outage
+from simsched.reading import read_json, read_records, unused
+from simsched.workload.trace import MOST_SECONDS
 
 COLUMNS = ("node", "down", "up")
 _DAY_S = 86_400
+#: What is read of an event of a fault trace.
+_KEYS = ("node_id", "event_time", "event_type", "fault_type")
 
 
 def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
@@ -26,22 +30,13 @@ def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
     """
     if path.suffix == ".json":
         return read_fault_trace(path, nodes)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read: {error}", "name a CSV with the columns node,down,up") from None
-    rows = csv.DictReader(io.StringIO(text))
-    if not set(COLUMNS) <= set(rows.fieldnames or ()):
-        raise input_error(
-            path, "the columns node,down,up are not all there", "begin with the line node,down,up", line=1
-        )
     found: list[tuple[Outage, int]] = []
     problems: list[Problem] = []
-    for row in rows:
+    for line, row in read_records(path, COLUMNS, ("kind",)):
         try:
-            found.append((_outage(row, nodes), rows.line_num))
+            found.append((_outage(row, nodes), line))
         except ValueError as error:
-            problems.append(Problem(str(path), str(error), "", rows.line_num))
+            problems.append(Problem(str(path), str(error), "", line))
     problems += _overlaps(path, found)
     if problems:
         raise InputError(*sorted(problems, key=lambda problem: problem.line))
@@ -64,14 +59,13 @@ def read_fault_trace(path: Path, nodes: int | None = None) -> tuple[Outage, ...]
     those of one node may overlap (`merged` makes one outage of them). Raises `InputError` for a file that is not like
     this, and for one with faults of more than `nodes` nodes (None: any number).
     """
+    events = read_json(path, "name a fault trace")
     try:
-        events = json.loads(path.read_text(encoding="utf-8"))
         outages = list(_faults(events))
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read: {error}", "name a fault trace") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         remedy = "an event has node_id, event_time (days), event_type (fault_start or fault_end) and fault_type"
         raise input_error(path, f"is no fault trace: {error}", remedy) from None
+    unused(path, dict.fromkeys(key for event in events for key in event), _KEYS, what="key")
     count = len({one.node for one in outages})
     if nodes is not None and count > nodes:
         raise input_error(path, f"has faults of {count} nodes, the cluster has {nodes}", "make the cluster as large")
@@ -82,11 +76,11 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
     """Match starts with ends, of the same node and kind of fault, first with first."""
     nodes: dict[str, int] = {}
     begun: dict[tuple[str, str], list[float]] = {}
-    origin = min((float(event["event_time"]) for event in events), default=0.0)
+    origin = min((_days(event["event_time"]) for event in events), default=0.0)
     for event in events:
         node = nodes.setdefault(event["node_id"], len(nodes))
         fault = (event["node_id"], json.dumps(event["fault_type"], sort_keys=True))
-        time_s = (float(event["event_time"]) - origin) * _DAY_S
+        time_s = (_days(event["event_time"]) - origin) * _DAY_S
         if event["event_type"] == "fault_start":
             begun.setdefault(fault, []).append(time_s)
         elif begun.get(fault):
@@ -94,6 +88,13 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
         else:
             message = f"a fault of node {event['node_id']} ends that has not begun"
             raise ValueError(message)
+
+
+def _days(given: Any) -> float:
+    days = float(given)
+    if not abs(days) * _DAY_S <= MOST_SECONDS:
+        raise ValueError(f"{given!r:.40} is no time in days")
+    return days
 
 
 def merged(outages: Sequence[Outage]) -> tuple[Outage, ...]:
@@ -125,7 +126,10 @@ def _outage(row: Mapping[str, str | None], nodes: int | None) -> Outage:
             "count from 0" if nodes is None else f"the nodes are 0 to {nodes - 1}"
         )
         raise ValueError(message)
-    if not 0 <= down_s <= up_s < float("inf"):
+    if not abs(up_s) <= MOST_SECONDS:
+        message = f"node {node} is up again at {up_s:g} s, which is no time"
+        raise ValueError(message)
+    if not 0 <= down_s <= up_s:
         message = f"node {node} is up again at {up_s:g} s, before it goes down at {down_s:g} s"
         raise ValueError(message)
     kind = (row.get("kind") or "").strip()

@@ -143,6 +143,11 @@ class PhillyStatistics:
         """Read the statistics that ship with simsched."""
         return cls(json.loads((data_folder("traces") / "philly-statistics.json").read_text(encoding="utf-8")))
 
+    @property
+    def most_gpus(self) -> int:
+        """The most GPUs that a job asks for."""
+        return max(int(gpus) for cell in self.figures["cells"] for _, gpus, _ in cell["kinds"])
+
     @cached_property
     def tenants(self) -> tuple[str, ...]:
         """List the tenants that submit batches, sorted."""

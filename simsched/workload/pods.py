@@ -17,6 +17,8 @@ from simsched.model.pod import GPU_MILLI, Pod, PodNode, models_of
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+#: Of the same list as a trace of jobs; packing knows no time.
+_POD_IDLE = ("qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 
 
@@ -25,7 +27,7 @@ def read_pods(path: str | Path, nodes: Sequence[PodNode] = ()) -> list[Pod]:
 
     Where `nodes` are given, so is a cell that asks for more than any of them has, or for models that none has.
     """
-    sheet = open_sheet(Path(path), _POD_COLUMNS)
+    sheet = open_sheet(Path(path), _POD_COLUMNS, idle=_POD_IDLE)
     gpus = sheet.number("num_gpu", least=0, whole=True)
     milli = sheet.number("gpu_milli", least=0, whole=True)
     sheet.blame("gpu_milli", (gpus > 0) & (milli <= 0), "is no part of a GPU")

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.model.job import JobSpec
+from simsched.reading import read_text
 from simsched.workload.readers.format import Head
+from simsched.workload.trace import MOST_SECONDS
 
 COLUMNS = (
     "job type", "command", "directory", "steps flag", "needs data", "total steps", "GPUs", "batch rule", "weight",
@@ -48,7 +50,7 @@ def read_shockwave_trace(path: Path) -> tuple[StepsJob, ...]:
     """
     jobs: list[StepsJob] = []
     problems: list[Problem] = []
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         try:
             jobs.append(_job(line.split("\t")))
         except ValueError as error:
@@ -94,14 +96,27 @@ def _job(cells: list[str]) -> StepsJob:
     model, batch = _model(kind)
     if rule not in BATCH_RULES:
         raise ValueError(f"'{rule}' is no batch rule; known: {', '.join(BATCH_RULES)}")
-    deadline = float(slo)
+    deadline = _bounded(slo)
     job = StepsJob(
-        model, batch, int(steps), int(gpus), rule, float(weight),
-        None if deadline < 0 else deadline, float(nominal), float(arrival),
+        model, batch, _whole(steps), _whole(gpus), rule, _bounded(weight),
+        None if deadline < 0 else deadline, _bounded(nominal), _bounded(arrival),
     )  # fmt: skip
     if job.total_steps < 1 or job.num_gpus < 1 or not job.submit_time_s >= 0:
         raise ValueError("steps and GPUs must be at least 1, the arrival at least 0")
     return job
+
+
+def _bounded(text: str) -> float:
+    value = float(text)
+    if not abs(value) <= MOST_SECONDS:
+        raise ValueError(f"'{text:.40}' is no number up to {MOST_SECONDS:g}")
+    return value
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    _bounded(text)
+    return value
 
 
 def _model(kind: str) -> tuple[str, int]:
@@ -109,11 +124,3 @@ def _model(kind: str) -> tuple[str, int]:
     if match is None:
         raise ValueError(f"'{kind}' is no job type such as 'LM (batch size 10)'")
     return match["model"], int(match["batch"] or 0)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise input_error(path, f"the file cannot be read: {reason}", "name a readable file") from error

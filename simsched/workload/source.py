@@ -9,25 +9,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from simsched.errors import InputError, Problem, input_error, nearest
+from simsched.errors import InputError, Problem, input_error, nearest, tell
 from simsched.keys import key, problems_with
-from simsched.model.job import JobSpec
+from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.model.speedup import Speedup
 from simsched.model.tabulated import TabulatedModel
 from simsched.paths import data_folder
+from simsched.words import counted
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
+from simsched.workload.philly_statistics import PhillyStatistics
 from simsched.workload.readers import head_of, read_trace
 from simsched.workload.readers.format import Head
 from simsched.workload.readers.head import is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
-from simsched.workload.recipes.as_is import AsIsRecipe
+from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
 from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
 from simsched.workload.recipes.sia import SiaRecipe
 from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
-from simsched.workload.recipes.tiresias_testbed import TiresiasTestbedRecipe
+from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasTestbedRecipe
 from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
 from simsched.workload.trace import Trace
 
@@ -139,6 +141,33 @@ def drawn_workload(
     return replace(drawn, jobs=[replace(job, speedup=speedup) for job in drawn.jobs])
 
 
+def extreme_jobs(
+    options: WorkloadOptions,
+    configurations: Configurations | None = None,
+    initial_batch_sizes: Mapping[str, int] = _NONE,
+    tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+) -> list[JobSpec]:
+    """Return jobs such that a cluster which can run these can run all that the options make, under whatever seed.
+
+    Takes what `make_workload` takes, and raises as it does; there are none where the source is a list of jobs.
+    """
+    recipe = recipe_of(options)
+    trace, most_gpus, tenants = None, 0, [""]
+    if recipe.needs_trace:
+        if _list_named(options) is not None:
+            return []
+        if options.source == GENERATED:
+            statistics = PhillyStatistics.load()
+            most_gpus, tenants = statistics.most_gpus, [*statistics.tenants]
+        else:
+            trace = load_trace(options, 0)
+            most_gpus, tenants = int(trace.column("num_gpus").max()), sorted(set(trace.column("tenant").tolist()))
+    made = recipe.extremes(Ingredients(0, trace, configurations or {}, initial_batch_sizes, tabulated), most_gpus)
+    made += [replace(made[0], id=f"{made[0].id}-of-{tenant}", tenant=tenant) for tenant in tenants if tenant]
+    speedup = speedup_of(options)
+    return made if speedup is None else [replace(job, speedup=speedup) for job in made]
+
+
 def speedup_of(options: WorkloadOptions) -> Speedup | None:
     """Return the speed-up that the options declare; raises `InputError` where it is none."""
     said = options.speedup
@@ -164,8 +193,22 @@ def _made(
         if kind is not None:
             return _listed(Path(options.source), options, kind)
         trace = load_trace(options, chosen)
-    jobs = recipe.make(Ingredients(chosen, trace, configurations, initial_batch_sizes, tabulated))
+        _tell_unread(options, recipe, trace)
+    try:
+        jobs = recipe.make(Ingredients(chosen, trace, configurations, initial_batch_sizes, tabulated))
+    except InputError as error:
+        from simsched.workload.places import located  # loads the readers
+
+        raise InputError(*located(error.problems, Path(options.source))) from None
     return Drawn(jobs, recipe.left_out(trace) if isinstance(recipe, ReplayRecipe) and trace is not None else None)
+
+
+def _tell_unread(options: WorkloadOptions, recipe: Recipe, trace: Trace) -> None:
+    """Say which columns that hold something in a trace a recipe makes nothing of."""
+    said = [name for name in recipe.unread if trace.says(name)]
+    if said:
+        named = ", ".join(f"'{name}'" for name in said)
+        tell(trace.name, f"the recipe '{options.recipe or 'pollux'}' makes nothing of {named}, and gives jobs its own")
 
 
 def recipe_of(options: WorkloadOptions) -> Recipe:
@@ -245,9 +288,23 @@ def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> Drawn:
         raise input_error("workload.recipe", message, "use recipe: as-is")
     if options.load != 1:
         raise input_error("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
-    jobs = kind.read(path)
+    jobs = kind.read(path) if kind.name != "workload" else _settled(path, kind.read(path), options.runtime_from)
     kept = jobs if options.jobs is None else jobs[: options.jobs]
     return Drawn(kept, {f"after the first {len(kept)}": len(jobs) - len(kept)} if len(kept) < len(jobs) else {})
+
+
+def _settled(path: Path, jobs: list[JobSpec], runtime_from: RuntimeFrom) -> list[JobSpec]:
+    """Return the jobs of a workload CSV: an application counts before a duration, unless `runtime_from` says otherwise.
+
+    `simsched workload make` writes both, for the record; who has not said which counts is told.
+    """
+    both = {job.id for job in jobs if job.duration_s > 0 and job.application not in (FIXED_DURATION, *MODELS)}
+    if runtime_from == "duration":
+        return [replace(job, application=FIXED_DURATION, batch_size=0) if job.id in both else job for job in jobs]
+    if both and runtime_from is None:
+        message = f"{counted(len(both), 'job')} with an application and a duration, of which the application counts"
+        tell(path, message, "runtime_from: application or duration says which")
+    return jobs
 
 
 def _list_named(options: WorkloadOptions) -> JobList | None:

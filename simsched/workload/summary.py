@@ -49,6 +49,7 @@ def trace_statistics(trace: Trace) -> dict[str, Any]:
         "users": int(table["user"][table["user"] != ""].nunique()),
         "dropped": dict(trace.dropped),
         "adjusted": dict(trace.adjusted),
+        "unused": list(trace.unused),
         "examples": {reason: [list(one) for one in found] for reason, found in trace.examples.items()},
     }
 

@@ -63,6 +63,8 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "gpu_share": 1.0,
     }
 )
+#: The columns that a source may leave out.
+OPTIONAL = tuple(_DEFAULTS)
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")
 
@@ -76,7 +78,7 @@ class Trace:
     seconds from an unknown day; `start_s` is then the second of the source's own clock at which the first job came.
     `dropped` counts the rows of the source that are no jobs to replay, by reason; `adjusted` counts the jobs whose
     values were rounded, by what was done; `examples` are the first of either by line and job, for reasons of which the
-    reader keeps any.
+    reader keeps any; `unused` names the columns of the source that the trace has nothing of.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Trace:
     adjusted: Mapping[str, int] = field(default_factory=dict)
     start_s: int = 0
     examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of jobs."""
@@ -109,6 +112,10 @@ class Trace:
         gpus = self.column("num_gpus") * self.column("gpu_share")
         gpu_time: npt.NDArray[np.float64] = self.column("duration_s") * gpus
         return gpu_time
+
+    def says(self, column: str) -> bool:
+        """Return whether any job's value in an optional column is another than where the source says nothing."""
+        return bool((self.column(column) != _DEFAULTS[column]).any())
 
     def second_of_day(self) -> npt.NDArray[np.int64]:
         """Return the seconds since midnight at which each job came.
@@ -160,6 +167,7 @@ def make_trace(
     dropped: Mapping[str, int] = _NOTHING,
     adjusted: Mapping[str, int] = _NOTHING,
     examples: Mapping[str, tuple[tuple[int, str], ...]] = MappingProxyType({}),
+    unused: tuple[str, ...] = (),
 ) -> Trace:
     """Make a trace of columns in any order of submission, check it and sort it.
 
@@ -186,7 +194,7 @@ def make_trace(
     start = None if origin is None else origin + timedelta(seconds=first)
     start_s = first if origin is None else 0
     kept = {column: table[column] for column in COLUMNS}
-    return Trace(name, source, kept, start, _frozen(dropped), _frozen(adjusted), start_s, examples)
+    return Trace(name, source, kept, start, _frozen(dropped), _frozen(adjusted), start_s, examples, unused)
 
 
 #: The longest time that a trace may name: three hundred years.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +47,10 @@ MAY_IMPORT = {
     "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip
 #: The files of the ground floor, which everybody may import and which import only each other.
-GROUND = {"errors", "files", "jit", "keys", "knowledge", "paths", "plugins", "threads", "version", "words"}
+GROUND = {
+    "errors", "files", "jit", "keys", "knowledge", "paths", "plugins", "reading", "sources", "threads", "version",
+    "words",
+}  # fmt: skip
 
 #: What `import simsched` loads: it offers what `simsched.api` has, and nothing in the house imports it.
 FACADE = ROOT / "simsched" / "__init__.py"
@@ -150,3 +154,21 @@ def test_no_room_holds_too_much_of_the_house() -> None:
     for room, count in lines.items():
         share = count / total
         assert room == "simsched_policies" or share <= MOST_OF_THE_HOUSE, f"{room} holds {share:.1%} of the lines"
+
+
+#: The rooms that read users' files, and the modules of these that read only what ships with simsched.
+READERS = ("agent", "applications", "documents", "operators", "workload")
+SHIPPED_ONLY = {"philly_statistics.py", "sia_facts.py", "batch_regimes.py", "catalogue.py"}
+
+
+def test_users_files_are_read_through_one_door():
+    opens = re.compile(
+        r"\bopen\(|\.read_text\(|\.read_bytes\(|\bjson\.loads?\(|\bcsv\.(reader|DictReader)\(\w*(file|stream|path)"
+    )
+    found = {
+        path.name
+        for room in READERS
+        for path in (ROOT / "simsched" / room).rglob("*.py")
+        if opens.search(path.read_text(encoding="utf-8"))
+    }
+    assert found <= SHIPPED_ONLY | {"sheet.py"}  # which parses what the door gives it

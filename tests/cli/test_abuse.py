@@ -128,8 +128,8 @@ def test_a_missing_table_and_a_changed_manifest_are_noticed(stored, simsched):
     shown = simsched("show", "results/tiny")
     assert shown.exit_code == 2
     assert "is damaged: jobs.parquet is missing; run the experiment again" in shown.stderr
-    removed = simsched("verify", "results/tiny", "--remove")
-    assert "4 cells, 2 of them damaged and removed" in removed.stdout
+    removed = simsched("verify", "results/tiny", "--remove", "--yes")
+    assert "4 cells, 2 of them damaged, 2 removed" in removed.stdout
     assert "(2 cells run, 2 reused)" in simsched("run", "tiny.yaml", "-j", "1").stdout
 
 
@@ -179,7 +179,7 @@ def test_a_full_disk_is_no_internal_error(simsched, monkeypatch):
         raise OSError(28, "No space left on device", "summary.json")
 
     monkeypatch.setattr(cell_module, "seal", full)
-    done = simsched("run", "tiny.yaml", "-j", "1")
+    done = simsched("run", "tiny.yaml", "--in-process")
     assert done.exit_code == 1
     assert "results cannot be written: [Errno 28] No space left on device: 'summary.json'" in done.stderr
     assert "internal" not in done.stderr

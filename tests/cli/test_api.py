@@ -117,6 +117,7 @@ def test_a_dict_with_a_policy_class_is_an_experiment(folder):
             "policies": [LastFirst, {"name": "fifo"}],
         }
     )
+    assert found.failed == {}
     assert found.policies == ("last-first", "fifo")
 
 

@@ -1,9 +1,16 @@
 """Whatever is wrong with the input: exit code 2, one clear message, no traceback, nothing half-written."""
 
+import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from simsched.api.simulation import simulate
+from simsched.cli.output import print_json
+from simsched.errors import InputError
+from simsched.model.job import JobSpec
 
 HEADER = "submit_time,num_gpus,duration\n"
 
@@ -121,3 +128,73 @@ def test_an_internal_error_has_a_message_and_with_debug_a_traceback(simsched, mo
     assert "internal error: RuntimeError: boom" in quiet.stderr
     loud = simsched("--debug", "list", "policies")
     assert isinstance(loud.exception, RuntimeError)
+
+
+def test_a_column_that_nobody_reads_is_told_once_by_every_command(simsched, folder):
+    text = "timestamp,duration,num_gpus,mood\n" + "2024-05-06 01:00:00,60,1,x\n" * 10
+    said = "jobs.csv: column 'mood' is not known here and not used\n"
+    for command in (
+        ("validate", "tiny.yaml"), ("run", "tiny.yaml", "-j", "1"), ("trace", "info", "jobs.csv", "--no-plots"),
+    ):  # fmt: skip
+        (folder / "jobs.csv").write_text(text)  # anew: within a process a small file is read once
+        done = simsched(*command)
+        assert done.exit_code == 0, done.output
+        assert done.stderr.count(said) == 1
+    assert "columns not used" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("trace", "info", "pipe"),
+        ("calibrate", "pipe"),
+        ("workload", "describe", "pipe"),
+        ("validate", "tiny.yaml", "-o", "workload.path=pipe"),
+        ("validate", "pipe"),
+        ("application", "fit", "pipe"),
+    ],
+)
+def test_a_pipe_is_no_file(simsched, folder, arguments):
+    os.mkfifo(folder / "pipe")
+    refused(simsched(*arguments), folder, "pipe")
+
+
+def test_json_has_no_infinity(capsys):
+    print_json({"a": float("inf"), 3: [np.float64("nan"), np.int64(2), 1.5], "b": Path("x")})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "3": [None, 2, 1.5], "b": "x"}
+
+
+def test_a_deadline_needs_a_type_on_which_the_job_runs(simsched, folder):
+    types = "{nodes: 2, gpus_per_node: 4, gpu_type: %s}"
+    cluster = f"cluster={{groups: [{types % 'k80'}, {types % 'p4'}]}}"
+    jobs = "workload={recipe: pollux, jobs: 5, deadline_factor: 2}"
+    done = simsched("validate", "tiny.yaml", "-o", cluster, "-o", jobs)
+    assert done.exit_code == 2, done.output
+    assert "runs on none of the GPU types k80, p4; give the cluster GPUs of a type on which it runs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ({"num_gpus": 1.5, "duration_s": 5}, "'num_gpus' is 1.5, which is no whole number"),
+        ({"num_gpus": 1, "duration_s": 5, "submit_time_s": float("inf")}, "'submit_time_s' is inf"),
+        ({"num_gpus": 1, "duration_s": 1e308}, "'duration_s' is 1e+308"),
+        ({"num_gpus": True, "duration_s": 5}, "'num_gpus' is True, which is no number"),
+        (JobSpec("a", 0, 2.0, duration_s=5), "'num_gpus' is 2.0, which is no whole number"),
+        (JobSpec("a", float("nan"), 1, duration_s=5), "'submit_time_s' is nan"),
+        (
+            {"num_gpus": 1, "duration_s": 5, "application": "cifar10"},
+            "it names the application 'cifar10' and a duration of 5 s",
+        ),
+    ],
+)
+def test_simulate_names_the_row_and_the_number(job, said):
+    with pytest.raises(InputError) as caught:
+        simulate(jobs=[{"num_gpus": 1, "duration_s": 5}, job], policy="fifo", cluster=(1, 4))
+    assert f"jobs, row 1: {said}" in str(caught.value)
+
+
+def test_simulate_takes_the_numbers_of_a_table():
+    jobs = [{"num_gpus": 2.0, "duration_s": 5}, JobSpec("a", np.int64(0), np.int64(1), duration_s=np.float64(5))]
+    assert len(simulate(jobs=jobs, policy="fifo", cluster=(1, 4)).jobs) == 2

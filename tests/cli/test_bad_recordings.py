@@ -94,18 +94,18 @@ def _cut(path: Path) -> None:
 
 
 FILES = {
-    "empty": (lambda path: path.write_text(""), "bad.json", "bad.json:1: this is no recording"),
-    "cut short": (lambda path: path.write_text(path.read_text()[:-4]), "bad.json", "this is no recording: Expecting"),
-    "cut short when packed": (_cut, "bad.json.gz", "this is no recording: Compressed file ended"),
-    "no text": (lambda path: path.write_bytes(b"\xff\x00"), "bad.json", "this is no recording"),
+    "empty": (lambda path: path.write_text(""), "bad.json", "bad.json:1: is no JSON"),
+    "cut short": (lambda path: path.write_text(path.read_text()[:-4]), "bad.json", "cut short or damaged"),
+    "cut short when packed": (_cut, "bad.json.gz", "the compressed file is cut short"),
+    "no text": (lambda path: path.write_bytes(b"\xff\x00"), "bad.json", "is no UTF-8 text"),
     "another list": (
         lambda path: path.write_text('{"pairs": []}'),
         "bad.json",
         "bad.json:1: the recording has no list",
     ),
     "a list": (lambda path: path.write_text("[1]"), "bad.json", "bad.json:1: the recording has no list"),
-    "a folder": (lambda path: (path.unlink(), path.mkdir()), "bad.json", "Is a directory"),
-    "nothing there": (lambda path: path.unlink(), "bad.json", "No such file"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "bad.json", "is a folder"),
+    "nothing there": (lambda path: path.unlink(), "bad.json", "there is no such file"),
 }
 
 
@@ -150,8 +150,12 @@ SHARES = {
         "bad.json:2: allocations[0] has no shares for job '0', which waits then",
     ),
     "a share that is no number": (
-        lambda entries: entries[0]["x"].update({"0": float("nan")}),
+        lambda entries: entries[0]["x"].update({"0": "all"}),
         "bad.json:2: allocations[0] has no shares 'x' by job",
+    ),
+    "a share that is not finite": (
+        lambda entries: entries[0]["x"].update({"0": float("nan")}),
+        "bad.json: holds NaN",
     ),
     "a time that is no number": (
         lambda entries: entries[0].update(t="now"),

@@ -33,7 +33,7 @@ LONG = {
 }
 #: Words that stand for something of the reader's.
 PLACES = re.compile(
-    r"\b(TRACES|WORKLOADS|EXPECTED\.csv|JOB|DIR|RUN|OTHER|EXP|FILE|NAME|FILE-OR-FOLDER|ADDRESS|FOLDER|OUT\.csv)\b|\.\.\."
+    r"\b(TRACES|WORKLOADS|EXPECTED\.csv|JOB|DIR|RUN|OTHER|EXP|FILE|NAME|FILE-OR-FOLDER|ADDRESS|FOLDER|OUT\.csv)\b|\$[A-Z]+|\.\.\."
 )
 
 

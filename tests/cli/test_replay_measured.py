@@ -99,17 +99,17 @@ def test_a_missing_file_is_named(simsched, toy, missing):
             (other / f"validation-{size}.csv").write_text(CURVE)
     done = simsched("run", "toy.yaml")
     assert done.exit_code == 2
-    assert f"toy/{missing}: is missing" in done.stderr
+    assert f"toy/{missing}: there is no such file" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
-        ("placements.csv", "step_time,", "seconds,", "placements.csv:1: lacks the column step_time"),
+        ("placements.csv", "step_time,", "seconds,", "placements.csv:1: column 'step_time' is missing"),
         ("placements.csv", "0.75,", "nan,", "placements.csv:4: step_time is nan, not a finite number"),
         ("placements.csv", "2,8,", "2,9,", "placement 2 has local_bsz 9 to 16, which do not bracket 8 to 8"),
         ("scalability.csv", "2.0,1.0", "2.0,", "scalability.csv:2: sync_time is not a number"),
-        ("validation-16.csv", "grad_var", "variance", "validation-16.csv:1: lacks the column grad_var"),
+        ("validation-16.csv", "grad_var", "variance", "validation-16.csv:1: column 'grad_var' is missing"),
         ("validation-16.csv", "200,200,0,1,3\n", "", "validation-16.csv: has 1 epochs, validation-8.csv has 2"),
     ],
 )

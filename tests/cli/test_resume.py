@@ -44,9 +44,6 @@ seeds: 6
 report: {plots: false}
 """
 
-#: A limit has cells run in processes of their own even where there is one only, which costs less than several.
-APART = ("1", "--timeout-per-decision", "600")
-
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 
 
@@ -89,7 +86,7 @@ def wait_for(condition, process, seconds=300):
 
 def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
     (slow / "slow").touch()
-    process = start(slow, "killed", *APART)
+    process = start(slow, "killed", "1")
     wait_for(lambda: finished(slow, "killed") and temporary(slow, "killed"), process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -114,7 +111,7 @@ def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
 
 @pytest.mark.parametrize(
     ("signals", "workers"),
-    [([signal.SIGINT], ["2"]), ([signal.SIGINT, signal.SIGINT], APART), ([signal.SIGTERM], ["1"])],
+    [([signal.SIGINT], ["2"]), ([signal.SIGINT, signal.SIGINT], ["1"]), ([signal.SIGTERM], ["1"])],
 )
 def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signals, workers, simsched, monkeypatch):
     scratch = slow / "scratch"
@@ -157,13 +154,13 @@ class Interrupted(Policy):
 """
 
 
-@pytest.mark.parametrize(("how", "workers"), [("real", ["1"]), ("raised", ["1"]), ("raised", APART)])
-def test_an_interrupt_inside_a_policy_ends_the_run_as_any_other_does(slow, simsched, monkeypatch, capfd, how, workers):
+@pytest.mark.parametrize("how", ["real", "raised"])
+def test_an_interrupt_in_this_process_ends_the_run_even_inside_a_policy(slow, simsched, monkeypatch, capfd, how):
     (slow / "slow.py").write_text(INTERRUPTED.replace("Interrupted(", "Slow("))
     monkeypatch.setenv("INTERRUPT", how)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        done = simsched("run", "slow.yaml", "--out", "inside", "--workers", *workers)
+        done = simsched("run", "slow.yaml", "--out", "inside", "--in-process")
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.exit_code == 130
@@ -188,7 +185,7 @@ def test_a_worker_that_is_killed_loses_nothing(slow, simsched):
 
     killer = threading.Thread(target=kill_a_worker, daemon=True)
     killer.start()
-    done = simsched("run", "slow.yaml", "--out", "broken", "--workers", *APART)
+    done = simsched("run", "slow.yaml", "--out", "broken", "--workers", "1")
     killer.join()
     assert killed
     assert done.exit_code == 0, done.output

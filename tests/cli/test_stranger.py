@@ -57,7 +57,7 @@ def test_clean_lists_and_removes_what_no_run_uses(simsched, folder):
     assert simsched("clean").stdout == "Every cell is in use.\n"
     simsched("run", "tiny.yaml", "-j", "1", "--no-plots", "-o", "seeds=1", "--name", "tiny")
     assert simsched("clean").stdout.splitlines()[-1].startswith("2 cells unused")
-    assert simsched("clean", "--remove").exit_code == 0
+    assert simsched("clean", "--remove", "--yes").exit_code == 0
     assert len(list((folder / "results" / "tiny" / "cells").iterdir())) == 2
     assert simsched("clean", "nowhere").exit_code == 2
 

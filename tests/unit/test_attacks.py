@@ -14,8 +14,6 @@ from simsched import files
 from simsched.errors import InputError
 from simsched.execution.runner import run_grid
 from simsched.execution.store import Store
-from simsched.experiment import grid as grid_module
-from simsched.experiment import sources
 from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures import style
@@ -52,29 +50,6 @@ def make(tmp_path):
     return lambda: make_grid(read_experiment(tmp_path / "e.yaml"))
 
 
-def test_a_changed_engine_or_library_makes_another_cell(make, monkeypatch):
-    keys = [make().cells[0].task.key]
-    monkeypatch.setattr(grid_module, "code_hash", lambda: "another engine")
-    keys.append(make().cells[0].task.key)
-    monkeypatch.setattr(grid_module, "library_versions", lambda: {"numpy": "0.1"})
-    keys.append(make().cells[0].task.key)
-    assert len(set(keys)) == 3
-
-
-def test_every_room_on_which_rows_depend_is_hashed(tmp_path, monkeypatch):
-    package = tmp_path / "simsched"
-    for room in sources.ROOMS:
-        path = package / room if room.endswith(".py") else package / room / "deep" / "module.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x = 1\n")
-    monkeypatch.setattr(sources, "_PACKAGE", package)
-    seen = {sources.code_hash.__wrapped__()}
-    for path in sorted(package.rglob("*.py")):
-        path.write_text("x = 2\n")
-        seen.add(sources.code_hash.__wrapped__())
-    assert len(seen) == 1 + len(sources.ROOMS)
-
-
 def test_a_cell_that_failed_is_tried_again_by_the_next_run(make, tmp_path):
     (tmp_path / "break").touch()
     first = run_grid(make(), tmp_path / "out")
@@ -106,7 +81,7 @@ def test_a_cell_is_on_disk_before_it_gets_its_name(make, tmp_path, monkeypatch):
         files.sync_all(paths)
 
     monkeypatch.setattr(integrity, "sync_all", note)
-    run_grid(make(), tmp_path / "out")
+    run_grid(make(), tmp_path / "out", in_process=True)
     names = [name for name, there in synced if there]
     tables = ["allocations.parquet", "jobs.parquet", "rounds.parquet"]
     assert names[:5] == [*tables, "summary.json", "manifest.json"]

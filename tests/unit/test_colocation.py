@@ -189,7 +189,7 @@ def test_a_bad_row_is_one_message_with_file_and_line(row, message):
 
 def test_a_missing_column_is_named():
     header = ",".join(column for column in COLUMNS if column != "gpu_type")
-    with pytest.raises(InputError, match=r"pairs.csv:1: has no column gpu_type"):
+    with pytest.raises(InputError, match=r"pairs.csv:1: column 'gpu_type' is missing"):
         read_pairs(f"{header}\n", "pairs.csv")
 
 

@@ -1,14 +1,10 @@
 import shutil
-from pathlib import Path
 
 import pytest
 
 from simsched.errors import InputError
-from simsched.experiment import grid as grid_module
 from simsched.experiment.grid import look_into, make_grid
 from simsched.experiment.validation import read_experiment
-from simsched.paths import data_folder
-from simsched.policy import registry
 
 TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n"
 EXPERIMENT = """\
@@ -89,27 +85,6 @@ def test_the_data_are_in_the_key_and_their_path_is_not(make, tmp_path):
     shutil.copy(tmp_path / "jobs.csv", tmp_path / "moved.csv")
     assert keys(make(f"workload.path={tmp_path}/jobs.csv")) == before
     (tmp_path / "jobs.csv").write_text(TRACE.replace("100", "101"))
-    assert set(keys(make())).isdisjoint(before)
-
-
-def test_the_applications_are_in_the_key(make, tmp_path):
-    before = keys(make())
-    copied = tmp_path / "apps"
-    shutil.copytree(data_folder("workloads") / "applications", copied)
-    assert keys(make(f"applications.path={copied}")) == before
-    with (copied / "ncf.yaml").open("a") as file:
-        file.write("# changed\n")
-    assert set(keys(make(f"applications.path={copied}"))).isdisjoint(before)
-
-
-def test_the_policys_source_and_the_engines_semantics_are_in_the_key(make, tmp_path, monkeypatch):
-    source = Path(registry.load("fifo").__module__.replace(".", "/")).name
-    assert source == "fifo"
-    before = keys(make())
-    monkeypatch.setattr(grid_module, "SEMANTICS", grid_module.SEMANTICS + 1)
-    assert set(keys(make())).isdisjoint(before)
-    monkeypatch.undo()
-    monkeypatch.setattr(grid_module, "plugin_sources", lambda policy: {"other": policy.__name__})
     assert set(keys(make())).isdisjoint(before)
 
 

@@ -11,9 +11,10 @@ from simsched.experiment import grid as grid_module
 from simsched.experiment import validation
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.grid import make_grid
-from simsched.experiment.sources import plugin_sources
+from simsched.experiment.task import code
 from simsched.experiment.validation import read_experiment
 from simsched.policy import registry
+from simsched.sources import plugin_closure
 
 
 def chain(names, line):
@@ -99,8 +100,8 @@ def test_helpers_and_bases_of_a_policy_are_part_of_its_sources(tmp_path, monkeyp
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     policy = registry.load("a_policy:Mine")
-    before = plugin_sources(policy)
+    before = plugin_closure(policy, without=code().modules).modules
     assert sorted(before) == ["a_base", "a_deeper_helper", "a_helper", "a_policy"]
     for name in ("a_base", "a_deeper_helper"):
         (tmp_path / f"{name}.py").write_text(files[f"{name}.py"] + "# changed\n")
-        assert plugin_sources(policy)[name] != before[name]
+        assert plugin_closure(policy).modules[name] != before[name]

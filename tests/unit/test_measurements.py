@@ -99,21 +99,21 @@ def test_the_gpu_type_of_measurements_is_the_users_to_say(folder):
 @pytest.mark.parametrize("name", ["placements.csv", "scalability.csv"])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
-    assert f"{folder / name}: is missing" in refusal(folder)
+    assert f"{folder / name}: there is no such file" in refusal(folder)
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("placements.csv", "sync_time", "sync", "placements.csv:1: lacks the column sync_time"),
-        ("scalability.csv", "num_nodes", "nodes", "scalability.csv:1: lacks the column num_nodes"),
-        ("validation-8.csv", "grad_sqr", "sqr", "validation-8.csv:1: lacks the column grad_sqr"),
+        ("placements.csv", "sync_time", "sync", "placements.csv:1: column 'sync_time' is missing"),
+        ("scalability.csv", "num_nodes", "nodes", "scalability.csv:1: column 'num_nodes' is missing"),
+        ("validation-8.csv", "grad_sqr", "sqr", "validation-8.csv:1: column 'grad_sqr' is missing"),
         ("placements.csv", "1,4,1.0", "1,4,nan", "placements.csv:2: step_time is nan"),
         ("placements.csv", "1,16,4.0", "1,16,fast", "placements.csv:3: step_time is not a number: 'fast'"),
         ("placements.csv", "1,4,1.0", "1,4,0.0", "placements.csv:2: step_time must be more than 0, not 0.0"),
         ("placements.csv", "1,4,1.0,0.1", "1,4,1.0,-0.1", "placements.csv:2: sync_time must be at least 0"),
         ("placements.csv", "1,4,1.0,0.1", "1,4,1.0,1.0", "sync_time 1 must be less than step_time 1"),
-        ("placements.csv", "1,4,1.0,0.1", "1,4,1.0", "placements.csv:2: sync_time is not a number"),
+        ("placements.csv", "1,4,1.0,0.1", "1,4,1.0", "placements.csv:2: has 3 fields, and the header has 4"),
         ("placements.csv", "1,4,", "1,4.5,", "local_bsz must be a whole number, not 4.5"),
         ("placements.csv", "12,4", "1x,4", "placements.csv:6: unknown placement '1x'"),
         ("placements.csv", "12,4", "102,4", "placements.csv:6: unknown placement '102'"),
@@ -159,7 +159,7 @@ def test_placements_without_rows_are_refused(folder):
 
 def test_binary_rubbish_is_refused(folder):
     (folder / "scalability.csv").write_bytes(b"\xff\xfe\x00\x01")
-    assert "scalability.csv: cannot be read" in refusal(folder)
+    assert "scalability.csv: the file is no UTF-8 text" in refusal(folder)
 
 
 def test_all_folders_at_fault_are_named_at_once(folder):

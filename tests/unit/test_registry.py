@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from simsched.errors import InputError
-from simsched.experiment.sources import plugin_sources
 from simsched.plugins import parameters
 from simsched.policy import registry
+from simsched.sources import plugin_closure
 
 POLICY = '''
 from dataclasses import dataclass, field
@@ -99,7 +99,7 @@ def test_the_source_hash_follows_the_file(tmp_path):
         folder = tmp_path / str(len(hashes))
         folder.mkdir()
         (folder / "mine.py").write_text(text)
-        hashes.append(plugin_sources(registry.load("mine.py:Mine", folder=folder)))
+        hashes.append(plugin_closure(registry.load("mine.py:Mine", folder=folder)))
     assert hashes[0] == hashes[1]
     assert hashes[0] != hashes[2]
 
@@ -112,11 +112,11 @@ def test_the_source_hash_of_a_folder_covers_all_its_files(tmp_path, monkeypatch)
     (package / "deep" / "helper.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     policy = registry.load("folder_policy:Mine")
-    before = plugin_sources(policy)
+    before = plugin_closure(policy)
     (package / "deep" / "helper.py").write_text("x = 2\n")
-    assert plugin_sources(policy) != before
+    assert plugin_closure(policy) != before
 
 
 def test_each_shipped_policy_has_a_hash_of_its_own():
     names = ("fifo", "srtf", "tiresias", "optimus", "pollux")
-    assert len({str(plugin_sources(registry.load(name))) for name in names}) == len(names)
+    assert len({plugin_closure(registry.load(name)).digest for name in names}) == len(names)

@@ -42,7 +42,7 @@ def test_every_wrong_line_is_named(tmp_path, before, after, message):
 
 def test_missing_and_empty_files_are_refused(tmp_path):
     (tmp_path / "empty.trace").write_text("")
-    for name, message in (("empty.trace", "the trace is empty"), ("none.trace", "cannot be read")):
+    for name, message in (("empty.trace", "the trace is empty"), ("none.trace", "there is no such file")):
         with pytest.raises(InputError, match=message):
             read_shockwave_trace(tmp_path / name)
 

@@ -9,12 +9,18 @@ which of them a job gets shows only in where later jobs find room; preempted job
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from simsched.agent.agent import Agent
+from simsched.errors import input_error
+from simsched.model.application import ApplicationFacts
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobRequest
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, View
 from simsched.policy.physics import QUOTAS, Becomes, Wants
@@ -63,11 +69,30 @@ class HiveD(Policy):
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _cells: CellScheduler | None = field(default=None, init=False, repr=False)
     _owned: Ownership = field(default=Ownership(CellCluster({}, (), {}), {}), init=False, repr=False)
+    _room: Counter[Make] = field(default_factory=Counter, init=False, repr=False)
     _makes: list[Make] = field(default_factory=list, init=False, repr=False)
     _jobs: dict[str, _Job] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _waiting: dict[str, _Job] = field(default_factory=dict, init=False, repr=False)
     _up: list[bool] = field(default_factory=list, init=False, repr=False)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Count the GPUs of each make of nodes."""
+        self._room = Counter()
+        for node in cluster.nodes:
+            self._room[node.gpu_type, node.gpus] += node.gpus
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Keep the batch; raises `InputError` for a job that the nodes of no make can hold."""
+        makes = {make: gpus for make, gpus in self._room.items() if facts.runs_on(make[0])}
+        most = max(makes.values(), default=request.num_gpus)
+        of_one_type = max((sum(makes[one] for one in makes if one[0] == kind) for kind, _ in makes), default=0)
+        if most < request.num_gpus <= of_one_type:  # what is larger no policy can place, as the engine says
+            message = f"policy '{self.name}' places a job on nodes of one make, and they have at most {most} GPUs"
+            raise input_error(
+                f"job '{request.id}'", message, f"make nodes alike, or leave out jobs of more than {most}"
+            )
+        return super().agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Place waiting jobs, guaranteed ones first, by priority and age."""

@@ -8,7 +8,6 @@ written down in `tests/data/kueue/README.md`.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from simsched.errors import InputError, input_error
+from simsched.reading import read_json
 from simsched_policies.kueue.candidates import in_order
 from simsched_policies.kueue.classical import classical_victims
 from simsched_policies.kueue.coverage import left_out
@@ -68,8 +68,8 @@ class Report:
 
 def check_file(path: Path) -> Report:
     """Run every case of a file; raises `InputError` where the file is not of the form."""
+    content = read_json(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         cases = [expanded(content, case) for case in content["cases"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = "see the form in tests/data/kueue/README.md"

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.model.colocation.contract import Resident
+from simsched.reading import records
 
 COLUMNS = (
     "gpu_type", "application", "batch_size", "other_application", "other_batch_size", "speed", "other_speed",
@@ -87,23 +88,19 @@ def read_pairs(text: str, where: str, default: float | None = None) -> PairTable
         raise input_error(
             where, f"the default speed is {default}, not in (0, {_FASTEST}]", "a share of the speed when alone"
         )
-    rows = csv.DictReader(io.StringIO(text))
-    missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
-    if missing:
-        raise input_error(where, f"has no column {', '.join(missing)}", f"the header is {','.join(COLUMNS)}", line=1)
     pairs: dict[Key, tuple[float, float]] = {}
     lines: dict[Key, int] = {}
     problems: list[Problem] = []
-    for row in rows:
+    for line, row in records(text.splitlines(keepends=True), where, COLUMNS):
         try:
             key, speeds = _row(row)
         except ValueError as error:
-            problems.append(Problem(where, str(error), line=rows.line_num))
+            problems.append(Problem(where, str(error), line=line))
             continue
         if key in lines:
             message = f"{key[1]} beside {key[2]} on '{key[0]}' is already in line {lines[key]}"
-            problems.append(Problem(where, message, "keep one of them", rows.line_num))
-        pairs[key], lines[key] = speeds, rows.line_num
+            problems.append(Problem(where, message, "keep one of them", line))
+        pairs[key], lines[key] = speeds, line
     if problems:
         raise InputError(*problems)
     return PairTable(pairs, default)

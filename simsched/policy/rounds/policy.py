@@ -135,6 +135,11 @@ class SharesPolicy(Policy):
         return {**super().counts_on, **({GPU_TYPES: Becomes("has no types to weigh")} if weighs else {})}
 
     @property
+    def needs_sharing(self) -> bool:
+        """Return whether shares are granted exactly, for which all jobs are put onto GPUs at once."""
+        return self.ideal
+
+    @property
     def triggers(self) -> Triggers:
         """Return all events; most of them fall within a round and change nothing."""
         return Triggers.on_events()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import input_error
+from simsched.reading import read_json
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,10 +56,9 @@ def read_rates(path: Path, *, scattered: bool = False) -> GavelRates:
     `scattered` keeps the GPU types whose names end in `_unconsolidated`, which its simulator drops. Raises `InputError`
     where the file is no such table.
     """
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise input_error(path, f"is no JSON file: {error}", "give a table of rates in Gavel's layout") from error
+    table = read_json(path, "give a table of rates in Gavel's layout")
+    if not isinstance(table, dict):
+        raise input_error(path, "is no table of rates", "its keys are GPU types, below them job types")
     kinds: dict[str, Kind] = {}
     alone: dict[str, Mapping[Kind, float]] = {}
     beside: dict[str, Mapping[tuple[Kind, Kind], tuple[float, float]]] = {}

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from simsched.errors import InputError, Problem, input_error
+from simsched.errors import InputError, Problem
+from simsched.reading import read_text
 from simsched.workload.gavel.job import GavelJob
+from simsched.workload.trace import MOST_SECONDS
 
 #: Columns of Gavel's files; those of Shockwave have a mode after the GPUs and a duration before the arrival.
 _GAVEL = ("template", "command", "directory", "steps_flag", "needs_data", "steps", "gpus", "weight", "slo", "arrival")
@@ -20,10 +22,7 @@ def read_trace(path: Path) -> list[GavelJob]:
 
     Raises `InputError` with every wrong line.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read: {error}", "give a text file of Gavel's trace format") from error
+    lines = read_text(path).splitlines()
     problems: list[Problem] = []
     jobs: list[GavelJob] = []
     for number, line in enumerate(lines, start=1):
@@ -69,10 +68,10 @@ def _number(text: str, name: str, least: float, where: str, line: int, problems:
     except ValueError:
         problems.append(Problem(where, f"{name} '{text}' is no number", "give a plain number", line))
         return 1.0
-    whole = name != "gpus" or number == math.floor(number)
-    if not math.isfinite(number) or number < least or not whole:
+    whole = name != "gpus" or number % 1 == 0
+    if not least <= number <= MOST_SECONDS or not whole:
         kind = "a whole number" if name == "gpus" else "a number"
-        problems.append(Problem(where, f"{name} is {text}", f"give {kind} of at least {least:g}", line))
+        problems.append(Problem(where, f"{name} is {text}", f"give {kind} from {least:g} to {MOST_SECONDS:g}", line))
         return 1.0
     return number
 

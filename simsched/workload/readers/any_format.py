@@ -40,6 +40,7 @@ def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 -
         dropped=_summed([jobs.dropped for jobs in found]),
         adjusted=_summed([jobs.adjusted for jobs in found]),
         examples=found[0].examples if len(found) == 1 else {},
+        unused=tuple(dict.fromkeys(name for jobs in found for name in jobs.unused)),
     )
 
 

@@ -26,7 +26,8 @@ class Jobs:
     """What a reader found in one file: columns of `simsched.workload.trace.COLUMNS`, on the clock of the file.
 
     `origin` is the time of second 0 of that clock, None where the file names no day. `examples` are the first rows
-    left out or mended for a reason, by line and job, where the reader keeps them.
+    left out or mended for a reason, by line and job, where the reader keeps them. `unused` names the columns of the
+    file that it makes nothing of.
     """
 
     columns: Mapping[str, Any]
@@ -34,6 +35,7 @@ class Jobs:
     dropped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

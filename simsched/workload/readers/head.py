@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from pathlib import Path
 
-from simsched.errors import InputError, input_error
+from simsched.errors import input_error
+from simsched.reading import first_lines
 from simsched.workload.readers.format import Head
 
 #: What a list of jobs in simsched's own layout calls itself in its first line.
@@ -21,27 +20,6 @@ def head_of(path: Path) -> Head:
         raise input_error(path, "the file is empty", "give a trace with at least one job")
     line = next((line for line in lines if not line.startswith("#")), lines[0])
     return Head(line, frozenset(name.strip().strip('"\ufeff') for name in line.split(",")))
-
-
-def first_lines(path: Path, count: int = 100, size: int = 65536) -> list[str]:
-    """Return the first lines of a text file (plain or .gz), as much as is needed to tell its format."""
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
-            return stream.read(size).decode("utf-8-sig", errors="replace").splitlines()[:count]
-    except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from None
-
-
-def unreadable(path: Path, error: Exception) -> InputError:
-    """Return in one line why a file cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return input_error(path, "there is no such file", "check the path")
-    if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
-        return input_error(path, "the compressed file is cut short or damaged", "fetch it again")
-    if isinstance(error, UnicodeDecodeError):
-        return input_error(path, "the file is no UTF-8 text", "give a CSV or JSON file")
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return input_error(path, f"the file cannot be read: {reason}", "check the path and its permissions")
 
 
 def is_workload(head: Head) -> bool:

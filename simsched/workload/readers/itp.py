@@ -29,8 +29,7 @@ def _read(path: Path) -> Jobs:
         "tenant": path.name.split(".")[0],
         "row": sheet.rows,
     }
-    sheet.check()
-    return Jobs(columns, None)
+    return Jobs(columns, None, unused=sheet.check())
 
 
 FORMAT = Format("itp", "Microsoft ITP 2021", "CSV: job_id,submission_time,duration,num_gpu", _matches, _read)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -15,9 +14,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.reading import check_header, open_text
 from simsched.workload.readers.format import Jobs
-from simsched.workload.readers.head import unreadable
-from simsched.workload.trace import EPOCH
+from simsched.workload.trace import EPOCH, MOST_SECONDS, raise_all
 
 #: What each column of a log's table means; times are whole seconds since 1970-01-01 UTC.
 LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
@@ -89,7 +88,7 @@ class ClusterLog:
 
     `table` has the columns of `LOG_COLUMNS`, where times that are not `dated` count from an unnamed day; `adjusted`
     counts jobs whose figures were mended, by what was done, and `ignored` lines that are no jobs of their own, such as
-    steps; `examples` are the first mended jobs of a kind.
+    steps; `examples` are the first mended jobs of a kind, and `unused` the columns that are not read.
     """
 
     name: str
@@ -100,6 +99,7 @@ class ClusterLog:
     ignored: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     dated: bool = True
+    unused: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Count the jobs."""
@@ -120,6 +120,8 @@ class ClusterLog:
             for what, count in sorted(self.adjusted.items())
         ]
         lines += [f"  ignored: {count} {what}" for what, count in sorted(self.ignored.items())]
+        if self.unused:
+            lines.append(f"  not used: {', '.join(self.unused)}")
         return "\n".join(lines)
 
     def jobs(self) -> Jobs:
@@ -151,7 +153,7 @@ class ClusterLog:
         adjusted = {**self.adjusted, _PART: int((gpus < 1).sum()), _ROUNDED: int(((gpus > 1) & (gpus != whole)).sum())}
         left_out = {entry.reason: entry.count for entry in self.left_out} | dict(self.ignored)
         examples = {**self.examples, **{entry.reason: entry.examples for entry in self.left_out}}
-        return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted, examples)
+        return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted, examples, self.unused)
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,7 @@ def finish(
     with every reason if `strict`, and where no job is left.
     """
     limits = limits or Limits()
+    raise_all(str(sieve.path), _beyond(sieve))
     sieve.drop(sieve.table["gpus"].isna(), "GPUs are no number")
     sieve.drop(sieve.table["gpus"] <= 0, "used no GPU")
     sieve.drop(sieve.table["submit_s"].isna(), "submission is not recorded")
@@ -238,6 +241,25 @@ def finish(
 
 #: Reasons that say nothing against a log: jobs that are simply not for the simulator.
 HARMLESS: Collection[str] = frozenset({"used no GPU", "never started"})
+
+
+#: The most that a column of a log may say, up or down; times count from 1970.
+_MOST: Mapping[str, float] = MappingProxyType(
+    dict.fromkeys(("submit_s", "eligible_s", "start_s", "end_s", "duration_s", "time_limit_s"), float(MOST_SECONDS))
+    | {"gpus": 1e9, "priority": 2.0**53}
+)
+
+
+def _beyond(sieve: Sieve) -> Iterator[Problem]:
+    """Find figures that no cluster can have written: infinite ones, and those of a slipped digit."""
+    for column, most in _MOST.items():
+        if column not in sieve.table:
+            continue
+        values = sieve.table[column].to_numpy("float64")
+        for i in np.flatnonzero(np.abs(values) > most).tolist():
+            job, line = str(sieve.table["job_id"].iat[i]), int(sieve.table["line"].to_numpy("int64")[i])
+            message = f"job '{job:.40}': '{column}' is {values[i]:g}, beyond {most:g}"
+            yield Problem(str(sieve.path), message, "mend the line, or leave it out", line)
 
 
 def _known(text: str, nodes: frozenset[str]) -> bool:
@@ -282,14 +304,11 @@ def read_lines(path: Path, separator: str) -> tuple[list[str], Iterator[tuple[in
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """List the lines that are not blank, with their numbers, from the first that is no comment on."""
     begun = False
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-            for i, line in enumerate(file, 1):
-                begun = begun or bool(line.strip() and not line.startswith("#"))
-                if begun and line.strip():
-                    yield i, line.removesuffix("\n").removesuffix("\r")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
+    with open_text(path, newline="\n") as file:
+        for i, line in enumerate(file, 1):
+            begun = begun or bool(line.strip() and not line.startswith("#"))
+            if begun and line.strip():
+                yield i, line.removesuffix("\n").removesuffix("\r")
 
 
 def frame(
@@ -302,8 +321,9 @@ def frame(
     """Make a table of text of the rows that have as many fields as the header; the others are left out.
 
     Rows are taken in blocks, since text takes less memory in a table than in lists; `convert` turns each block into
-    what is kept of it.
+    what is kept of it. Raises `InputError` for a header that names a column twice.
     """
+    check_header(path, header, line=0)
     blocks, short, wide = [convert(_block(header, (), key))], [], []
     rest = iter(rows)
     while block := list(islice(rest, _BLOCK)):

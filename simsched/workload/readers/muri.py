@@ -14,6 +14,8 @@ from simsched.workload.readers.format import Head
 
 _STAGES = ("resource_time_0", "resource_time_1", "resource_time_2")
 COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "batch_size", "duration", "iteration_time")
+#: Milliseconds since the job before, which the times of submission say already.
+_IDLE = ("interval",)
 _MS = 1000
 
 
@@ -30,7 +32,7 @@ def read_muri_jobs(path: Path) -> list[JobSpec]:
     """
     from simsched.workload.readers.sheet import open_sheet  # needs pandas, which telling the format does not
 
-    sheet = open_sheet(path, (*COLUMNS, *_STAGES))
+    sheet = open_sheet(path, (*COLUMNS, *_STAGES), idle=_IDLE)
     sheet.blame("model_name", sheet.missing("model_name"), "is missing")
     ids = sheet.unique("job_id")
     models = sheet.text("model_name")

@@ -12,6 +12,8 @@ from simsched.workload.readers.sheet import open_sheet
 from simsched.workload.trace import EPOCH, MOST_SECONDS
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
+#: Seconds times GPUs, which the others say already.
+_IDLE = ("gpu_time",)
 
 
 def _matches(head: Head) -> bool:
@@ -20,7 +22,7 @@ def _matches(head: Head) -> bool:
 
 def _read(path: Path) -> Jobs:
     """Read every row; `cluster` is the virtual cluster, and all jobs passed."""
-    sheet = open_sheet(path, _COLUMNS)
+    sheet = open_sheet(path, _COLUMNS, idle=_IDLE)
     columns = {
         "submit_time_s": sheet.moment("timestamp"),
         "duration_s": sheet.number("duration", least=0, most=MOST_SECONDS),
@@ -29,8 +31,7 @@ def _read(path: Path) -> Jobs:
         "status": "Pass",
         "row": sheet.rows,
     }
-    sheet.check()
-    return Jobs(columns, EPOCH)
+    return Jobs(columns, EPOCH, unused=sheet.check())
 
 
 FORMAT = Format(

@@ -6,9 +6,6 @@ attempts. A machine may be listed several times in one attempt. The array is in 
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +16,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.reading import read_json, unused
 from simsched.workload.readers.format import Format, Head, Jobs
-from simsched.workload.readers.head import unreadable
 from simsched.workload.trace import EPOCH, STATUSES, raise_all
 
 _STYLE = "%Y-%m-%d %H:%M:%S"
 _REMEDY = "correct or remove the record"
+#: What is read of a job, of its attempts and of their machines, and what is not: addresses.
+_USED = ("status", "vc", "jobid", "attempts", "submitted_time", "user", "start_time", "end_time", "detail", "gpus")
+_IDLE = ("ip",)
 
 
 @dataclass
@@ -41,11 +41,14 @@ class _Log:
     owner: list[int] = field(default_factory=list)
     start: list[str | None] = field(default_factory=list)
     end: list[str | None] = field(default_factory=list)
+    keys: dict[str, object] = field(default_factory=dict)
 
     def add(self, record: dict[str, Any]) -> None:
         """Append one job; raises `KeyError`, `TypeError` or `ValueError` where the record is not as described."""
         attempts = record["attempts"]
+        self.keys.update(record)
         for attempt in attempts:
+            self.keys.update(attempt)
             self.owner.append(len(self.job_id))
             self.start.append(attempt["start_time"])
             self.end.append(attempt["end_time"])
@@ -106,7 +109,7 @@ def _read(path: Path) -> Jobs:
         "attempts_s": seconds[keep],
         "row": np.flatnonzero(keep),
     }
-    return Jobs(columns, EPOCH, dropped)
+    return Jobs(columns, EPOCH, dropped, unused=unused(path, log.keys, _USED, _IDLE, "key"))
 
 
 def _attempt_seconds(
@@ -120,16 +123,7 @@ def _attempt_seconds(
 
 
 def _load(path: Path) -> list[Any]:
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
-            records = json.load(stream)
-    except json.JSONDecodeError as error:
-        raise input_error(
-            path, f"the JSON is cut short or damaged at column {error.colno}: {error.msg}",
-            "fetch the file again; a whole log ends with ]", line=error.lineno,
-        ) from None  # fmt: skip
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
+    records = read_json(path, "fetch the file again; a whole log ends with ]")
     if not isinstance(records, list):
         raise input_error(path, "the JSON is no array", "give the log as one array of jobs")
     return records
@@ -142,7 +136,7 @@ def _collect(path: Path, records: list[Any]) -> _Log:
             log.add(record)
         except KeyError as error:
             raise _unlike(path, i, f"key {error} is missing") from None
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError, RecursionError):
             raise _unlike(path, i, "is not a job with attempts as the official log has them") from None
     return log
 

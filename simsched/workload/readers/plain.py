@@ -44,8 +44,7 @@ def _read(path: Path) -> Jobs:
     if "job_id" in sheet:
         columns["job_id"] = sheet.unique("job_id")
     columns |= optional_columns(sheet)
-    sheet.check()
-    return Jobs(columns, origin)
+    return Jobs(columns, origin, unused=sheet.check())
 
 
 def optional_columns(sheet: Sheet) -> dict[str, Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import warnings
-import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.workload.readers.head import first_lines, unreadable
-from simsched.workload.trace import EPOCH, raise_all
+from simsched.errors import InputError, Problem, input_error
+from simsched.reading import check_header, first_lines, open_text, other_width, unused
+from simsched.workload.readers.clock import Clock
+from simsched.workload.trace import raise_all
 
 _MEND = "mend the line, or leave it out"
 #: How the logs write a value that was never recorded.
@@ -26,12 +25,17 @@ MISSING = ("", "None", "NULL", "null", "nan", "NaN", "NA", "N/A", "\\N")
 
 @dataclass
 class Sheet:
-    """The cells of a CSV file as text, and the problems found so far while they are turned into values."""
+    """The cells of a CSV file as text, and the problems found so far while they are turned into values.
+
+    `idle` names columns that the format knows and has no use for, and `read` those that have been read so far.
+    """
 
     path: Path
     cells: pd.DataFrame
     first_line: int
     problems: list[Problem] = field(default_factory=list)
+    idle: Collection[str] = ()
+    read: set[str] = field(default_factory=set)
 
     def __contains__(self, column: str) -> bool:
         """Return whether the file has a column."""
@@ -54,6 +58,7 @@ class Sheet:
 
     def missing(self, column: str) -> npt.NDArray[np.bool_]:
         """Return which cells of a column hold no value."""
+        self.read.add(column)
         return self.cells[column].str.strip().isin(MISSING).to_numpy("bool")
 
     def text(self, column: str) -> Any:
@@ -77,17 +82,17 @@ class Sheet:
                 self.blame(column, np.isfinite(values) & (values % 1 != 0), "is no whole number")
         return values
 
-    def moment(self, column: str, style: str = "ISO8601") -> npt.NDArray[np.int64]:
+    def moment(self, column: str) -> npt.NDArray[np.int64]:
         """Return a column of timestamps as whole seconds since 1970-01-01.
 
-        Timestamps with an offset are turned into UTC, those without are taken as they stand.
+        Timestamps with an offset are turned into UTC, those without are taken as they stand; raises `InputError` where
+        the column has both.
         """
-        text = self.cells[column].str.strip()
-        moments = pd.to_datetime(text, errors="coerce", format=style, utc=True).dt.tz_localize(None)
+        seconds = Clock(self.path).seconds(self.cells[column], self.first_line + self.rows)
         missing = self.missing(column)
         self.blame(column, missing, "is missing")
-        self.blame(column, ~missing & moments.isna().to_numpy(), "is no timestamp such as 2017-10-09 07:01:55")
-        return ((moments - EPOCH) // pd.Timedelta(seconds=1)).fillna(0).to_numpy("int64").astype(np.int64)
+        self.blame(column, ~missing & np.isnan(seconds), "is no timestamp such as 2017-10-09 07:01:55")
+        return np.floor(np.nan_to_num(seconds)).astype(np.int64)
 
     def one_of(self, column: str, known: Sequence[str]) -> Any:
         """Return a column of names, each of which must be known or missing."""
@@ -104,9 +109,13 @@ class Sheet:
         self.blame(column, ((names != "") & names.duplicated()).to_numpy("bool"), "names an earlier row too")
         return names
 
-    def check(self) -> None:
-        """Raise `InputError` with the problems found so far, by line."""
+    def check(self) -> tuple[str, ...]:
+        """Raise `InputError` with the problems found so far, by line; once all is read, return what no one has read.
+
+        Columns that the format does not even know are told.
+        """
         raise_all(str(self.path), iter(self.problems))
+        return unused(self.path, map(str, self.cells.columns), self.read, self.idle)
 
     def line(self, row: int) -> int:
         """Return the line of the file, counted from 1, on which a 0-based data row stands."""
@@ -120,33 +129,51 @@ class Sheet:
             self.problems.append(Problem(str(self.path), message, _MEND, self.line(int(self.rows[i]))))
 
 
-def open_sheet(path: Path, required: Sequence[str], names: Sequence[str] | None = None) -> Sheet:
+def open_sheet(
+    path: Path, required: Sequence[str], names: Sequence[str] | None = None, idle: Collection[str] = ()
+) -> Sheet:
     """Read a CSV file (plain or .gz) that has at least the `required` columns.
 
-    Lines at the top that begin with # and blank lines are skipped. `names` are the columns of a file without a header.
-    Raises `InputError` for a file that is missing, empty, cut short, no text, or lacks a column.
+    Lines at the top that begin with # and blank lines are skipped. `names` are the columns of a file without a header;
+    `idle` are further ones that its format knows. Raises `InputError` for a file that is missing, empty, cut short, no
+    text, lacks a column or names one twice.
     """
     skip = _comment_lines(path)
+    header = list(names) if names else _header(path, skip)
+    check_header(path, header, required, skip + 1)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), open_text(path) as stream:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             cells = pd.read_csv(
-                path, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, skiprows=skip,
-                header=None if names else 0, names=list(names) if names else None, encoding="utf-8-sig",
+                stream, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, skiprows=skip,
+                header=None if names else 0, names=list(names) if names else None,
             )  # fmt: skip
     except pd.errors.EmptyDataError:
-        raise input_error(path, "the file is empty", "give a header line and one line a job") from None
+        raise _empty(path) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning):
         raise _malformed(path, skip, len(names) if names else None) from None
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
-    cells.columns = cells.columns.astype(str).str.strip()
-    _require(path, cells, required, skip)
-    empty = (cells == "").all(axis=1)
-    cells = cells[~empty]
+    cells.columns = pd.Index(header)
+    cells = cells[~(cells == "").all(axis=1)]
     if cells.empty:
         raise input_error(path, "the file holds a header and no job", "give one line a job")
-    return Sheet(path, cells, skip + (1 if names else 2))
+    return Sheet(path, cells, skip + (1 if names else 2), idle=idle)
+
+
+def _empty(path: Path) -> InputError:
+    return input_error(path, "the file is empty", "give a header line and one line a job")
+
+
+def _header(path: Path, skip: int) -> list[str]:
+    """Return the names in the first line that is no comment."""
+    with open_text(path) as stream:
+        for _ in range(skip):
+            next(stream)
+        try:
+            return [name.strip() for name in next(csv.reader(stream))]
+        except csv.Error:
+            raise _malformed(path, skip, None) from None
+        except StopIteration:
+            raise _empty(path) from None
 
 
 def _comment_lines(path: Path) -> int:
@@ -155,19 +182,9 @@ def _comment_lines(path: Path) -> int:
     return next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
 
 
-def _require(path: Path, cells: pd.DataFrame, required: Sequence[str], skip: int) -> None:
-    missing = [column for column in required if column not in cells.columns]
-    if missing:
-        named = ", ".join(f"'{column}'" for column in missing)
-        remedy = nearest(missing[0], [str(column) for column in cells.columns])
-        raise input_error(
-            path, f"column {named} is missing", f"{remedy} (needed: {', '.join(required)})", line=skip + 1
-        )
-
-
 def _malformed(path: Path, skip: int, fields: int | None) -> InputError:
     """Say in which line a file ceases to be CSV: a quote that is never closed, or other fields than the header has."""
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as stream:
+    with open_text(path) as stream:
         for _ in range(skip):
             next(stream)
         rows = csv.reader(stream, strict=True)
@@ -176,9 +193,10 @@ def _malformed(path: Path, skip: int, fields: int | None) -> InputError:
             for row in rows:
                 fields = fields or len(row)
                 if len(row) > fields:
-                    message = f"has {len(row)} fields, and the header has {fields}"
-                    return input_error(path, message, "quote fields that hold commas, or mend the line", line=line)
+                    return other_width(path, len(row), fields, line)
                 line = skip + rows.line_num + 1
-        except csv.Error:
+        except csv.Error as error:
+            if "limit" in str(error):
+                return input_error(path, f"a {error}", "is a quote not closed, or this no CSV?", line=line)
             return input_error(path, "a quote that begins here is never closed", "close it, or double it", line=line)
     return input_error(path, "is no CSV", "give every line the same number of fields as the header")

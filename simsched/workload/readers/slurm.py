@@ -1,13 +1,14 @@
 """Slurm's accounting: the output of `sacct -P`, with arrays, steps, requeued jobs, and clocks that were changed.
 
 Used are JobID, Submit, Start, End, State and AllocTRES or ReqTRES (or AllocGRES, ReqGRES), and where they are there
-Eligible, ElapsedRaw or Elapsed, Timelimit or TimelimitRaw, Partition, QOS, Account, User, Priority and NodeList.
+Eligible, ElapsedRaw or Elapsed, TimelimitRaw or Timelimit, Partition, QOS, Account, User, Priority and NodeList.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,15 +17,36 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error, nearest
+from simsched.reading import unused
+from simsched.workload.readers.clock import Clock
 from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog, Limits, Sieve, finish, frame, read_lines
 from simsched.workload.readers.slurm_nodes import expand_nodes
-from simsched.workload.trace import EPOCH
 
 Numbers = npt.NDArray[np.float64]
 
 _REQUIRED = ("JobID", "Submit", "Start", "End", "State")
 _TRES = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
+#: What else is used where it is there; of each pair the first.
+_CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"))
+_OPTIONAL = ("Eligible", "Partition", "QOS", "Account", "User", "Priority", "NodeList")
+#: The other fields of sacct (`sacct --helpformat`), for which a replay has no use.
+_IDLE = (
+    "AdminComment", "AllocCPUS", "AllocNodes", "AssocID", "AveCPU", "AveCPUFreq", "AveDiskRead", "AveDiskWrite",
+    "AvePages", "AveRSS", "AveVMSize", "BlockID", "Cluster", "Comment", "Constraints", "ConsumedEnergy",
+    "ConsumedEnergyRaw", "Container", "CPUTime", "CPUTimeRAW", "DBIndex", "DerivedExitCode", "Elapsed", "ExitCode",
+    "Extra", "FailedNode", "Flags", "GID", "Group", "JobIDRaw", "JobName", "Layout", "Licenses", "MaxDiskRead",
+    "MaxDiskReadNode", "MaxDiskReadTask", "MaxDiskWrite", "MaxDiskWriteNode", "MaxDiskWriteTask", "MaxPages",
+    "MaxPagesNode", "MaxPagesTask", "MaxRSS", "MaxRSSNode", "MaxRSSTask", "MaxVMSize", "MaxVMSizeNode", "MaxVMSizeTask",
+    "McsLabel", "MinCPU", "MinCPUNode", "MinCPUTask", "NCPUS", "NNodes", "NTasks", "Planned", "PlannedCPU",
+    "PlannedCPURAW", "QOSRAW", "QOSREQ", "Reason", "ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin",
+    "ReqCPUS", "ReqMem", "ReqNodes", "Reservation", "ReservationId", "Reserved", "Restarts", "ResvCPU", "ResvCPURAW",
+    "SegmentSize", "StdErr", "StdIn", "StdOut", "SubmitLine", "Suspended", "SystemComment", "SystemCPU", "Timelimit",
+    "TotalCPU", "TRESUsageInAve", "TRESUsageInMax", "TRESUsageInMaxNode", "TRESUsageInMaxTask", "TRESUsageInMin",
+    "TRESUsageInMinNode", "TRESUsageInMinTask", "TRESUsageInTot", "TRESUsageOutAve", "TRESUsageOutMax",
+    "TRESUsageOutMaxNode", "TRESUsageOutMaxTask", "TRESUsageOutMin", "TRESUsageOutMinNode", "TRESUsageOutMinTask",
+    "TRESUsageOutTot", "UID", "UserCPU", "WCKey", "WCKeyID", "WorkDir",
+)  # fmt: skip
 _STATUS: Mapping[str, str] = MappingProxyType(
     {"COMPLETED": "Pass", "CANCELLED": "Killed", "PREEMPTED": "Killed", "REQUEUED": "Killed", "DEADLINE": "Failed"}
     | dict.fromkeys(("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"), "Failed")
@@ -54,15 +76,22 @@ def read_sacct(
     if header[-1] == "":  # sacct -p, unlike -P, ends every line with a separator
         header, rows = header[:-1], ((i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows)
     _require(place, header)
-    _zone(place, time_zone)
-    blocks = _Blocks(time_zone)
+    blocks = _Blocks(Clock(place, time_zone))
     sieve = frame(place, header, rows, "JobID", blocks.convert)
+    used = (*_REQUIRED, *_TRES, *_OPTIONAL, *(_chosen(header, pair) for pair in _CHOICES))
+    left = unused(place, header, used, _IDLE)
     if "shifted" in sieve.table:
         sieve.mend(sieve.table.pop("shifted"), _SHIFTED)
     merged, reused = _merge(sieve)
     adjusted = {_MERGED: merged, _REUSED: reused}
     ignored = {_STEPS: blocks.steps}
-    return finish(sieve, "slurm", limits=limits, strict=strict, adjusted=adjusted, ignored=ignored)
+    log = finish(sieve, "slurm", limits=limits, strict=strict, adjusted=adjusted, ignored=ignored)
+    return replace(log, unused=left)
+
+
+def _chosen(names: Collection[str], pair: Sequence[str]) -> str:
+    """Return the first of several columns that is there; empty where none is."""
+    return next((name for name in pair if name in names), "")
 
 
 def _require(path: Path, header: Sequence[str]) -> None:
@@ -74,18 +103,11 @@ def _require(path: Path, header: Sequence[str]) -> None:
     raise input_error(path, f"column '{name}' is missing", remedy, line=1)
 
 
-def _zone(path: Path, name: str) -> None:
-    try:
-        pd.Timestamp("2000-01-01").tz_localize(name)
-    except (KeyError, ValueError, OSError):
-        raise input_error(path, f"'{name}' is no time zone", "name one such as Europe/Berlin or UTC") from None
-
-
 class _Blocks:
     """Turns blocks of text into the columns of a log; what was found in one helps with the next."""
 
-    def __init__(self, time_zone: str) -> None:
-        self._time_zone = time_zone
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._gpus: dict[tuple[str, ...], tuple[float, str]] = {}
         self._nodes: dict[str, str] = {}
         self.steps = 0
@@ -95,16 +117,16 @@ class _Blocks:
         steps = table["JobID"].str.contains(".", regex=False).to_numpy("bool")
         self.steps += int(steps.sum())
         table = table[~steps].reset_index(drop=True)
+        lines = table["line"].to_numpy("int64")
         times = (("submit_s", "Submit"), ("start_s", "Start"), ("end_s", "End"), ("eligible_s", "Eligible"))
         for column, name in times:
             if name in table:
-                table[column] = moments(table[name], self._time_zone)
+                table[column] = self._clock.seconds(table[name], lines)
         table["state"] = table["State"].str.split().str[0].fillna("")
         self._count_gpus(table)
-        raw = {"TimelimitRaw": 60.0, "Timelimit": 0.0}
-        name = next((name for name in raw if name in table), "")
-        if name:
-            table["time_limit_s"] = _seconds(table[name], raw[name])
+        limit = _chosen(table.columns, _CHOICES[1])
+        if limit:
+            table["time_limit_s"] = _seconds(table[limit], 60.0 if limit == _CHOICES[1][0] else 0.0)
         for column, name in (("queue", "Partition"), ("qos", "QOS"), ("account", "Account"), ("user", "User")):
             table[column] = table[name].str.strip() if name in table else ""
         table["array"] = table["job_id"].str.extract(r"^(\d+)_", expand=False).fillna("")
@@ -130,36 +152,15 @@ class _Blocks:
 
 def _mend_ends(table: pd.DataFrame) -> None:
     """Set the end to start plus elapsed time where they differ by what clocks are changed by."""
-    name = next((name for name in ("ElapsedRaw", "Elapsed") if name in table), "")
+    name = _chosen(table.columns, _CHOICES[0])
     if not name:
         return
-    elapsed = _seconds(table[name], 1.0 if name == "ElapsedRaw" else 0.0)
+    elapsed = _seconds(table[name], 1.0 if name == _CHOICES[0][0] else 0.0)
     gap = table["end_s"].to_numpy() - table["start_s"].to_numpy() - elapsed
     with np.errstate(invalid="ignore"):
         shifted = (np.abs(gap) <= _SHIFT_S) & (gap != 0) & (gap % _QUARTER_S == 0) & (elapsed > 0)
     table.loc[shifted, "end_s"] = table["start_s"].to_numpy()[shifted] + elapsed[shifted]
     table["shifted"] = shifted
-
-
-def moments(text: pd.Series, time_zone: str) -> Numbers:
-    """Turn timestamps into seconds since 1970-01-01 UTC, NaN where there is none such as Unknown.
-
-    Those with an offset keep it; others are of `time_zone`. Of an hour that comes twice the first is meant, one that
-    is skipped begins after the skip.
-    """
-    text = text.str.strip()
-    offset = text.str.contains(r"(?:Z|[+-]\d\d:?\d\d)$", regex=True).to_numpy("bool")
-    found = np.full(len(text), np.nan)
-    for mask, local in ((offset, False), (~offset, True)):
-        if not mask.any():
-            continue
-        stamps = pd.to_datetime(text[mask], errors="coerce", format="ISO8601", utc=not local)
-        if local:
-            twice = np.ones(len(stamps), dtype=bool)
-            stamps = stamps.dt.tz_localize(time_zone, ambiguous=twice, nonexistent="shift_forward").dt.tz_convert("UTC")
-        plain = stamps.dt.tz_localize(None)
-        found[mask] = ((plain - EPOCH) / pd.Timedelta(seconds=1)).to_numpy("float64")
-    return found
 
 
 def _seconds(text: pd.Series, unit_s: float) -> Numbers:
@@ -174,8 +175,8 @@ def _duration(text: str, unit_s: float) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         return 0.0
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _gpus(texts: Sequence[str]) -> tuple[float, str]:
@@ -183,9 +184,9 @@ def _gpus(texts: Sequence[str]) -> tuple[float, str]:
     for text in texts:
         found = _GPU.findall(text)
         if found:
-            total = [int(count) for kind, count in found if not kind]
+            total = [float(count) for kind, count in found if not kind]
             kinds = sorted({kind for kind, _ in found if kind})
-            return float(total[0] if total else sum(int(count) for _, count in found)), "+".join(kinds)
+            return total[0] if total else sum(float(count) for _, count in found), "+".join(kinds)
     return 0.0, ""
 
 

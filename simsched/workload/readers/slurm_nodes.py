@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.reading import read_text
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _RANGE = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
+#: The most nodes that one text may stand for, as in Slurm, and GPUs of a node.
+MOST_NODES = 65_536
+_MOST_GPUS = 65_536
+#: Longer numbers are cut, which leaves them too large for anything.
+_DIGITS = 12
+
+
+class _TooManyError(Exception):
+    """A text stands for too many nodes."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +66,12 @@ def read_nodes(path: str | Path) -> SlurmCluster:
     and where two lines about a node contradict each other.
     """
     place = Path(path)
-    try:
-        text = place.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise input_error(place, "there is no such file", "check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(place, f"the file cannot be read: {error}", "check the path and its permissions") from None
+    text = read_text(place)
     found = list(_scontrol(text) if "NodeName=" in text else _sinfo(place, text))
     nodes: dict[str, SlurmNode] = {}
     for line, node in found:
+        if node.gpus > _MOST_GPUS:
+            raise input_error(place, f"node '{node.name:.40}' has {node.gpus} GPUs", "mend its Gres", line=line)
         known = nodes.get(node.name)
         if known is not None and (known.gpus, known.gpu_type) != (node.gpus, node.gpu_type):
             message = f"node '{node.name}' has other GPUs than on an earlier line"
@@ -124,8 +131,8 @@ def _gres(text: str) -> tuple[int, str]:
     plain: list[tuple[str, int]] = []
     for part in text.split(","):
         pieces = re.split(r"[:=]", part)
-        if pieces[0] == "gpu" and pieces[-1].isdigit():
-            (typed if len(pieces) > 2 else plain).append((pieces[1], int(pieces[-1])))
+        if pieces[0] == "gpu" and pieces[-1].isdecimal():
+            (typed if len(pieces) > 2 else plain).append((pieces[1], int(pieces[-1][:_DIGITS])))
     if typed:
         return sum(count for _, count in typed), "+".join(sorted({kind for kind, _ in typed}))
     return sum(count for _, count in plain), ""
@@ -133,14 +140,21 @@ def _gres(text: str) -> tuple[int, str]:
 
 def _whole(text: str) -> int:
     digits = re.match(r"\d+", text)
-    return int(digits.group()) if digits else 0
+    return int(digits.group()[:_DIGITS]) if digits else 0
 
 
 def expand_nodes(text: str) -> list[str]:
-    """List the names that a text such as gpu[01-03,7],login1 stands for; none for an empty one."""
+    """List the names that a text such as gpu[01-03,7],login1 stands for; none for an empty one.
+
+    Raises `InputError` for a text that stands for more than `MOST_NODES`.
+    """
     names: list[str] = []
-    for part in _parts(text.strip()):
-        names += _expanded(part)
+    try:
+        for part in _parts(text.strip()):
+            names += _expanded(part)
+    except (_TooManyError, RecursionError):
+        message = f"'{text:.60}' stands for more than {MOST_NODES} nodes"
+        raise input_error("list of nodes", message, "mend its ranges") from None
     return [name for name in names if name and name not in ("None assigned", "(null)")]
 
 
@@ -159,9 +173,14 @@ def _expanded(text: str) -> list[str]:
     if match is None:
         return [text]
     before, inside, after = match.groups()
-    names = []
+    names: list[str] = []
     for piece in inside.split(","):
         first, _, last = piece.partition("-")
-        numbers = range(int(first), int(last or first) + 1) if first.isdigit() else ()
-        names += [f"{before}{number:0{len(first)}d}{rest}" for number in numbers for rest in _expanded(after)]
+        if max(len(first), len(last)) > _DIGITS:
+            raise _TooManyError
+        numbers = range(int(first), int(last or first) + 1) if first.isdecimal() and (last or "0").isdecimal() else ()
+        rests = _expanded(after)
+        if len(names) + len(numbers) * len(rests) > MOST_NODES:
+            raise _TooManyError
+        names += [f"{before}{number:0{len(first)}d}{rest}" for number in numbers for rest in rests]
     return names

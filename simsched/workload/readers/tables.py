@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error, nearest
+from simsched.reading import unused
+from simsched.workload.readers.clock import Clock
 from simsched.workload.readers.format import Format, Head
 from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
-from simsched.workload.readers.slurm import moments
 
 Numbers = npt.NDArray[np.float64]
 
@@ -40,7 +41,7 @@ class Layout:
     `share` names a column by which GPUs are multiplied, `share_unit` how it counts: in GPUs, percent or milli. Rows of
     one `group` are one job. `header` is that of a file which has none. `required` columns must be there; start and end
     may be left out where a duration is given, and then no wait is known. Times that are not `dated` are seconds from an
-    unnamed day.
+    unnamed day. `idle` columns are known, and a replay has no use for them.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Layout:
     group: Sequence[str] = ()
     header: Sequence[str] = field(default=())
     dated: bool = True
+    idle: Sequence[str] = ()
 
 
 _TIMES: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -82,12 +84,16 @@ HELIOS = Layout(
     "helios",
     {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "account": ("vc",), "user": ("user",)},
     _UNTIMED,
+    idle=("cpu_num", "node_num", "queue"),
 )
 ACME = Layout(
     "acme",
     {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "user": ("user",), "qos": ("type",)},
     _UNTIMED,
-)
+    idle=(
+        "cpu_num", "node_num", "queue", "gpu_time", "fail_time", "stop_time", "mem_per_pod_GB", "shared_mem_per_pod",
+    ),
+)  # fmt: skip
 #: States of PAI's tasks, by which its table is known without a header.
 _PAI_STATES = frozenset({"Terminated", "Failed", "Running", "Waiting", "Interrupted"})
 PAI_2020 = Layout(
@@ -116,6 +122,7 @@ PAI_2020 = Layout(
         "gpu_type",
     ),
     dated=False,
+    idle=("task_name", "plan_cpu", "plan_mem"),
 )
 OPENB_2023 = Layout(
     "alibaba-openb",
@@ -133,6 +140,7 @@ OPENB_2023 = Layout(
     share="gpu_milli",
     share_unit="milli",
     dated=False,
+    idle=("cpu_milli", "memory_mib"),
 )
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {layout.name: layout for layout in (KUBERNETES, HELIOS, ACME, PAI_2020, OPENB_2023)}
@@ -160,10 +168,10 @@ def read_table(
         if not names.get(column):
             known = ", ".join(layout.columns[column])
             raise input_error(place, f"no column says '{column}'", f"{nearest(known, header)} (one of {known})", line=1)
-    table = pd.DataFrame({"line": sieve.table["line"]})
+    table, clock = pd.DataFrame({"line": sieve.table["line"]}), Clock(place, time_zone)
     for column, name in names.items():
         if name:
-            table[column] = _values(sieve.table[name], column, time_zone)
+            table[column] = _values(sieve.table[name], column, clock, table["line"].to_numpy("int64"))
     if "job_id" not in table:
         table["job_id"] = sieve.table["job_id"]
     if layout.required == _UNTIMED:
@@ -173,13 +181,15 @@ def read_table(
         table["gpus"] *= share * _UNITS[layout.share_unit]
     group = next((name for name in layout.group if name in header), "")
     named = sieve.table[group] if group else None
+    used = {*names.values(), layout.share, group, "duration" if layout.required == _UNTIMED else ""}
+    left = unused(place, header, used, layout.idle)
     sieve.table = table
     grouped, without = (0, 0) if named is None else _group(sieve, named)
     sieve.drop(sieve.table["job_id"].duplicated(), "have the name of an earlier job")
     log = finish(
         sieve, layout.name, limits=limits, strict=strict, adjusted={_GROUPED: grouped}, ignored={_WITHOUT: without}
     )
-    return replace(log, dated=layout.dated)
+    return replace(log, dated=layout.dated, unused=left)
 
 
 def is_kubernetes(head: Head) -> bool:
@@ -249,17 +259,13 @@ def _rows(path: Path, layout: Layout) -> tuple[list[str], Iterator[tuple[int, li
     return [name.strip() for name in header], cells
 
 
-def _values(cells: pd.Series, column: str, time_zone: str) -> pd.Series | Numbers:
+def _values(cells: pd.Series, column: str, clock: Clock, lines: npt.NDArray[np.int64]) -> pd.Series | Numbers:
     text = cells.str.strip()
     if column in ("gpus", "priority", "time_limit_s"):
         numbers: pd.Series = pd.to_numeric(text, errors="coerce")
         return numbers if column == "gpus" else numbers.fillna(0.0)
     if column in ("submit_s", "start_s", "end_s"):
-        seconds = pd.to_numeric(text, errors="coerce").to_numpy("float64", copy=True)
-        stamps = np.isnan(seconds)
-        seconds[stamps] = moments(text[stamps], time_zone) if stamps.any() else np.nan
-        whole: Numbers = np.floor(seconds)
-        return whole
+        return clock.seconds_or_counts(text, lines)
     if column == "state":
         states: pd.Series = text.str.lower().map(_STATUS).fillna("")
         return states

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from simsched.errors import input_error
-from simsched.workload.readers.head import first_lines
+from simsched.reading import first_lines
 
 VERSION = 1
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from simsched.model.job import JobSpec
+from simsched.errors import InputError, Problem
+from simsched.keys import key
+from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, trace_of
+from simsched.workload.recipes.tiresias_testbed import MODELS
+from simsched.workload.trace import PROBLEM_CAP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,18 +38,58 @@ _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 _IDLE: Mapping[str, Any] = MappingProxyType({"attempts_s": "", "queue": "", "qos": "", "group": "", "gpu_share": 1.0})
 
 
+RuntimeFrom = Literal["application", "duration"] | None
+
+
+#: What the key `runtime_from` means.
+RUNTIME_FROM = "what says how long a job runs where its row names both an application and a duration: which of the two"
+
+
+def settled(table: pd.DataFrame, runtime_from: RuntimeFrom) -> pd.DataFrame:
+    """Return the rows of a trace, none of which says two things of how long its job runs.
+
+    Models of Tiresias's Table 6 take their duration from the trace. Raises `InputError` with the first jobs that name
+    another application and a duration too, unless `runtime_from` says which counts.
+    """
+    both = (table["duration_s"] > 0) & ~table["application"].isin((FIXED_DURATION, *MODELS))
+    if not both.any() or runtime_from == "application":
+        return table
+    if runtime_from == "duration":
+        batch_size = table["batch_size"].mask(both, 0)
+        return table.assign(application=table["application"].mask(both, FIXED_DURATION), batch_size=batch_size)
+    rows = table[both].head(PROBLEM_CAP)
+    found = zip(rows["job_id"], rows["application"], rows["duration_s"], strict=True)
+    rest = int(both.sum()) - len(rows)
+    more = [Problem("workload", f"and {rest} more jobs like these")] if rest else []
+    raise InputError(*(_both(name, application, seconds) for name, application, seconds in found), *more)
+
+
+def _both(job_id: str, application: str, duration_s: float) -> Problem:
+    message = f"it names the application '{application}' and a duration of {duration_s:g} s"
+    remedy = "say which counts with the key runtime_from: application or duration, or write a duration of 0"
+    return Problem(f"workload, job '{job_id}'", message, remedy)
+
+
 @dataclass(frozen=True)
 class AsIsRecipe:
     """Take the rows of a trace as they stand, or the first `jobs` of them."""
 
     needs_trace: ClassVar[bool] = True
+    unread: ClassVar[Collection[str]] = ()
 
     jobs: int | None = jobs_key()
+    runtime_from: Literal["application", "duration"] | None = key(None, RUNTIME_FROM)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return one job for each row, in order of submission."""
+        """Return one job for each row, in order of submission; `InputError` as `settled` raises it."""
         table = trace_of(ingredients).table
-        return specs_of(table if self.jobs is None else table.head(self.jobs))
+        return specs_of(settled(table if self.jobs is None else table.head(self.jobs), self.runtime_from))
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return the jobs where all seeds have the same, else one that asks for the most GPUs."""
+        if ingredients.trace is not None:
+            return self.make(ingredients)
+        return [JobSpec(f"a-job-of-{most_gpus}-gpus", 0, most_gpus, duration_s=1)]
 
 
 def specs_of(table: pd.DataFrame) -> list[JobSpec]:

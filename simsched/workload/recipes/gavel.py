@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -31,6 +31,7 @@ class GavelRecipe:
     """Draw jobs as Gavel's generator does, draw for draw; the run's seed is the generator's."""
 
     needs_trace: ClassVar[bool] = False
+    unread: ClassVar[Collection[str]] = ()
 
     jobs: int | None = jobs_key()
     jobs_per_hour: float = key(0.0, "recipe 'gavel': mean rate of arrivals; 0 submits all jobs at once", ge=0, le=1e6)
@@ -55,6 +56,16 @@ class GavelRecipe:
         )
         jobs = islice(generate_jobs(mix, rates, ingredients.seed), self.jobs or _STATIC_JOBS)
         return [job_spec(job, str(job.id % self.tenants) if self.tenants else "") for job in jobs]
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return a job of each kind for which there is a rate."""
+        found = []
+        for (template, gpus), rate in self._rates(ingredients.tabulated).items():
+            model, batch = split_template(template)
+            if rate and (gpus == 1 or (self.multi_gpu and not self.cost_jobs)):
+                job_id = f"{model}-of-{gpus}-gpus-{batch}"
+                found.append(JobSpec(job_id, 0, gpus, model, batch, 1, total_steps=rate))
+        return found
 
     def _rates(self, tabulated: Mapping[str, TabulatedModel]) -> dict[Kind, float]:
         """Return the rates on the reference type by kind of job."""

@@ -8,7 +8,7 @@ file, this gives the published workloads row for row, because it draws from the 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -21,7 +21,7 @@ from simsched.model.job import JobSpec
 from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
 from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES, size_class_of
 from simsched.workload.stratify import stratified_sample
-from simsched.workload.trace import Trace
+from simsched.workload.trace import OPTIONAL, Trace
 
 #: Jobs shorter than this are left out, and those that belong to no class of GPU-time.
 MIN_DURATION_S = 60
@@ -48,6 +48,7 @@ class PolluxRecipe:
     """
 
     needs_trace: ClassVar[bool] = True
+    unread: ClassVar[Collection[str]] = tuple(name for name in OPTIONAL if name not in (*_READ, "gpu_share"))
 
     jobs: int | None = jobs_key()
     load: float = load_key()
@@ -82,6 +83,22 @@ class PolluxRecipe:
         return [
             replace(job, id=f"{job.application}-{i}", submit_time_s=job.submit_time_s + day * _DAY_S)
             for i, (day, job) in enumerate(jobs)
+        ]
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return each application at each tuned configuration, or as realistic jobs of 1 GPU and of the most."""
+        initial = ingredients.initial_batch_sizes
+        _check_applications(ingredients.configurations, initial)
+        asked = {
+            name: ingredients.configurations[name]
+            if self.configs == "tuned"
+            else [(gpus, gpus * initial[name]) for gpus in sorted({1, most_gpus})]
+            for name in APPLICATIONS
+        }
+        return [
+            JobSpec(f"{name}-of-{gpus}-gpus-{batch}", 0, gpus, name, batch)
+            for name, choices in asked.items()
+            for gpus, batch in choices
         ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -40,8 +40,19 @@ class Recipe(Protocol):
 
     needs_trace: ClassVar[bool]
 
+    @property
+    def unread(self) -> Collection[str]:
+        """Optional columns of a trace of which the recipe makes nothing."""
+
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; the same recipe and ingredients give the same list."""
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return jobs such that, where a cluster can run these, it can run all that the recipe makes under any seed.
+
+        `most_gpus` is the most that a job of the trace asks for, whatever the seed; the ingredients' trace is there
+        where it is the same for all seeds.
+        """
 
 
 def jobs_key() -> Any:

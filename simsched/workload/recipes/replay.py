@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,9 +12,9 @@ from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model.job import FIXED_DURATION, JobSpec
 from simsched.workload.estimates import with_estimates
-from simsched.workload.recipes.as_is import specs_of
+from simsched.workload.recipes.as_is import RUNTIME_FROM, settled, specs_of
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
-from simsched.workload.recipes.tiresias_testbed import with_models
+from simsched.workload.recipes.tiresias_testbed import MODELS, with_models
 from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
 from simsched.workload.trace import Trace
 
@@ -55,13 +55,37 @@ class ReplayRecipe:
     )
     estimate_factor: float = key(3.0, "by how much estimates may exceed the duration, as a multiple of it", ge=0)
 
+    runtime_from: Literal["application", "duration"] | None = key(None, RUNTIME_FROM)
+
+    @property
+    def unread(self) -> Collection[str]:
+        """What the trace says of applications, where the recipe gives each job another."""
+        return ("application", "batch_size") if self.assign or self.models is not None else ()
+
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return the jobs of the trace; raises `InputError` where none is left."""
+        """Return the jobs of the trace; raises `InputError` where none is left, and as `settled` does."""
         rng = ingredients.rng("replay")
         jobs = replay_trace(trace_of(ingredients), self, rng, ingredients.initial_batch_sizes)
         if self.estimates is None:
             return jobs
         return with_estimates(jobs, self.estimates, self.estimate_factor, ingredients.rng("estimates"))
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return all jobs from which a sample is drawn where seeds have the same, else jobs that ask for the most GPUs.
+
+        With `assign` or `models`, those of every application or model on 1 GPU and on the most.
+        """
+        if ingredients.trace is not None and not self.assign and self.models is None:
+            return replace(self, sample=None, jobs=None).make(ingredients)
+        most = min(most_gpus, most_gpus if self.max_gpus is None else self.max_gpus)
+        initial = ingredients.initial_batch_sizes
+        names = [name for _, _, names in SIZE_CLASSES for name in names if name in initial] if self.assign else []
+        kinds = [FIXED_DURATION, *names, *(MODELS if self.models is not None else ())]
+        return [
+            JobSpec(f"{name}-of-{gpus}-gpus", 0, gpus, name, gpus * initial.get(name, 0), 1)
+            for name in kinds
+            for gpus in sorted({1, most})
+        ]
 
     def left_out(self, trace: Trace) -> dict[str, int]:
         """Count, by reason, the jobs of a trace that are not replayed, those that its reader left out among them."""
@@ -92,9 +116,12 @@ def replay_trace(
 
     A job of less than a second takes one. With `assign` a job becomes an application of its class of GPU-time instead,
     asks for its GPUs and the initial batch size on each, and its duration is only remembered; jobs of 1000 GPU-hours
-    and more stay of fixed duration. Raises `InputError` where no job is left or the sample is larger than the trace.
+    and more stay of fixed duration. Raises `InputError` where no job is left, the sample is larger than the trace, or
+    as `settled` does.
     """
     table = _selected(trace, replay, rng)
+    if not replay.unread:
+        table = settled(table, replay.runtime_from)
     table = table.assign(
         submit_time_s=((table["submit_time_s"] - replay.from_s) / replay.load).round().astype("int64"),
         duration_s=table["duration_s"].clip(lower=1, upper=replay.max_duration_s).round().astype("int64"),

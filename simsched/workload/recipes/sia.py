@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -22,6 +22,7 @@ class SiaRecipe:
     """
 
     needs_trace: ClassVar[bool] = False
+    unread: ClassVar[Collection[str]] = ()
 
     mix: Literal["philly", "helios", "newtrace"] = key("philly", "mix of applications of the recipe sia")
     jobs: int | None = jobs_key()
@@ -38,11 +39,24 @@ class SiaRecipe:
         arrivals = draw(mix, rng, self.load)
         jobs = []
         for number, one in enumerate(arrivals if self.jobs is None else arrivals[: self.jobs]):
-            tuned = ingredients.configurations.get(one.application, ())
-            fitting = [pair for pair in tuned if self.max_gpus is None or pair[0] <= self.max_gpus]
-            if tuned and not fitting and self.max_gpus is not None:
-                fitting = [(self.max_gpus, min(tuned)[1])]
-            choices = fitting or [(1, initial[one.application])]
+            choices = self._choices(one.application, ingredients)
             gpus, batch = choices[int(rng.integers(len(choices)))]
             jobs.append(JobSpec(f"job-{number}", int(one.submit_time_s), gpus, one.application, batch))
         return jobs
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return each application of the mix with everything that it may ask for."""
+        names = sorted(set(sia_facts().mixes[self.mix].counts) & set(ingredients.initial_batch_sizes))
+        return [
+            JobSpec(f"{name}-of-{gpus}-gpus-{batch}", 0, gpus, name, batch)
+            for name in names
+            for gpus, batch in self._choices(name, ingredients)
+        ]
+
+    def _choices(self, application: str, ingredients: Ingredients) -> list[tuple[int, int]]:
+        """Return what a job may ask for: GPUs and batch sizes."""
+        tuned = ingredients.configurations.get(application, ())
+        fitting = [pair for pair in tuned if self.max_gpus is None or pair[0] <= self.max_gpus]
+        if tuned and not fitting and self.max_gpus is not None:
+            fitting = [(self.max_gpus, min(tuned)[1])]
+        return fitting or [(1, ingredients.initial_batch_sizes[application])]

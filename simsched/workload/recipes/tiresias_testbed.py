@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,6 +47,7 @@ class TiresiasTestbedRecipe:
     """
 
     needs_trace: ClassVar[bool] = False
+    unread: ClassVar[Collection[str]] = ()
 
     jobs: int | None = jobs_key()
     load: float = load_key()
@@ -58,6 +59,11 @@ class TiresiasTestbedRecipe:
         """Return the jobs in order of submission."""
         powers = self.short_power, self.small_long_power, self.large_long_power
         return testbed_jobs(self.load, ingredients.rng("testbed"), powers)[: self.jobs]
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return each model on the most GPUs."""
+        most = max(gpus for gpus, _ in JOBS_BY_GPUS)
+        return [JobSpec(f"{model}-of-{most}-gpus", 0, most, model, duration_s=LONGEST_S) for model in MODELS]
 
 
 def testbed_jobs(load: float, rng: np.random.Generator, powers: Powers = POWERS) -> list[JobSpec]:  # noqa: PT028

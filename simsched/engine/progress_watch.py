@@ -1,0 +1,95 @@
+"""Ends a run that would go on for ever: things happen in it again and again, but no job comes nearer to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from simsched.engine.clock import Clock
+from simsched.engine.errors import StalledError
+from simsched.engine.state import ClusterState, JobState
+
+#: Happenings in a row without progress of any job that are borne, and how many more for each job that is there.
+#:
+#: What happens is that a job is started or a node asked for, as in every circle that a failure, a restart or a change
+#: of nodes can run in, or that the policy decides once more at the same instant. Waiting is no happening: a policy may
+#: decide every second for years. A job that is stopped by plan keeps what it has done, so that a slow run, however
+#: often it preempts, does progress. One that failures throw back must have been thrown back ten thousand times, and no
+#: other job have progressed meanwhile, before it is given up: of runs whose last job needs a thousand attempts in the
+#: mean, that happens to one in twenty thousand (e to the power of -10).
+MOST_HAPPENINGS = 10_000
+MOST_FOR_EACH_JOB = 100
+
+
+class _Work(NamedTuple):
+    """What a job has done: all, what no failure can take from it, and a value that changes when it is thrown back."""
+
+    live: float
+    saved: float
+    losses: tuple[float, float]
+
+    @staticmethod
+    def of(job: JobState) -> _Work:
+        saved, lost = (0.0, 0.0) if job.recovery is None else (job.recovery.saved, job.recovery.lost)
+        return _Work(job.live_progress, saved, (job.limit_from, lost))
+
+    def is_beyond(self, before: _Work) -> bool:
+        """Return whether a job that was thrown back has more saved, or another has done more."""
+        return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
+
+
+class ProgressWatch:
+    """Looks now and then how far the jobs are, and gives up a run in which they go nowhere.
+
+    That a job arrives or ends is progress too.
+    """
+
+    def __init__(self, policy: str, clock: Clock, cluster: ClusterState, active: Mapping[str, JobState]) -> None:
+        """Watch the `active` jobs of a run."""
+        self._policy = policy
+        self._clock = clock
+        self._cluster = cluster
+        self._active = active
+        self._work: dict[str, _Work] = {}
+        self._passed = (0, 0)
+        self._begin_s: float = 0
+        self._happened = self._failed = 0
+        self._now: float = 0
+        self._decisions_now = 0
+
+    def look(self, submitted: int, finished: int, decisions: int) -> None:
+        """Look how far the jobs are, if enough has happened; raises `StalledError` where the run is to be given up.
+
+        `submitted` and `finished` are numbers of jobs and `decisions` one of decisions, all from the start of the run.
+        """
+        clock, cluster = self._clock, self._cluster
+        if clock.now != self._now:
+            self._now, self._decisions_now = clock.now, decisions
+        happened = cluster.job_starts + cluster.node_starts
+        most = MOST_HAPPENINGS + MOST_FOR_EACH_JOB * len(self._active)
+        if decisions - self._decisions_now > most:
+            raise self._stalled(f"it decides again and again at one instant, {decisions - self._decisions_now} times")
+        if happened - self._happened <= most:
+            return
+        work = {job.request.id: _Work.of(job) for job in self._active.values()}
+        if self._passed == (submitted, finished) and not any(
+            done.is_beyond(self._work[job_id]) for job_id, done in work.items()
+        ):
+            raise self._stalled(self._repeated())
+        self._work, self._passed = work, (submitted, finished)
+        self._begin_s, self._happened, self._failed = clock.now_s, happened, cluster.failures
+
+    def _repeated(self) -> str:
+        cluster = self._cluster
+        failed = cluster.failures - self._failed
+        starts = cluster.job_starts + cluster.node_starts - self._happened
+        what = f"jobs were started or nodes asked for {starts} times"
+        return f"{what} and nodes failed {failed} times" if failed else what
+
+    def _stalled(self, repeated: str) -> StalledError:
+        ids = list(self._active)
+        names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        return StalledError(
+            f"policy '{self._policy}' at t={self._clock.now_s} s: since t={self._begin_s} s {repeated}, but none of "
+            f"{len(ids)} jobs has progressed, so that the run would not end: {names}"
+        )

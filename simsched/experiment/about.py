@@ -1,0 +1,108 @@
+"""What a cell's manifest says of its task, for people to read; the task itself determines the cell's key."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from simsched.engine import SEMANTICS
+from simsched.experiment.canonical import digest_of
+from simsched.experiment.cluster import ClusterSpec
+from simsched.experiment.policy_params import full_params, input_files
+from simsched.experiment.task import AgentChoice, PolicyChoice, Task, code
+from simsched.model.cluster import Cluster
+from simsched.policy import Policy
+from simsched.results.version import SCHEMA_VERSION
+from simsched.sources import content_of, plugin_closure
+
+
+def groups_of(cluster: Cluster) -> list[dict[str, Any]]:
+    """Describe a cluster as runs of equal nodes, however it was written."""
+    runs = itertools.groupby(cluster.nodes, key=lambda node: (node.gpus, node.gpu_type))
+    return [{"nodes": len(list(run)), "gpus_per_node": gpus, "gpu_type": kind} for (gpus, kind), run in runs]
+
+
+def costs_of(spec: ClusterSpec) -> dict[str, Any]:
+    """Return the prices and the power of a cluster, each where it has any."""
+    prices = {"node_price_per_h": spec.node_price_per_h, "gpu_price_per_h": dict(spec.gpu_price_per_h) or None}
+    costs: dict[str, Any] = {**prices, "power": spec.drawn_w()}
+    return {name: cost for name, cost in costs.items() if cost is not None}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy, or agents, as a cell has them: their digest, what a manifest says of them, and their libraries."""
+
+    digest: str
+    about: Mapping[str, Any]
+    libraries: Mapping[str, str]
+
+    @classmethod
+    def of(cls, choice: PolicyChoice | AgentChoice) -> Choice:
+        """Look at a choice: load its class, and read its sources and the files that its parameters name."""
+        kind: type[Any] = choice.load()
+        closure = plugin_closure(kind, without=code().modules)
+        files = {name: content_of(Path(path)) for name, path in sorted(input_files(kind, choice.params).items())}
+        about = {
+            "name": choice.name,
+            "class": kind.__qualname__,
+            "params": full_params(kind, choice.params, getattr(choice, "diagnostics", ())),
+            "source": dict(sorted(closure.modules.items())),
+        }
+        return cls(digest_of(choice), about | ({"files": files} if files else {}), closure.libraries)
+
+
+def about_task(
+    task: Task, made: Policy, policy: Choice, agents: Choice | None, digests: Mapping[str, str]
+) -> dict[str, Any]:
+    """Describe a task, whose policy is `made`; `digests` are those of its jobs and applications."""
+    libraries = {**code().libraries, **policy.libraries, **({} if agents is None else agents.libraries)}
+    about: dict[str, Any] = {
+        "seed": task.seed,
+        "policy": {name: policy.about[name] for name in ("name", "class", "params")},
+        "policy_source": policy.about["source"],
+        "policy_needs": sorted(signal.name for signal in made.signals),
+        "policy_knows": {signal.name: str(signal.known) for signal in sorted(made.signals, key=str)},
+        "diagnostics": list(task.policy.diagnostics),
+        "cluster": groups_of(task.cluster),
+        "gpu_memory_mb": dict(sorted(task.cluster.memory_mb.items())),
+        "engine": asdict(task.engine),
+        "engine_semantics": SEMANTICS,
+        "jobs": len(task.jobs),
+        "jobs_hash": digests["jobs"],
+        "applications": asdict(task.applications),
+        "applications_hash": digests["applications"],
+        "code_hash": code().digest,
+        "libraries": dict(sorted(libraries.items())),
+        "results_schema": SCHEMA_VERSION,
+        **task.costs,
+    }
+    if "files" in policy.about:
+        about["policy_files"] = policy.about["files"]
+    if agents is not None:
+        about["agent"] = agents.about
+    return about | _conditions(task)
+
+
+def _conditions(task: Task) -> dict[str, Any]:
+    """Describe the parts of a task that most leave out."""
+    about: dict[str, Any] = {}
+    if task.cluster.levels:
+        about["topology"] = [level.described() for level in task.cluster.levels]
+    if task.gpu_speed:
+        about["gpu_speed"] = dict(task.gpu_speed)
+    if task.losses:
+        about["losses"] = True
+    if task.tuning is not None:
+        about["tuning"] = asdict(task.tuning)
+    sharing, failures = task.sharing, task.failures
+    if sharing is not None and sharing.max_jobs > 1:
+        about["sharing"] = sharing.model_dump(exclude={"pairs_path"})
+        if sharing.pairs_path is not None:
+            about["sharing"]["pairs"] = content_of(Path(sharing.pairs_path))
+    if failures is not None:
+        about["failures"] = asdict(failures) | {"outages": digest_of(failures.outages)}
+    return about

@@ -1,0 +1,104 @@
+"""The canonical form of a value: one text for all values that are equal, whatever objects they are made of.
+
+A dataclass, a named tuple or a section counts by its class and all fields that are compared, so that a field which is
+added counts by itself; a field marked `INPUT_FILE` and a path count by the content of the file or folder; a class of a
+plugin counts by its sources; a value that stands for another says so with a method `canonical`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from enum import Enum
+from functools import lru_cache
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, cast, get_args, get_type_hints
+
+import numpy as np
+from pydantic import BaseModel
+
+from simsched.keys import INPUT_FILE
+from simsched.sources import content_of, plugin_closure
+
+#: Types whose `repr` tells values apart; that of a float gives all of its digits.
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+
+
+def digest_of(value: Any) -> str:
+    """Hash the canonical form of a value, in 64 hexadecimal digits.
+
+    Raises `TypeError` for a value that has none, and `InputError` for an input file that cannot be read.
+    """
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """Write a value down; raises as `digest_of` does."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return repr(value)
+    if isinstance(value, type):
+        return f"class {value.__qualname__} {plugin_closure(value).digest}"
+    if hasattr(value, "canonical"):
+        return f"{kind.__qualname__}:{canonical(value.canonical())}"
+    if isinstance(value, Path):
+        return f"content {content_of(value)}"
+    if isinstance(value, Enum):
+        return f"{kind.__qualname__}.{value.name}"
+    form = _form_of(cast("Hashable", kind))
+    if form is not None:
+        return _fields(form, value)
+    if isinstance(value, tuple | list):
+        return f"[{','.join(map(canonical, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(sorted(f'{canonical(key)}:{canonical(one)}' for key, one in value.items()))}}}"
+    if isinstance(value, Set):
+        return f"<{','.join(sorted(map(canonical, value)))}>"
+    if isinstance(value, np.generic):
+        return canonical(value.item())
+    if isinstance(value, np.ndarray):
+        return f"array {canonical(value.tolist())}"
+    message = f"a value of {kind.__module__}.{kind.__qualname__} has no canonical form; make it a dataclass"
+    raise TypeError(message)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """How the values of a class are written: its name and fields, how to read all of them, which of them name files."""
+
+    head: str
+    read: Callable[[Any], tuple[Any, ...]]
+    files: frozenset[int]
+
+
+def _fields(form: _Form, value: Any) -> str:
+    values = form.read(value)
+    if not form.files and _PLAIN.issuperset(map(type, values)):  # as with nearly all of a million jobs
+        return form.head + repr(values)
+    told = (Path(one) if place in form.files and one is not None else one for place, one in enumerate(values))
+    return f"{form.head}({', '.join(map(canonical, told))}{',' * (len(values) == 1)})"
+
+
+@lru_cache(maxsize=256)
+def _form_of(kind: Any) -> _Form | None:
+    """Return the form of a dataclass, a named tuple or a section; None for other classes."""
+    if dataclasses.is_dataclass(kind):
+        names: Iterable[str] = (one.name for one in dataclasses.fields(kind) if one.compare)
+    elif issubclass(kind, BaseModel):
+        names = kind.model_fields
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        names = kind._fields
+    else:
+        return None
+    names = tuple(names)
+    hints = get_type_hints(kind, include_extras=True)
+    files = frozenset(place for place, name in enumerate(names) if INPUT_FILE in get_args(hints[name]))
+    return _Form(f"{kind.__qualname__}({','.join(names)})", _reader(names), files)
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)

@@ -1,0 +1,32 @@
+"""The section `engine.sharing` of an experiment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from simsched.documents.section import Section
+from simsched.keys import INPUT_FILE
+
+
+class SharingSpec(Section):
+    """Whether several jobs may hold one GPU, and how fast they are then."""
+
+    max_jobs: int = Field(default=1, ge=1, le=16, description="jobs that may hold one GPU")
+    model: Literal["constant", "time-slicing", "stages", "gaps", "pairs", "shares"] = Field(
+        default="constant",
+        description="how fast jobs are that share a GPU; 'shares': as if alone, as the parts that they ask for "
+        "add up to at most one GPU",
+    )
+    factor: float | None = Field(
+        default=None, gt=0, le=1, description="model 'constant': speed relative to that when alone; 1/k unless given"
+    )
+    quantum_s: float = Field(default=60.0, gt=0, description="model 'time-slicing': seconds of a turn")
+    switch_s: float = Field(default=0.0, ge=0, description="model 'time-slicing': seconds lost at each turn")
+    pairs_path: Annotated[str | None, INPUT_FILE] = Field(
+        default=None, min_length=1, description="model 'pairs': CSV of measured pairs"
+    )
+    default_speed: float | None = Field(
+        default=None, gt=0, le=1.5, description="model 'pairs': speed of pairs that are not in the table"
+    )

@@ -1,0 +1,259 @@
+"""What some code depends on, so that a change of it is noticed: its import closure, hashed.
+
+The closure of a module holds the files of all modules that it imports, directly or not, inside functions too, as far as
+they are of simsched or of nobody's installed package; the versions of the libraries that these import; and the shipped
+data folders that they name. What a module loads by a name that it works out itself is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from simsched.errors import input_error
+from simsched.paths import data_folder
+
+_FOLDER_ALIAS = "simsched_file_"
+
+
+@dataclass(frozen=True)
+class Closure:
+    """What some code depends on: hashes of its modules and of shipped data by name, and the versions of libraries."""
+
+    modules: Mapping[str, str] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash all of it, in 64 hexadecimal digits."""
+        text = repr([sorted(part.items()) for part in (self.modules, self.libraries, self.data)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def closure_of(roots: Sequence[str], *, own: Collection[str] = ("simsched",), without: Collection[str] = ()) -> Closure:
+    """Follow the imports from some modules, whose files are read and not run.
+
+    `own` names packages that count file by file even where they are installed; modules `without` which it should do,
+    and what only they import, do not count.
+    """
+    return _Walk({*own, "simsched"}, {*without}).follow(dict.fromkeys(roots))
+
+
+def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closure:
+    """Return what a policy or an agent depends on: the files of its class and of all its bases, and what they import.
+
+    All modules of the folder in which a class lives, if it has one of its own, count too: they may be loaded by name.
+    """
+    kinds = [kind for kind in plugin.__mro__ if kind.__module__ != "builtins"]
+    roots: dict[str, Path | None] = {kind.__module__: None for kind in kinds}
+    roots |= {name: path for kind in kinds for name, path in _of_the_folder(kind)}
+    own = {kind.__module__.partition(".")[0] for kind in kinds}
+    return _Walk({*own, "simsched"}, {*without}).follow(roots)
+
+
+def content_of(path: Path) -> str:
+    """Hash a file, or all files of a folder with their names in it; raises `InputError` where they cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        if not path.is_dir():
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+            digest.update(file.relative_to(path).as_posix().encode() + b"\0")
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    except OSError as error:
+        raise input_error(path, f"cannot be read: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+class _Walk:
+    """Follows imports, and notes what it comes by."""
+
+    def __init__(self, own: Collection[str], without: Collection[str]) -> None:
+        self._own = own
+        self._seen = set(without)
+        self._installed: dict[str, bool] = {}
+
+    def follow(self, roots: Mapping[str, Path | None]) -> Closure:
+        """Follow the imports from some modules, whose files are known or to be found."""
+        modules: dict[str, str] = {}
+        libraries: dict[str, str] = {}
+        data: set[str] = set()
+        waiting = list(roots)
+        while waiting:
+            name = waiting.pop()
+            if name in self._seen:
+                continue
+            self._seen.add(name)
+            top = name.partition(".")[0]
+            if not top or top in sys.stdlib_module_names:
+                continue
+            if self._is_library(top):
+                libraries |= dict(_distributions_of(top))
+                continue
+            path = roots.get(name) or _file_of(name)
+            if path is None or path.suffix != ".py":
+                continue
+            at = path.stat()
+            read = _read(name, path, at.st_mtime_ns, at.st_size)
+            modules[path.name if top.startswith(_FOLDER_ALIAS) else name] = read.digest
+            waiting += read.imports
+            data.update(read.data)
+        return Closure(modules, libraries, {name: content_of(data_folder(name)) for name in sorted(data)})
+
+    def _is_library(self, top: str) -> bool:
+        """Return whether a package counts by its version: it is installed, and none of those that count by files."""
+        if top in self._own:
+            return False
+        if top not in self._installed:
+            self._installed[top] = _is_installed(top)
+        return self._installed[top]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """The hash of a module's file, the modules that it imports, and the shipped data folders that it names."""
+
+    digest: str
+    imports: tuple[str, ...]
+    data: tuple[str, ...]
+
+
+@lru_cache(maxsize=2048)
+def _read(module: str, path: Path, mtime_ns: int, size: int) -> _Module:
+    """Read a file, once for each of its versions."""
+    content = path.read_bytes()
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    try:
+        statements = list(_statements(ast.parse(content)))
+    except (SyntaxError, ValueError):
+        statements = []
+    imports = dict.fromkeys(name for one in statements for name in _imports(one, package))
+    data = _data_named(content)
+    return _Module(hashlib.sha256(content).hexdigest(), tuple(imports), data)
+
+
+def _data_named(content: bytes) -> tuple[str, ...]:
+    """List the shipped data folders that a file names: `data_folder("workloads")`."""
+    if b"data_folder(" not in content:
+        return ()
+    calls = (node for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Call) and node.args)
+    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == data_folder.__name__]
+    return tuple(one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def _imports(statement: ast.AST, package: str) -> Iterator[str]:
+    """List what a statement imports, as full names; of `from a import b` both `a` and `a.b`."""
+    if isinstance(statement, ast.Import):
+        for alias in statement.names:
+            yield from _with_parents(alias.name)
+    elif isinstance(statement, ast.ImportFrom):
+        base = statement.module or ""
+        if statement.level:
+            steps = package.split(".")
+            base = ".".join([*steps[: len(steps) - statement.level + 1], *([base] if base else [])])
+        yield from _with_parents(base)
+        yield from (f"{base}.{alias.name}" for alias in statement.names)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all statements, inside others too, but those that only a checker of types reads.
+
+    Expressions, which are most of a tree, hold no statements.
+    """
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for part in ("orelse", "finalbody", "handlers", "cases") if _for_types(node) else _PARTS:
+            inside = getattr(node, part, None)
+            if isinstance(inside, list):  # of a conditional expression it is an expression
+                waiting += inside
+        yield node
+
+
+_PARTS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _for_types(node: ast.AST) -> bool:
+    test = node.test if isinstance(node, ast.If) else None
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _of_the_folder(kind: type[Any]) -> Iterator[tuple[str, Path]]:
+    """List all modules of the folder in which a class lives, if it has one of its own."""
+    dotted = kind.__module__
+    home = None
+    while "." in dotted:
+        dotted = dotted.rpartition(".")[0]
+        package = sys.modules.get(dotted)
+        if package is not None and getattr(package, kind.__name__, None) is kind:
+            home = package
+    if home is None or home.__name__.startswith("simsched."):
+        return
+    folder = Path(home.__file__ or "").parent
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        yield ".".join((home.__name__, *(parts[:-1] if parts[-1] == "__init__" else parts))), path
+
+
+def _is_installed(top: str) -> bool:
+    """Return whether a package or module at the top is of a distribution: the records of those stand beside it."""
+    spec = _spec_of(top)
+    if spec is None:
+        return False
+    places = spec.submodule_search_locations or ([] if spec.origin is None else [spec.origin])
+    return any(_holds_distributions(Path(place).resolve().parent) for place in places)
+
+
+@cache
+def _holds_distributions(folder: Path) -> bool:
+    return folder.name in ("site-packages", "dist-packages") or any(folder.glob("*.dist-info"))
+
+
+@cache
+def _distributions_of(top: str) -> tuple[tuple[str, str], ...]:
+    """Return name and version of what a package at the top comes from: the distribution of its name, or any other."""
+    try:
+        return ((top, version(top)),)
+    except PackageNotFoundError:
+        return tuple((name, version(name)) for name in sorted(set(packages_distributions().get(top, ()))))
+
+
+def _file_of(name: str) -> Path | None:
+    """Find the file of a module without importing anything, so that what has been imported makes no difference."""
+    top, *rest = name.split(".")
+    loaded = sys.modules.get(name)
+    if loaded is not None and top.startswith(_FOLDER_ALIAS):
+        return Path(loaded.__file__).resolve() if loaded.__file__ else None
+    spec = _spec_of(top)
+    if spec is None:
+        return None
+    if not rest:
+        return Path(spec.origin).resolve() if spec.origin and Path(spec.origin).is_file() else None
+    for folder in spec.submodule_search_locations or ():
+        base = Path(folder, *rest)
+        for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+            if path.is_file():
+                return path.resolve()
+    return None
+
+
+def _spec_of(top: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(top)
+    except (ImportError, ValueError, AttributeError):
+        return None

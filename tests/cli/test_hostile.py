@@ -1,0 +1,160 @@
+"""Policies that mean badly lose their own cells and no others; each file of `tests/hostile` says what becomes of it."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simsched.cli.main import cli
+from simsched.results.reader import read_run
+
+FILES = {path.stem: path for path in sorted((Path(__file__).resolve().parents[1] / "hostile").glob("*.py"))}
+GOOD = """
+from simsched.policy import Decision, Policy
+
+class Good(Policy):
+    "First come, first served on node 0."
+
+    name = "good"
+
+    def decide(self, view, rng):
+        return Decision({job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]})
+"""
+EXPERIMENT = """\
+name: hostile
+cluster: {{nodes: 2, gpus_per_node: 4}}
+workload: {{path: jobs.csv, recipe: replay}}
+engine: {{node_start_s: 60}}
+policies:
+  - {{name: 'good.py:Good', label: before}}
+{entries}
+  - {{name: 'good.py:Good', label: after, params: {{}}}}
+report: {{plots: false}}
+"""
+TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(5))
+#: Those that only a kill ends: the limit is far above what a cell of five jobs takes on a busy machine.
+ENDLESS = ("catches_everything", "hangs")
+LIMIT = ("--timeout-per-cell", "20")
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+
+
+def outcome_of(path):
+    spec = importlib.util.spec_from_file_location(f"hostile_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.OUTCOME
+
+
+def run_all(folder, names, *arguments):
+    """Run hostile policies between two cells of a good one, and return what the command said."""
+    (folder / "jobs.csv").write_text(TRACE)
+    (folder / "good.py").write_text(GOOD)
+    entries = "\n".join(f"  - {{name: '{FILES[name]}:Hostile', label: {name}}}" for name in names)
+    (folder / "hostile.yaml").write_text(EXPERIMENT.format(entries=entries))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("SIMSCHED_CHECK_INVARIANTS")  # of ten thousand decisions each, in several runs
+        return CliRunner().invoke(cli, ["run", "hostile.yaml", "--json", *arguments], prog_name="simsched")
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    done = run_all(folder, [name for name in FILES if name not in ENDLESS], "-j", "1")
+    assert done.exit_code == 1, done.output
+    endless = tmp_path_factory.mktemp("endless")
+    killed = run_all(endless, ENDLESS, "-j", "2", *LIMIT)
+    assert killed.exit_code == 1, killed.output
+    return [(one, json.loads((place / "results/hostile/run.json").read_text()), place / "results/hostile")
+            for one, place in ((done, folder), (killed, endless))]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_hostile_policy_ends_as_it_says(tried, name):
+    expected = outcome_of(FILES[name])
+    _, index, _ = tried[name in ENDLESS]
+    cell = f"{name}, seed 1"
+    if expected:
+        assert expected in index["failed"][cell]
+    else:
+        assert cell not in index["failed"]
+        assert name in [entry["policy"] for entry in index["cells"]]
+
+
+def test_the_cells_of_others_are_as_ever(tried):
+    for done, index, run in tried:
+        others = [entry for entry in index["cells"] if entry["policy"] in ("before", "after")]
+        assert len(others) == 2
+        assert {len(cell.jobs) for cell in read_run(run).cells} == {5}
+        assert "Traceback" not in done.stderr
+        assert "internal error" not in done.stderr
+        assert json.loads(done.stdout)["cells"]["failed"] == list(index["failed"])
+        assert not list((run / "cells").glob(".tmp*"))
+
+
+def test_what_a_hostile_policy_says_is_safe_to_show(tried):
+    (done, index, _) = tried[0]
+    said = index["failed"]["surrogate, seed 1"]
+    assert said.endswith(r"\ud800 \x1b]0;title\x07")
+    assert said.encode() in done.stderr_bytes
+    assert index["failed"]["text_raises, seed 1"].endswith("(its text cannot be made: __str__ raises SystemExit)")
+    assert len(index["failed"]["long_text, seed 1"]) < 30_000
+
+
+NO_GUARD = """
+import sys
+import simsched as sim
+print("once", file=sys.stderr)
+results = sim.run("hostile.yaml", out="results", **{options})
+print(len(results.table()))
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"in_process": True}])
+def test_a_script_needs_no_guard_and_is_run_once(tmp_path, options):
+    run_all(tmp_path, ())
+    (tmp_path / "script.py").write_text(NO_GUARD.format(options=options))
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2\n"
+    assert done.stderr.count("once") == 1
+
+
+def test_a_file_that_is_called_like_a_library_is_not_taken_for_it(tmp_path):
+    (tmp_path / "pandas.py").write_text("raise RuntimeError('not this one')")
+    done = run_all(tmp_path, ())
+    assert done.exit_code == 0, done.output
+
+
+def test_in_process_a_debugger_sees_the_policy_and_limits_are_refused(tmp_path, monkeypatch):
+    done = run_all(tmp_path, ("changes_folder",), "--in-process")
+    assert done.exit_code == 0, done.output
+    assert Path.cwd() != Path("/")
+    for other in (("-j", "2"), LIMIT, ("--memory-per-cell", "100"), ("--dask", "nowhere")):
+        refused = run_all(tmp_path, (), "--in-process", *other)
+        assert refused.exit_code == 2, refused.output
+        assert "in process: cannot be had with" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("exits_with_0", (), "FAILED the kit runs to its end: it ended the process"),
+        ("hangs", ("--timeout", "3"), "FAILED the kit runs to its end: it ran for longer than 3 s"),
+        ("base_exception", (), "Beyond: over there"),
+        ("text_raises", (), "Mute: (its text cannot be made: __str__ raises SystemExit)"),
+        ("surrogate", (), r"RuntimeError: \ud800 \x1b]0;title\x07"),
+    ],
+)
+def test_the_conformance_kit_survives_it_too(tmp_path, name, arguments, said):
+    done = CliRunner().invoke(cli, ["check", "policy", f"{FILES[name]}:Hostile", "--seeds", "1", *arguments])
+    assert done.exit_code == 1, done.output
+    assert said in done.stdout
+    assert "Traceback" not in done.output

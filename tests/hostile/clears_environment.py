@@ -1,0 +1,20 @@
+"""Empties the environment."""
+
+from __future__ import annotations
+
+import os
+
+from simsched.policy import Decision, Policy
+
+#: What the index of the run says of its cells; empty where they end as any other's.
+OUTCOME = ""
+
+
+class Hostile(Policy):
+    """First come, first served on node 0, badly meant."""
+
+    name = "clears-environment"
+
+    def decide(self, view, rng):
+        os.environ.clear()
+        return Decision({job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]})

@@ -1,0 +1,20 @@
+"""Ends its process as if all were well."""
+
+from __future__ import annotations
+
+import os
+
+from simsched.policy import Decision, Policy
+
+#: What the index of the run says of its cells; empty where they end as any other's.
+OUTCOME = "its process ended with exit code 0"
+
+
+class Hostile(Policy):
+    """First come, first served on node 0, badly meant."""
+
+    name = "exits-with-0"
+
+    def decide(self, view, rng):
+        os._exit(0)
+        return Decision({job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]})

@@ -1,0 +1,53 @@
+"""Which cells share a process, and where a process may have none of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from multiprocessing import current_process
+
+import pytest
+
+from simsched.execution.outcome import Outcome
+from simsched.execution.pool import code_of
+from simsched.execution.runner import run_grid
+from simsched.experiment.grid import make_grid
+from simsched.experiment.validation import read_experiment
+
+EXPERIMENT = """\
+name: tiny
+cluster: {nodes: 1, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay}
+policies: [{name: fifo}, {name: las}]
+report: {plots: false}
+"""
+
+
+@pytest.fixture
+def grid(tmp_path):
+    (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,1,100\n10,2,50\n")
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    return make_grid(read_experiment(tmp_path / "e.yaml"))
+
+
+def test_shipped_policies_share_processes_and_others_do_not(grid):
+    shipped = grid.cells[0].task
+    assert code_of(shipped) == code_of(grid.cells[1].task) == ()
+    mine = replace(shipped, policy="mine.py:Mine")
+    assert code_of(mine) == (("mine.py:Mine", str(shipped.policy_folder)),)
+    assert code_of(mine) != code_of(replace(mine, policy_folder=shipped.policy_folder / "elsewhere"))
+
+
+def test_a_process_that_may_have_none_of_its_own_runs_cells_itself_and_says_so(grid, tmp_path, monkeypatch):
+    monkeypatch.setitem(current_process()._config, "daemon", True)
+    with pytest.warns(RuntimeWarning, match="the cells run in this process"):
+        assert run_grid(grid, tmp_path / "out").ran == 2
+
+
+def test_an_outcome_is_what_was_packed_and_nothing_else():
+    outcome = Outcome(1.5, "it \ud800 broke", "trace")
+    assert Outcome.unpacked(outcome.packed()) == outcome
+    values = json.loads(outcome.packed())
+    for other in (b"", b"\xff", b"[]", b"{}", b"[" * 200_000, json.dumps({**values, "wall_s": "1"}).encode(),
+                  json.dumps({**values, "more": 1}).encode()):  # fmt: skip
+        assert Outcome.unpacked(other) is None
