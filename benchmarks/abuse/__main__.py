@@ -7,7 +7,6 @@ and its number: `--only fuzz --seed 1 --first 37 --rounds 1` makes try 37 again.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,21 +19,22 @@ ATTACKS = (
     Attack("doctor", "a folder of results is doctored and read by every command", 500, 2400, batch=25),
     Attack("kill", "a sweep is killed at a random moment and finished", 100, 600),
     Attack("hostile", "a policy that means badly runs between two good cells", 86, 300),
-    Attack("reuse", "an experiment is changed in one value; cells that are reused are compared with fresh ones", 150, 300),
+    Attack("reuse", "an experiment is changed in one value, cells that are reused compared with fresh ones", 150, 300),
     Attack("unsaid", "what a trace says is used, or the user is told", 200),
     Attack("calls", "`sim.simulate` is called with odd jobs, clusters and settings", 400),
     Attack("names", "odd labels, job ids and tenants reach tables, figures, reports and the terminal", 60, 300),
     Attack("strangers", "files of others, links and locked folders lie where results are removed", 100, 300),
-    Attack("disks", "the disk is full after a random number of bytes, while cells, figures or reports are written", 60, 300),
+    Attack(
+        "disks", "the disk is full after a random number of bytes, while cells, figures or reports are written", 60, 300
+    ),
     Attack("flip", "one bit of a stored result is flipped", 1000),
-)  # fmt: skip
+)
 _MARKS = ("<!-- made by python -m benchmarks.abuse -->", "<!-- end of what it made -->")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the attacks that are asked for."""
     given = _parser().parse_args(arguments)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
     tallies = []
     for attack in ATTACKS:
         if given.only and attack.name not in given.only:

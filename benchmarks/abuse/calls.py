@@ -12,9 +12,28 @@ from simsched.engine.errors import EngineError
 from simsched.errors import InputError
 
 _ODD: tuple[Any, ...] = (
-    None, True, "", "x", -1, 0, 1.5, 2.0, 1e308, 10**30, math.inf, -math.inf, math.nan, [], {}, object, "1", b"1", (1,), 1j,
+    None,
+    True,
+    "",
+    "x",
+    -1,
+    0,
+    1.5,
+    2.0,
+    1e308,
+    10**30,
+    math.inf,
+    -math.inf,
+    math.nan,
+    [],
+    {},
+    object,
+    "1",
+    b"1",
+    (1,),
+    1j,
     "\ud800",
-)  # fmt: skip
+)
 _POLICIES = ("fifo", "las", "srtf", "tiresias", "sjf", "smallest-first", "time-slicing", "pollux")
 
 
@@ -31,7 +50,9 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
             keys = (*one, "tenant", "application", "batch_size", "deadline_s", "time_limit_s", "id", "surprise")
             one[chance.choice(keys)] = chance.choice(_ODD)
         else:
-            key = chance.choice(("jobs", "policy", "cluster", "restart_delay_s", "seed", "interference", "tick_s", "applications"))
+            key = chance.choice(
+                ("jobs", "policy", "cluster", "restart_delay_s", "seed", "interference", "tick_s", "applications")
+            )
             call[key] = chance.choice((*_ODD, (0, 4), (2, 2.0), {"nodes": 1.5, "gpus_per_node": 4}, {"groups": []}))
     try:
         found = sim.simulate(**call)

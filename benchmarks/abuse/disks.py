@@ -55,15 +55,22 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     size = int(10 ** chance.uniform(0, 5.3))
-    command = chance.choice((("run", "disks.yaml", "--out", "out", "--in-process"), ("report", "out/disks"), ("plot", "out/disks")))
+    command = chance.choice(
+        (("run", "disks.yaml", "--out", "out", "--in-process"), ("report", "out/disks"), ("plot", "out/disks"))
+    )
     if command[0] != "run":
         shutil.copytree(folder / "whole", out)
     scratch = environment(folder)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _FULL, str(size), *command], cwd=folder, env={**scratch, "MPLCONFIGDIR": str(folder)},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", _FULL, str(size), *command],
+            cwd=folder,
+            env={**scratch, "MPLCONFIGDIR": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return Ending("", f"{command[0]} on a disk full after {size} bytes: no end")
     told = f"{command[0]} on a disk full after {size} bytes"
@@ -81,5 +88,3 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
     if again.returncode or tables(out / "disks") != tables(folder / "whole/disks"):
         return Ending("", f"{told}: the next run does not mend it: {again.stderr[-300:]}")
     return Ending(f"{outcome}, and the next run gave the same bytes")
-
-

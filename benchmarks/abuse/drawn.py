@@ -50,9 +50,34 @@ _KNOWN: Mapping[str, tuple[Any, ...]] = {
 }
 #: What stands where something else should.
 ODD: tuple[Any, ...] = (
-    None, True, "", "x", -1, 0, 0.5, 1e-300, 1e300, 10**19, 2.0, [], {}, [1, 1], {"a": {"b": [None]}}, "\u0007",
-    "../..", "=1+1", "/dev/null", float("inf"), float("-inf"), float("nan"), "1e5", "null", [[[]]], "\u202e", "é" * 300,
-)  # fmt: skip
+    None,
+    True,
+    "",
+    "x",
+    -1,
+    0,
+    0.5,
+    1e-300,
+    1e300,
+    10**19,
+    2.0,
+    [],
+    {},
+    [1, 1],
+    {"a": {"b": [None]}},
+    "\u0007",
+    "../..",
+    "=1+1",
+    "/dev/null",
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    "1e5",
+    "null",
+    [[[]]],
+    "\u202e",
+    "é" * 300,
+)
 _MOST_DRAWN = 12
 
 
@@ -68,7 +93,9 @@ def policies() -> tuple[str, ...]:
     return POLICIES.names()
 
 
-def value(chance: random.Random, spec: Mapping[str, Any], defs: Mapping[str, Any], key: str = "", depth: int = 0) -> Any:
+def value(
+    chance: random.Random, spec: Mapping[str, Any], defs: Mapping[str, Any], key: str = "", depth: int = 0
+) -> Any:
     """Draw a value that a JSON schema allows; `key` tells which names make sense there."""
     if "$ref" in spec:
         return value(chance, defs[spec["$ref"].rsplit("/", 1)[1]], defs, key, depth)
@@ -193,7 +220,12 @@ def _workload(chance: random.Random) -> dict[str, Any]:
 
 def _add(chance: random.Random, made: dict[str, Any], defs: Mapping[str, Any]) -> None:
     """Draw a key of a section, or a whole section, of the schema."""
-    sections = {"cluster": "ClusterSpec", "workload": "WorkloadSpec", "engine": "EngineSpec", "failures": "FailuresSpec"}
+    sections = {
+        "cluster": "ClusterSpec",
+        "workload": "WorkloadSpec",
+        "engine": "EngineSpec",
+        "failures": "FailuresSpec",
+    }
     if chance.random() < 0.7:
         section = chance.choice(sorted(sections))
         properties = defs[sections[section]]["properties"]
@@ -203,7 +235,9 @@ def _add(chance: random.Random, made: dict[str, Any], defs: Mapping[str, Any]) -
             made["engine"]["sharing"] = {"max_jobs": 2, **made["engine"]["sharing"]}
         return
     properties = schema()["properties"]
-    key = chance.choice(sorted(set(properties) - {"name", "policies", "workload", "cluster", "sweep", "seeds", "engine"}))
+    key = chance.choice(
+        sorted(set(properties) - {"name", "policies", "workload", "cluster", "sweep", "seeds", "engine"})
+    )
     if key == "tuning":
         made.pop("workload", None)
     if key == "published":

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from benchmarks.abuse.command import TRACE, run
+from benchmarks.abuse.command import TRACE, here
 from benchmarks.abuse.tries import Ending
 from simsched.errors import InputError
 from simsched.results.integrity import faults, quick_fault
@@ -22,7 +22,7 @@ def prepare(folder: Path) -> None:
     """Run an experiment of one cell."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "flip.yaml").write_text(EXPERIMENT)
-    run(folder, "run", "flip.yaml", "--workers", "1")
+    here(folder, "run", "flip.yaml", "--in-process")
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:

@@ -51,7 +51,7 @@ def fault(done: subprocess.CompletedProcess[str]) -> str:
         return done.stderr.strip()[-600:]
     if done.returncode not in (0, 1, 2):
         return f"exit code {done.returncode}"
-    if done.returncode and not done.stderr.strip():
+    if done.returncode and not (done.stderr + done.stdout).strip():
         return "refused without a word"
     if done.stdout.lstrip().startswith("{") and (wrong := unusual(done.stdout)):
         return wrong
@@ -91,5 +91,3 @@ def _limited(folder: Path, text: str) -> Ending:
 
 def _line(text: str) -> str:
     return json.dumps(yaml.safe_load(text))
-
-

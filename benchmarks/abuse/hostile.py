@@ -64,6 +64,7 @@ report: {plots: false}
 _CELL_S = 15
 
 #: What a policy does at each decision, by what that is called.
+# ruff: noqa: E501 - each policy is a line
 POLICIES = {
     "raises": "raise RuntimeError('x')",
     "raises a lone surrogate": "raise RuntimeError('\\ud800')",
@@ -199,4 +200,3 @@ def _ends(results: Path) -> dict[str, list[float]]:
     """Return when the jobs of each cell of the good policy ended, by label."""
     cells = read_run(results).cells
     return {cell.policy: list(map(float, cell.jobs["end_time_s"])) for cell in cells if cell.policy != "bad"}
-

@@ -16,11 +16,48 @@ from benchmarks.abuse.tries import Ending
 from simsched.errors import InputError
 
 _CELLS = (
-    "", " ", "x", "-1", "0", "1.5", "1e308", "-1e308", "1e999", "inf", "-inf", "nan", "NaT", "None", "null", "true", "9" * 400,
-    "1_000", "٣", "=1+1", '"', "'", "a,b", "2024-03-01", "2024-13-45 99:99:99", "0001-01-01T00:00:00", "9999-12-31T23:59:59",
-    "2024-03-01T10:00:00", "2024-03-01T10:00:00+14:00", "2024-03-01T10:00:00Z", "1677-09-21", "-9223372036854775808",
-    "9223372036854775807", "18446744073709551616", "\x00", "\x1b[2J", "\u202e", "a" * 100_000, "../../x", "$x_$", "4294967296",
-)  # fmt: skip
+    "",
+    " ",
+    "x",
+    "-1",
+    "0",
+    "1.5",
+    "1e308",
+    "-1e308",
+    "1e999",
+    "inf",
+    "-inf",
+    "nan",
+    "NaT",
+    "None",
+    "null",
+    "true",
+    "9" * 400,
+    "1_000",
+    "٣",
+    "=1+1",
+    '"',
+    "'",
+    "a,b",
+    "2024-03-01",
+    "2024-13-45 99:99:99",
+    "0001-01-01T00:00:00",
+    "9999-12-31T23:59:59",
+    "2024-03-01T10:00:00",
+    "2024-03-01T10:00:00+14:00",
+    "2024-03-01T10:00:00Z",
+    "1677-09-21",
+    "-9223372036854775808",
+    "9223372036854775807",
+    "18446744073709551616",
+    "\x00",
+    "\x1b[2J",
+    "\u202e",
+    "a" * 100_000,
+    "../../x",
+    "$x_$",
+    "4294967296",
+)
 _ENCODINGS = ("utf-16", "utf-32", "utf-8-sig", "latin-1", "cp037", "utf-7")
 _NESTED = 200_000
 
@@ -143,7 +180,9 @@ def _cut(content: bytes, chance: random.Random) -> bytes:
 
 def _insert(content: bytes, chance: random.Random) -> bytes:
     at = chance.randrange(len(content) + 1)
-    odd = chance.choice((b"\x00", b'"', b"\n", b"\r", b",", b"\xff", b"\t" * 50, b"[" * 50, b"{}", b"|", "\u2028".encode()))
+    odd = chance.choice(
+        (b"\x00", b'"', b"\n", b"\r", b",", b"\xff", b"\t" * 50, b"[" * 50, b"{}", b"|", "\u2028".encode())
+    )
     return content[:at] + odd * chance.choice((1, 1, 500)) + content[at:]
 
 
@@ -151,7 +190,9 @@ def _cell(content: bytes, chance: random.Random) -> bytes:
     """Put an odd value into a cell, or into many."""
     text = content.decode("utf-8", errors="replace")
     cells = list(re.finditer(r"[^,|\t\n\"{}\[\] =]+", text))
-    for found in sorted(chance.sample(cells, min(len(cells), chance.choice((1, 1, 2, 5)))), key=lambda one: -one.start()):
+    for found in sorted(
+        chance.sample(cells, min(len(cells), chance.choice((1, 1, 2, 5)))), key=lambda one: -one.start()
+    ):
         text = text[: found.start()] + chance.choice(_CELLS) + text[found.end() :]
     return text.encode("utf-8", errors="replace")
 
@@ -169,7 +210,22 @@ def _value(content: bytes, chance: random.Random) -> bytes:
             break
         where = where[key]
     if key is not None:
-        odd = (None, True, -1, 1.5, 10**30, float("inf"), "", "x", [], {}, [[]], {"a": 1}, "9999-12-31 00:00:00", "\ud800")
+        odd = (
+            None,
+            True,
+            -1,
+            1.5,
+            10**30,
+            float("inf"),
+            "",
+            "x",
+            [],
+            {},
+            [[]],
+            {"a": 1},
+            "9999-12-31 00:00:00",
+            "\ud800",
+        )
         where[key] = chance.choice(odd)
     return json.dumps(document).encode()
 
@@ -204,9 +260,13 @@ def _rows(content: bytes, chance: random.Random) -> bytes:
     if way == "shuffled":
         chance.shuffle(lines)
     changed = {
-        "twice": lines + lines[1:], "none": lines[:1], "blank": [b"", b"", *lines], "comment": [b"# note", *lines],
-        "first": lines[1:], "many": lines + lines[1:-1] * 2000,
-    }  # fmt: skip
+        "twice": lines + lines[1:],
+        "none": lines[:1],
+        "blank": [b"", b"", *lines],
+        "comment": [b"# note", *lines],
+        "first": lines[1:],
+        "many": lines + lines[1:-1] * 2000,
+    }
     return b"\n".join(changed.get(way, lines))
 
 
@@ -219,12 +279,21 @@ def _line_ends(content: bytes, chance: random.Random) -> bytes:
 
 
 def _nesting(content: bytes, chance: random.Random) -> bytes:
-    ways = (b"[" * _NESTED, b'{"a":' * _NESTED, b"[" * 40 + content + b"]" * 40, b'"' * _NESTED, b"(" * _NESTED, b"," * _NESTED)
+    ways = (
+        b"[" * _NESTED,
+        b'{"a":' * _NESTED,
+        b"[" * 40 + content + b"]" * 40,
+        b'"' * _NESTED,
+        b"(" * _NESTED,
+        b"," * _NESTED,
+    )
     return chance.choice((*ways, content + b"[" * 1000))
 
 
 def _size(content: bytes, chance: random.Random) -> bytes:
-    return chance.choice((b"", b"\n", b" ", b"\xef\xbb\xbf", content * 200, b"1" * 1_000_000, b"x" * 1_000_000 + content))
+    return chance.choice(
+        (b"", b"\n", b" ", b"\xef\xbb\xbf", content * 200, b"1" * 1_000_000, b"x" * 1_000_000 + content)
+    )
 
 
 def _dates(content: bytes, chance: random.Random) -> bytes:
@@ -232,9 +301,17 @@ def _dates(content: bytes, chance: random.Random) -> bytes:
     text = content.decode("utf-8", errors="replace")
     found = list(re.finditer(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d)?", text))
     odd = (
-        "0000-00-00 00:00:00", "9999-12-31 23:59:59", "1600-01-01 00:00:00", "2017-10-07 25:00:00", "07/10/2017 01:00",
-        "2017-10-07", "2017-10-07T01:00:00+05:30", "2017-10-07 01:00:00.123456789", "2017-10-07 01:00:00 CET", "Unknown",
-    )  # fmt: skip
+        "0000-00-00 00:00:00",
+        "9999-12-31 23:59:59",
+        "1600-01-01 00:00:00",
+        "2017-10-07 25:00:00",
+        "07/10/2017 01:00",
+        "2017-10-07",
+        "2017-10-07T01:00:00+05:30",
+        "2017-10-07 01:00:00.123456789",
+        "2017-10-07 01:00:00 CET",
+        "Unknown",
+    )
     for one in reversed(chance.sample(found, min(len(found), chance.choice((1, 2))))):
         text = text[: one.start()] + chance.choice(odd) + text[one.end() :]
     return text.encode()
@@ -243,10 +320,22 @@ def _dates(content: bytes, chance: random.Random) -> bytes:
 def _compressed(content: bytes, chance: random.Random) -> bytes:
     packed = gzip.compress(content)
     ways = (packed, packed, packed[: chance.randrange(len(packed))], gzip.compress(packed), content, packed + b"x")
-    return chance.choice((*ways, gzip.compress(content + b"1,1,1\n" * 10_000_000) if chance.random() < 0.05 else packed))
+    return chance.choice(
+        (*ways, gzip.compress(content + b"1,1,1\n" * 10_000_000) if chance.random() < 0.05 else packed)
+    )
 
 
 MUTATIONS: tuple[Mutation, ...] = (
-    _bytes, _cut, _insert, *[_cell] * 5, *[_value] * 2, *[_column] * 2, _rows, _encoding, _line_ends, _nesting, _size,
+    _bytes,
+    _cut,
+    _insert,
+    *[_cell] * 5,
+    *[_value] * 2,
+    *[_column] * 2,
+    _rows,
+    _encoding,
+    _line_ends,
+    _nesting,
+    _size,
     *[_dates] * 2,
-)  # fmt: skip
+)

@@ -14,11 +14,63 @@ from benchmarks.abuse.fuzz import fault
 from benchmarks.abuse.tries import Ending
 
 _NAMES = (
-    "sjf ($x_$)", "$\\frac{", "a_b^c", "\\", "%", "=1+1", "+1", "-1", "@SUM(A1)", "<script>alert(1)</script>", "</svg>", "&amp;",
-    "|", "`", "*b*", "[a](javascript:b)", "\x1b[2Ja", "\x07", "a\tb", "a\nb", "a\rb", "\u202eabc", "\u200b", "\u2028", "日本語",
-    "العربية", "é" * 60, "a" * 3000, "🙂", "../../x", "/dev/null", "con", ".", "..", " ", "a b", "'", '"', "{}", "{0}", "%s", "None",
-    "nan", "true", "1", "1e5", "\x00", "\ufeff", "<!--", "-->", "]]>", ",", ";", "#", "a,b", "#N/A",
-)  # fmt: skip
+    "sjf ($x_$)",
+    "$\\frac{",
+    "a_b^c",
+    "\\",
+    "%",
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "<script>alert(1)</script>",
+    "</svg>",
+    "&amp;",
+    "|",
+    "`",
+    "*b*",
+    "[a](javascript:b)",
+    "\x1b[2Ja",
+    "\x07",
+    "a\tb",
+    "a\nb",
+    "a\rb",
+    "\u202eabc",
+    "\u200b",
+    "\u2028",
+    "日本語",
+    "العربية",
+    "é" * 60,
+    "a" * 3000,
+    "🙂",
+    "../../x",
+    "/dev/null",
+    "con",
+    ".",
+    "..",
+    " ",
+    "a b",
+    "'",
+    '"',
+    "{}",
+    "{0}",
+    "%s",
+    "None",
+    "nan",
+    "true",
+    "1",
+    "1e5",
+    "\x00",
+    "\ufeff",
+    "<!--",
+    "-->",
+    "]]>",
+    ",",
+    ";",
+    "#",
+    "a,b",
+    "#N/A",
+)
 _LONGEST_S = 120
 
 
@@ -29,19 +81,30 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
         rows = csv.writer(file)
         rows.writerow(("job_id", "submit_time", "num_gpus", "duration", "tenant", "user"))
         for i in range(8):
-            rows.writerow((f"{i}{chance.choice(_NAMES)}", 40 * i, 1 + i % 3, 90 + i, chance.choice(_NAMES), chance.choice(_NAMES)))
+            rows.writerow(
+                (f"{i}{chance.choice(_NAMES)}", 40 * i, 1 + i % 3, 90 + i, chance.choice(_NAMES), chance.choice(_NAMES))
+            )
     labels = chance.sample(_NAMES, 2)
     content = {
-        "name": "names", "cluster": {"nodes": 2, "gpus_per_node": 4}, "workload": {"path": "jobs.csv", "recipe": "replay"},
-        "description": chance.choice(_NAMES), "report": {"plots": chance.random() < 0.3},
+        "name": "names",
+        "cluster": {"nodes": 2, "gpus_per_node": 4},
+        "workload": {"path": "jobs.csv", "recipe": "replay"},
+        "description": chance.choice(_NAMES),
+        "report": {"plots": chance.random() < 0.3},
         "policies": [{"name": name, "label": label} for name, label in zip(("fifo", "las"), labels, strict=True)],
-    }  # fmt: skip
+    }
     (folder / "names.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     at = "results/names"
     shown = [
-        ("show", at), ("show", at, "--by", "tenant"), ("show", at, "--markdown"), ("show", at, "--csv"), ("show", at, "--json"),
-        ("compare", at), ("report", at), ("plot", at),
-    ]  # fmt: skip
+        ("show", at),
+        ("show", at, "--by", "tenant"),
+        ("show", at, "--markdown"),
+        ("show", at, "--csv"),
+        ("show", at, "--json"),
+        ("compare", at),
+        ("report", at),
+        ("plot", at),
+    ]
     commands = [("run", "names.yaml", "--in-process"), *chance.sample(shown, 4)]
     for number, arguments in enumerate(commands):
         try:

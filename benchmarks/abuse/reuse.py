@@ -35,7 +35,9 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
         return Ending("took too long to compare")
     if fresh is None or shared is None:
         if (fresh is None) != (shared is None):
-            return Ending("", f"{told}: only one of a run with and one without cells to reuse ends well: {json.dumps(first)}")
+            return Ending(
+                "", f"{told}: only one of a run with and one without cells to reuse ends well: {json.dumps(first)}"
+            )
         return Ending("refused after the change")
     mine, theirs = tables(folder / "fresh/fuzz"), tables(folder / "shared/fuzz")
     wrong = [path for path, content in mine.items() if theirs.get(path) != content]

@@ -33,14 +33,19 @@ def _attempt(start: str, end: str, gpus: int) -> dict[str, Any]:
 _PHILLY = json.dumps(
     [
         {
-            "status": status, "vc": "6214e9", "jobid": f"job{i}", "user": "ce2f4c",
+            "status": status,
+            "vc": "6214e9",
+            "jobid": f"job{i}",
+            "user": "ce2f4c",
             "submitted_time": f"2017-10-07 01:0{i}:00",
             "attempts": [_attempt(f"2017-10-07 02:0{i}:00", f"2017-10-07 03:0{i}:30", 1 + i)],
         }
         for i, status in enumerate(("Pass", "Killed", "Failed", "Pass"))
     ]
-)  # fmt: skip
-_SACCT = "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|Elapsed|Timelimit|ReqTRES|AllocTRES|State|NodeList\n"
+)
+_SACCT = (
+    "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|Elapsed|Timelimit|ReqTRES|AllocTRES|State|NodeList\n"
+)
 _SACCT += "".join(
     f"{i}|ann|vision|gpu|normal|2024-03-01T10:0{i}:00|2024-03-01T10:0{i}:00|2024-03-01T10:1{i}:00|2024-03-01T11:1{i}:00|"
     f"01:00:00|1-02:00:00|cpu=8,gres/gpu=2,mem=64G,node=1|cpu=8,gres/gpu:a100=2,gres/gpu=2,node=1|COMPLETED|g0{i}\n"
@@ -83,7 +88,9 @@ _SCONTROL = "".join(
     f"NodeName=g0{i} CPUTot=64 RealMemory=1000\n   Gres=gpu:a100:8(S:0-1) State=IDLE Partitions=gpu,long\n\n"
     for i in range(1, 4)
 )
-_SINFO = "NODELIST|PARTITION|GRES|CPUS|MEMORY|STATE\ng[1-2]|gpu*|gpu:v100:4|32|500|idle\ng3|long|gpu:v100:4|32|500|idle\n"
+_SINFO = (
+    "NODELIST|PARTITION|GRES|CPUS|MEMORY|STATE\ng[1-2]|gpu*|gpu:v100:4|32|500|idle\ng3|long|gpu:v100:4|32|500|idle\n"
+)
 _FAULTS = json.dumps(
     [
         {"node_id": node, "event_time": day, "event_type": f"fault_{kind}", "fault_type": {"Class": "GPU"}}
@@ -93,23 +100,28 @@ _FAULTS = json.dumps(
 _PLAIN = "submit_time,num_gpus,duration,tenant,user,status\n" + "".join(
     f"{40 * i},{i},{100 + i},t{i % 2},u,Pass\n" for i in range(1, 6)
 )
-_CLOCK = "submit_time,num_gpus,duration\n" + "".join(f"2024-03-01T10:00:0{i}+01:00,{i},{100 + i}\n" for i in range(1, 5))
+_CLOCK = "submit_time,num_gpus,duration\n" + "".join(
+    f"2024-03-01T10:00:0{i}+01:00,{i},{100 + i}\n" for i in range(1, 5)
+)
 _WORKLOAD = "name,time,application,num_replicas,batch_size,tenant\n" + "".join(
     f"j{i},{60 * i},cifar10,{i},128,a\n" for i in range(1, 5)
 )
-_PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np0,4000,15258,0,0,\np1,4000,15258,1,500,\np2,8000,999,2,1000,\n"
+_PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+_PODS += "p0,4000,15258,0,0,\np1,4000,15258,1,500,\np2,8000,999,2,1000,\n"
 _NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,96000,393216,8,large\nn1,96000,393216,2,small\n"
 
 SAMPLES = (
     Sample("philly-json", "cluster_job_log", _PHILLY, _TRACE),
     Sample(
-        "philly-csv", "philly.csv",
+        "philly-csv",
+        "philly.csv",
         "timestamp,duration,num_gpus,gpu_time,cluster\n"
         + "".join(f"2017-10-0{i} 07:01:55,{60 * i}.0,{i},{60 * i * i}.0,11cb48\n" for i in range(1, 5)),
         _TRACE,
     ),
     Sample(
-        "itp", "cluster01.csv",
+        "itp",
+        "cluster01.csv",
         "job_id,submission_time,duration,num_gpu\n" + "".join(f"x{i},{100 * i},{700 + i},{i}\n" for i in range(1, 5)),
         _TRACE,
     ),
@@ -127,12 +139,14 @@ SAMPLES = (
     Sample("gavel", "gavel.trace", _GAVEL, _LIST),
     Sample("scontrol", "nodes.txt", _SCONTROL, function=read_nodes),
     Sample("sinfo", "nodes.txt", _SINFO, function=read_nodes),
-    Sample("outages", "outages.csv", "node,down,up\n0,100,400\n1,300,350\n", function=lambda path: read_outages(path, 4)),
+    Sample(
+        "outages", "outages.csv", "node,down,up\n0,100,400\n1,300,350\n", function=lambda path: read_outages(path, 4)
+    ),
     Sample("faults", "faults.json", _FAULTS, function=read_fault_trace),
     Sample("pairs", "pairs.csv", TEMPLATE, ("validate", "{experiment}")),
     Sample("pods", "pods.csv", _PODS, ("pack", "{file}", "nodes.csv", "--no-plots", "--seeds", "1", "--json")),
     Sample("nodes", "nodes.csv", _NODES, ("pack", "pods.csv", "{file}", "--no-plots", "--seeds", "1", "--json")),
-)  # fmt: skip
+)
 #: What lies beside the file that is read, where a command needs more than one.
 BESIDE = {"pods.csv": _PODS, "nodes.csv": _NODES, "jobs.csv": _PLAIN}
 EXPERIMENT = """\

@@ -6,7 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
-from benchmarks.abuse.command import TRACE, here, run
+from benchmarks.abuse.command import TRACE, here
 from benchmarks.abuse.fuzz import fault
 from benchmarks.abuse.tries import Ending
 
@@ -23,7 +23,7 @@ def prepare(folder: Path) -> None:
     """Make the run among whose cells the files of others are put."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "strangers.yaml").write_text(_EXPERIMENT)
-    done = run(folder, "run", "strangers.yaml", "--out", "whole", "-j", "1")
+    done = here(folder, "run", "strangers.yaml", "--out", "whole", "--in-process")
     if done.returncode:
         raise ValueError(done.stderr)
 
@@ -39,11 +39,18 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
     (outside / "manifest.json").write_text("{}")
     cells = results / "strangers/cells"
     told = [chance.choice(WAYS)(cells, outside, chance) for _ in range(chance.randint(1, 3))]
-    precious = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and _theirs(path, outside)}
+    precious = {
+        path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and _theirs(path, outside)
+    }
     command = chance.choice(
-        [("verify", "results/strangers", "--remove", "--yes"), ("clean", "results", "--remove", "--yes"),
-         ("verify", "results/strangers", "--remove"), ("clean", "results", "--remove"), ("clean", "results/strangers", "--remove", "--yes")]
-    )  # fmt: skip
+        [
+            ("verify", "results/strangers", "--remove", "--yes"),
+            ("clean", "results", "--remove", "--yes"),
+            ("verify", "results/strangers", "--remove"),
+            ("clean", "results", "--remove"),
+            ("clean", "results/strangers", "--remove", "--yes"),
+        ]
+    )
     before = {path for path in cells.glob("*/manifest.json") if not path.parent.is_symlink()}
     locked = chance.random() < 0.2
     with (results / "strangers/.lock").open("a") as lock:
@@ -52,7 +59,11 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
         done = here(folder, *command)
     if wrong := fault(done):
         return Ending("", f"{' '.join(command)} with {', '.join(told)}: {wrong}")
-    lost = [str(path.relative_to(folder)) for path, held in precious.items() if not path.is_file() or path.read_bytes() != held]
+    lost = [
+        str(path.relative_to(folder))
+        for path, held in precious.items()
+        if not path.is_file() or path.read_bytes() != held
+    ]
     if lost:
         return Ending("", f"{' '.join(command)} with {', '.join(told)}: lost {lost}")
     gone = before - set(cells.glob("*/manifest.json"))
@@ -130,6 +141,13 @@ def _hard_link(cells: Path, outside: Path, chance: random.Random) -> str:
 
 
 WAYS = (
-    _file_beside, _folder_beside, _link, _cell_replaced, _file_in_cell, *[_damage] * 3, _cells_linked, *[_no_index] * 2,
+    _file_beside,
+    _folder_beside,
+    _link,
+    _cell_replaced,
+    _file_in_cell,
+    *[_damage] * 3,
+    _cells_linked,
+    *[_no_index] * 2,
     _hard_link,
-)  # fmt: skip
+)

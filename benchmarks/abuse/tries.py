@@ -32,7 +32,8 @@ class Attack:
     """An attack: its module, what it does, how many tries make the full number, and when a try counts as hanging.
 
     The module has `attempt(folder, chance) -> Ending`, and may have `prepare(folder)`, which is called once in each
-    process; where it has `NAMES`, each try is told the next of them. A module that has `attack(folder, rounds, chance) -> list[str]` instead makes `batch` tries at a time.
+    process; where it has `NAMES`, each try is told the next of them. A module that has
+    `attack(folder, rounds, chance) -> list[str]` instead makes `batch` tries at a time.
     """
 
     name: str
@@ -133,13 +134,14 @@ class _Hand:
             while self.connection.poll():
                 endings = self.connection.recv()
                 if self._current is not None:
-                    tally.add(self._current[0], endings)
+                    late = time.monotonic() - self._since > self._attack.limit_s
+                    tally.add(self._current[0], [self._late()] * len(endings) if late else endings)
                 self._current, self._ready = None, True
         except (EOFError, OSError):
             self._given_up(tally, "the process of the attack ended")
             return not batches
         if self._current is not None and time.monotonic() - self._since > self._attack.limit_s:
-            self._given_up(tally, f"no end after {self._attack.limit_s:g} s")
+            self._given_up(tally, self._late().broken)
             return not batches
         if not self._ready or self._current is not None:
             return False
@@ -149,6 +151,9 @@ class _Hand:
         self._current, self._since = batches.popleft(), time.monotonic()
         self.connection.send(self._current)
         return False
+
+    def _late(self) -> Ending:
+        return Ending("", f"no end after {self._attack.limit_s:g} s")
 
     def _given_up(self, tally: Tally, why: str) -> None:
         if not self._ready:

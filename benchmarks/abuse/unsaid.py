@@ -12,7 +12,7 @@ from simsched.results.reader import read_run
 _EXPERIMENT = """\
 name: unsaid
 cluster: {{nodes: 4, gpus_per_node: 4}}
-workload: {{path: trace.csv, recipe: {recipe}}}
+workload: {{path: trace.csv, recipe: {recipe}{counts}}}
 engine: {{restart_delay_s: 0}}
 policies: [{{name: fifo}}]
 report: {{plots: false}}
@@ -26,8 +26,9 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
     way = chance.choice((_durations_and_applications, _mixed_clocks, _unknown_column, _doubled_column))
     told, text, durations = way(chance)
     recipe = chance.choice(("replay", "as-is")) if way is _durations_and_applications else "replay"
+    counts = ", runtime_from: duration" if durations and chance.random() < 0.5 else ""
     (folder / "trace.csv").write_text(text)
-    (folder / "unsaid.yaml").write_text(_EXPERIMENT.format(recipe=recipe))
+    (folder / "unsaid.yaml").write_text(_EXPERIMENT.format(recipe=recipe, counts=counts))
     try:
         done = here(folder, "run", "unsaid.yaml", "--in-process", "--json", seconds=LONGEST_S)
     except TooSlowError:
