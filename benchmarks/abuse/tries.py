@@ -138,11 +138,9 @@ class _Hand:
                     tally.add(self._current[0], [self._late()] * len(endings) if late else endings)
                 self._current, self._ready = None, True
         except (EOFError, OSError):
-            self._given_up(tally, "the process of the attack ended")
-            return not batches
+            return self._given_up(tally, batches, "the process of the attack ended")
         if self._current is not None and time.monotonic() - self._since > self._attack.limit_s:
-            self._given_up(tally, self._late().broken)
-            return not batches
+            return self._given_up(tally, batches, self._late().broken)
         if not self._ready or self._current is not None:
             return False
         if not batches:
@@ -155,13 +153,16 @@ class _Hand:
     def _late(self) -> Ending:
         return Ending("", f"no end after {self._attack.limit_s:g} s")
 
-    def _given_up(self, tally: Tally, why: str) -> None:
+    def _given_up(self, tally: Tally, batches: deque[tuple[int, int]], why: str) -> bool:
+        """Count what was tried as broken, and go on in another process; returns whether nothing is left to do."""
         if not self._ready:
             raise RuntimeError(f"{self._attack.name}: its preparation fails")
         number, count = self._current or (-1, 1)
         tally.add(number, [Ending("", why)] * count)
         self.end()
-        self._begin()
+        if batches:
+            self._begin()
+        return not batches
 
     def end(self) -> None:
         """End the process and all that it started."""

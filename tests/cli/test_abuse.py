@@ -188,8 +188,8 @@ def test_a_full_disk_is_no_internal_error(simsched, monkeypatch):
     assert "internal" not in done.stderr
 
 
-#: How often each attack is tried here; the full numbers are those of `python -m benchmarks.abuse`. Those that start
-#: processes at each try take too long: kills, hostile policies, full disks and doctored folders have tests of their own.
+#: How often each attack is tried here; the full numbers are those of `python -m benchmarks.abuse`. What starts
+#: processes at each try takes too long: kills, hostile policies, full disks, doctored folders have tests of their own.
 FEW = {"calls": 5, "flip": 3, "fuzz": 3, "mutants": 8, "names": 1, "reuse": 1, "strangers": 3, "unsaid": 3}
 
 
