@@ -121,7 +121,7 @@ def problems_of(cells: Mapping[str, Path]) -> list[Problem]:
 
 def _seal_of(content: Mapping[str, Any]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _hash_of(path: Path) -> str:

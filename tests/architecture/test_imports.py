@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "simsched_policies": {"policy", "programs", "agent", "model"},
 }  # fmt: skip
 #: The files of the ground floor, which everybody may import and which import only each other.
-GROUND = {"errors", "files", "jit", "keys", "knowledge", "paths", "plugins", "threads", "version", "words"}
+GROUND = {"errors", "files", "jit", "keys", "knowledge", "outlets", "paths", "plugins", "threads", "version", "words"}
 
 #: What `import simsched` loads: it offers what `simsched.api` has, and nothing in the house imports it.
 FACADE = ROOT / "simsched" / "__init__.py"
