@@ -6,12 +6,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import table as aligned
-from simsched.outlets import cells_wide, one_line, plain_stream, visible
+from simsched.outlets import cells_wide, one_line, plain_stream, shortened, visible
 
 if TYPE_CHECKING:
     from simsched.report.tables import TextTable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 #: The width of a page where nobody says how wide it is.
 _PAGE = 100
 _GAP = 2
+#: A name that is longer loses its middle.
+_LONGEST = 80
 _LEAST_HEADER = 9
 
 
@@ -28,7 +31,8 @@ def print_table(shown: TextTable) -> None:
     width = shutil.get_terminal_size((_PAGE, 24)).columns if on_terminal else _PAGE
     if shown.title:
         click.echo(one_line(shown.title))
-    for number, (headers, rows) in enumerate(blocks(shown, width)):
+    cells = tuple(tuple(shortened(one_line(cell), _LONGEST) for cell in row) for row in shown.rows)
+    for number, (headers, rows) in enumerate(blocks(replace(shown, rows=cells), width)):
         if number:
             click.echo()
         if on_terminal:
@@ -97,5 +101,5 @@ def _print_framed(headers: Sequence[str], rows: Sequence[Sequence[str]], text_co
     for i, header in enumerate(headers):
         framed.add_column(Text(visible(header)), justify="left" if i < text_columns else "right", no_wrap=True)
     for row in rows:
-        framed.add_row(*(Text(one_line(cell)) for cell in row))
+        framed.add_row(*map(Text, row))
     Console(file=plain_stream(sys.stdout)).print(framed)

@@ -175,9 +175,10 @@ def caption_lines(caption: str, letters: int) -> list[str]:
     return [line.replace(_BOUND, " ") for line in textwrap.wrap(bound, even, break_long_words=False)]
 
 
-def legend_above(figure: Figure, axes: Axes) -> None:
-    """Put the legend of `axes` between the title and the panels, in as many lines as it needs."""
-    handles = [one for one in _named(axes) if one.get_label() and not _UNNAMED.fullmatch(str(one.get_label()))]
+def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None) -> None:
+    """Put the legend of `axes`, or of what is `named`, between title and panels, in as many lines as it needs."""
+    found = _named(axes) if named is None else named
+    handles = [one for one in found if one.get_label() and not _UNNAMED.fullmatch(str(one.get_label()))]
     labels = [label_text(str(handle.get_label())) for handle in handles]
     if not handles:
         return
