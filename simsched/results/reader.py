@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.outlets import csv_cell, one_line
 from simsched.results.arrow_tables import ROWS_FOR_THREADS, read_arrow
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
+from simsched.results.metric_names import range_of
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.schema import TABLES
-from simsched.results.stored import RUN_AGAIN, CellEntry, Manifest, RunIndex, read_summary
+from simsched.results.stored import RUN_AGAIN, CellEntry, Manifest, RunIndex, Summary
 from simsched.results.stored import read_json as read_json
 from simsched.results.what_was_run import published_values_hold
 
@@ -167,7 +169,7 @@ def read_cell(folder: Path) -> Cell:
     manifest = read_json(folder / MANIFEST_FILE, Manifest)
     if is_sealed(manifest):
         check(folder)
-    summary = read_summary(folder / SUMMARY_FILE)
+    summary = _read_summary(folder / SUMMARY_FILE)
     policy = manifest.get("policy") or ""
     label = policy.get("label") or policy.get("name", "") if isinstance(policy, Mapping) else policy
     name = policy.get("name", "") if isinstance(policy, Mapping) else manifest.get("policy_name") or policy
@@ -180,6 +182,17 @@ def read_cell(folder: Path) -> Cell:
         seed=manifest.get("seed") or 0,
         point=manifest.get("point") or {},
     )
+
+
+def _read_summary(path: Path) -> dict[str, float]:
+    """Read the metrics of a cell, each within the range that it can have."""
+    summary = read_json(path, Summary)
+    for name, value in summary.items():
+        low, high = range_of(name)
+        slack = 1e-6 * max(1.0, abs(value))  # sums are rounded
+        if not (low is None or value >= low - slack) or not (high is None or value <= high + slack):
+            raise input_error(f"{path}: {one_line(name)}", f"is {value:g}, which it cannot be", RUN_AGAIN)
+    return summary
 
 
 def read_run(folder: Path) -> Run:
@@ -253,4 +266,5 @@ def _rho_of(cell: Cell, file: Path) -> dict[str, float]:
     if not cell.has("jobs"):
         return summarise_rho(rho["rho"])
     jobs = cell.table("jobs", ["job_id", "application"])
+    jobs["job_id"] = jobs["job_id"].map(csv_cell)  # as the file has it
     return {**summarise_rho(rho["rho"]), **summarise_rho_without(rho.merge(jobs, on="job_id"))}

@@ -29,7 +29,6 @@ from typing import (
 from simsched.errors import InputError, Problem, first_line, input_error
 from simsched.outlets import one_line, shortened
 from simsched.results.curves import CurvePoint
-from simsched.results.metric_names import range_of
 
 RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
 #: No result, in whatever unit, is as large; what is computed of two such numbers is a number still.
@@ -186,6 +185,13 @@ class Manifest(TypedDict, total=False):
     files: Files
 
 
+class Losses(TypedDict):
+    """What `losses.json` says of an application."""
+
+    progress: list[float]
+    loss: list[float]
+
+
 #: `summary.json` of a cell.
 Summary = dict[str, float]
 
@@ -211,17 +217,6 @@ def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     if found:
         raise InputError(*(Problem(f"{path}: {place}", fault, RUN_AGAIN) for place, fault in found))
     return content
-
-
-def read_summary(path: Path) -> dict[str, float]:
-    """Read the metrics of a cell, each within the range that it can have."""
-    summary = read_json(path, Summary)
-    for name, value in summary.items():
-        low, high = range_of(name)
-        slack = 1e-6 * max(1.0, abs(value))  # sums are rounded
-        if not (low is None or value >= low - slack) or not (high is None or value <= high + slack):
-            raise input_error(f"{path}: {one_line(name)}", f"is {value:g}, which it cannot be", RUN_AGAIN)
-    return summary
 
 
 def _no_number(name: str) -> NoReturn:
