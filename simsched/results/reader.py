@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.outlets import csv_cell, one_line
+from simsched.outlets import csv_cell, one_line, visible
 from simsched.results.arrow_tables import ROWS_FOR_THREADS, read_arrow
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
@@ -238,7 +238,7 @@ def read_run(folder: Path) -> Run:
         published_curves=tuple(CurvePoint(*point) for point in content.get("published_curves") or () if holds),
         fairness=fairness,
         changed=changed,
-        failed=content.get("failed") or {},
+        failed={name: visible(str(reason)) for name, reason in (content.get("failed") or {}).items()},
         published_left_out=bool(published) and not holds,
         missing=tuple(content.get("missing") or ()),
     )

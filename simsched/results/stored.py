@@ -107,7 +107,7 @@ class RunIndex(_Run, total=False):
     """`run.json`."""
 
     missing: list[str]
-    failed: dict[str, str]
+    failed: dict[str, Any]
     changed: list[str]
     published: dict[str, dict[str, float]]
     published_source: str
@@ -276,6 +276,8 @@ def _leads_below(path: str) -> bool:
 
 
 def _is(value: object, kind: Any) -> bool:
+    if kind is str:  # half a pair is no text: no file and no table could hold it
+        return isinstance(value, str) and not any("\ud800" <= sign <= "\udfff" for sign in value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     if kind is float:

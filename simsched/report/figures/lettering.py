@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axis import Axis
@@ -24,6 +26,9 @@ _OTHERS = (
 )  # fmt: skip
 #: Signs of a line, lines of a text, and accents on a letter beyond which a figure has no room.
 _LONGEST, _MOST_LINES, _MOST_ACCENTS = 48, 12, 3
+#: What is tried where names leave no room for the panels.
+_LENGTHS = (_LONGEST, 24, 12, 6)
+_NO_ROOM = "constrained_layout not applied"
 _LETTERS_PER_INCH = 20
 
 
@@ -74,35 +79,55 @@ def _with_few_accents(text: str) -> str:
     return "".join(kept)
 
 
-def settle(figure: Figure, *, glyphs: bool = True) -> None:
+def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any) -> None:
+    """Write a figure as `Figure.savefig` does, its names shortened until there is room for the panels.
+
+    Without `glyphs`, for drawings whose texts stay texts, whoever shows the drawing finds the fonts.
+    """
+    for longest in _LENGTHS:
+        _settle(figure, longest, glyphs)
+        with warnings.catch_warnings():
+            if longest != _LENGTHS[-1]:
+                warnings.filterwarnings("error", _NO_ROOM, UserWarning)
+            if not glyphs:
+                warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+            try:
+                figure.savefig(target, **how)
+            except UserWarning as warning:
+                if not str(warning).startswith(_NO_ROOM):
+                    raise
+            else:
+                return
+
+
+def _settle(figure: Figure, longest: int, glyphs: bool) -> None:
     """Make ready all texts of a figure: none is read as a formula, and all have glyphs and room.
 
-    The numbers on axes stay as matplotlib writes them. Without `glyphs`, for drawings whose texts stay texts, whoever
-    shows the drawing finds the fonts.
+    The numbers on axes stay as matplotlib writes them.
     """
     numbers = {id(label) for axis in _axes_of(figure) for label in _labels(axis)}
     whole = int(figure.get_size_inches()[0] * _LETTERS_PER_INCH)
     for text in figure.findobj(_is_text):
         if isinstance(text, Text) and id(text) not in numbers:
-            longest = whole if text in figure.texts else _LONGEST
-            text.set_text(_settled(text.get_text(), longest, glyphs))
+            text.set_text(_settled(text.get_text(), whole if text in figure.texts else longest, glyphs))
             text.set_parse_math(False)
     for axis in _axes_of(figure):
         formatter = axis.get_major_formatter()
         if isinstance(formatter, FuncFormatter):  # names given for places
             given = formatter.func
-            formatter.func = _Names(given.own if isinstance(given, _Names) else given, glyphs)
+            formatter.func = _Names(given.own if isinstance(given, _Names) else given, longest, glyphs)
 
 
 class _Names:
     """Writes the names at the places of an axis."""
 
-    def __init__(self, own: Callable[..., str], glyphs: bool) -> None:
+    def __init__(self, own: Callable[..., str], longest: int, glyphs: bool) -> None:
         self.own: Callable[..., str] = own
+        self._longest = longest
         self._glyphs = glyphs
 
     def __call__(self, place: float, number: int | None = None) -> str:
-        return formula_text(_settled(self.own(place, number), _LONGEST, self._glyphs))
+        return formula_text(_settled(self.own(place, number), self._longest, self._glyphs))
 
 
 def _settled(text: str, longest: int, glyphs: bool) -> str:

@@ -24,7 +24,7 @@ from matplotlib.transforms import ScaledTranslation, Transform
 
 from simsched.files import written_aside
 from simsched.outlets import cells_wide, csv_cell, file_name, shortened
-from simsched.report.figures.lettering import families, label_text, settle, words_text
+from simsched.report.figures.lettering import families, label_text, words_text, write_figure
 
 #: The kinds of picture that are written; `svg` can be had too.
 FORMATS = ("png", "pdf")
@@ -143,8 +143,7 @@ class ShownFigure(Figure):
         """Return the picture as PNG, which notebooks ask for."""
         held = BytesIO()
         with styled():
-            settle(self)
-            self.savefig(held, format="png", metadata=_NO_DATES["png"])
+            write_figure(self, held, format="png", metadata=_NO_DATES["png"])
         return held.getvalue()
 
 
@@ -247,11 +246,10 @@ def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: S
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with styled():
-        settle(figure)
         for kind in formats:
             paths.append(folder / f"{name}.{kind}")
             with written_aside(paths[-1]) as aside:
-                figure.savefig(aside, format=kind, metadata=_NO_DATES.get(kind))
+                write_figure(figure, aside, format=kind, metadata=_NO_DATES.get(kind))
     paths.append(folder / f"{name}.csv")
     with written_aside(paths[-1]) as aside:
         data.map(csv_cell).rename(columns=csv_cell).to_csv(aside, index=False, lineterminator="\n")
