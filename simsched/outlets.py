@@ -23,7 +23,7 @@ _SIGN = re.compile(r"[^\x20-\x7e\n]")
 _FORMULA = re.compile(r"'*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 #: Where a cell of Markdown could mean more than its text; an underscore within a word means nothing.
-_MARKDOWN = re.compile(r"[\\`*|~$]|\](?=\()|!(?=\[)|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)|<")
+_MARKDOWN = re.compile(r"[\\`*|~]|\](?=\()|!(?=\[)|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)|<")
 _MARKDOWN_ENTITIES = {"<": "&lt;", "&": "&amp;"}
 _LATEX = str.maketrans(
     {
@@ -85,7 +85,8 @@ def csv_cell(value: object) -> object:
 def markdown_text(text: str) -> str:
     """Write a text for a cell or a line of Markdown, blanks as one."""
     line = " ".join(one_line(text).split())
-    return _MARKDOWN.sub(lambda found: _MARKDOWN_ENTITIES.get(found[0], f"\\{found[0]}"), line)
+    escaped = _MARKDOWN.sub(lambda found: _MARKDOWN_ENTITIES.get(found[0], f"\\{found[0]}"), line)
+    return escaped.replace("$", r"\$") if escaped.count("$") > 1 else escaped  # a pair begins a formula
 
 
 def latex_text(text: str) -> str:
