@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,3 +151,17 @@ def test_no_room_holds_too_much_of_the_house() -> None:
     for room, count in lines.items():
         share = count / total
         assert room == "simsched_policies" or share <= MOST_OF_THE_HOUSE, f"{room} holds {share:.1%} of the lines"
+
+
+@pytest.mark.parametrize(
+    ("call", "only"),
+    [
+        (r"\.savefig\(", {"report/figures/lettering.py"}),
+        (r"\bhtml import escape|\bhtml\.escape\(", {"outlets.py"}),
+    ],
+)
+def test_names_leave_by_the_one_door_of_each_outlet(call, only):
+    package = ROOT / "simsched"
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py")
+             if re.search(call, path.read_text(encoding="utf-8"))}  # fmt: skip
+    assert found == only
