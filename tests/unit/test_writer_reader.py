@@ -374,3 +374,28 @@ def test_what_is_no_json_is_refused_however_it_is_wrong(tmp_path, text, message)
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(InputError, match=message):
         read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "kind", "message"),
+    [
+        ("jobs", "jct_s", -1, None, "its column 'jct_s' holds -1, less than 0"),
+        ("jobs", "jct_s", 2**62, None, r"its column 'jct_s' holds 4.61169e\+18"),
+        ("jobs", "jct_s", "x", pa.string(), "its column 'jct_s' is of string, not int64"),
+        ("jobs", "num_gpus", None, None, "its column 'num_gpus' lacks values"),
+        ("allocations", "placement", "0:-1", None, "its column 'placement' holds '0:-1'"),
+        ("allocations", "rate", float("nan"), None, "its column 'rate' holds what is no number"),
+        ("allocations", "rate", float("inf"), None, "its column 'rate' holds inf"),
+    ],
+)
+def test_a_value_that_no_run_gives_is_refused_with_its_column(tmp_path, table, column, value, kind, message):
+    write(tmp_path)
+    path = tmp_path / TABLES[table].file
+    held = pq.read_table(path)
+    assert len(read_table(tmp_path, table)) == held.num_rows > 0
+    field = held.schema.field(column)
+    values = pa.array([value] * held.num_rows, kind or field.type)
+    at = held.schema.get_field_index(column)
+    pq.write_table(held.set_column(at, pa.field(column, values.type), values), path)
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path, table)
