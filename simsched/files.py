@@ -34,12 +34,17 @@ class StagedFile:
 def written_aside(target: Path) -> Iterator[Path]:
     """Yield the path of a hidden file to write; it takes the name `target` when the block ends.
 
-    A block that raises leaves nothing behind, and the target as it was.
+    A block that raises leaves nothing behind, and the target as it was. An error of the system, such as a full disk,
+    names the target.
     """
     staged = StagedFile(target)
     try:
         yield staged.path
         staged.publish()
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(staged.path), staged.path):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
         staged.discard()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from simsched.outlets import one_line, plain_stream
 from simsched.words import counted
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ def progress_listener() -> Iterator[Listener]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, TextColumn("{task.fields[said]}"), console=Console(stderr=not _in_notebook()), transient=True
-    ) as bars:
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    console = Console() if _in_notebook() else Console(file=plain_stream(sys.stderr))
+    with Progress(*columns, TextColumn("{task.fields[said]}"), console=console, transient=True) as bars:
         yield BarListener(bars)
 
 
@@ -55,7 +58,7 @@ def _in_notebook() -> bool:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{one_line(line)}\n")
     sys.stderr.flush()
 
 
@@ -126,7 +129,7 @@ class BarListener:
         for cell, now_s, jobs in running:
             key = cell.task.key
             if key not in self._running:
-                self._running[key] = self._bars.add_task(cell.name, total=len(cell.task.jobs), said="jobs")
+                self._running[key] = self._bars.add_task(one_line(cell.name), total=len(cell.task.jobs), said="jobs")
             self._bars.update(self._running[key], completed=jobs, said=f"jobs, t = {now_s / 3600:.1f} h")
 
     def finished(self, cell: GridCell, wall_s: float) -> None:

@@ -32,6 +32,10 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
         name = row_name(cell.policy, cell.point)
         if by == "queue" and "queue" not in cell.jobs:
             raise input_error(folder, "its jobs name no queue", "group by tenant, user or size")
+        if cell.jobs.empty:
+            raise input_error(
+                cell.folder, "no job has finished in it", "run the experiment with more jobs or more time"
+            )
         if name not in found:
             found[name] = by_group(cell.jobs, cast("By", by))
             told[name] = cell

@@ -8,7 +8,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -31,6 +31,7 @@ from simsched.cli.verify import verify
 from simsched.cli.what_if import what_if
 from simsched.cli.workload import workload
 from simsched.errors import InputError, InputWarning
+from simsched.outlets import SafeStream
 from simsched.threads import one_thread_each
 from simsched.version import __version__
 
@@ -41,7 +42,19 @@ _PIPE_CLOSED = 141
 
 
 class SimschedGroup(click.Group):
-    """Turns errors into messages and exit codes; `--debug` lets them through with their tracebacks."""
+    """Turns errors into messages and exit codes; `--debug` lets them through with their tracebacks.
+
+    All that a command writes goes through safe streams, on which a name can do nothing to the terminal.
+    """
+
+    def main(self, *args: Any, **how: Any) -> Any:
+        """Run a command, as `click` does."""
+        with contextlib.ExitStack() as streams:
+            if sys.stdout is not None:
+                streams.enter_context(contextlib.redirect_stdout(_safe(sys.stdout)))
+            if sys.stderr is not None:
+                streams.enter_context(contextlib.redirect_stderr(_safe(sys.stderr)))
+            return super().main(*args, **how)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exit with 2 for wrong input, 1 for a failed run, 130 after Ctrl-C."""
@@ -75,6 +88,10 @@ def _printing(usual: Callable[..., None]) -> Callable[..., None]:
             usual(message, category, *rest, **more)
 
     return show
+
+
+def _safe(stream: TextIO) -> Any:
+    return stream if isinstance(stream, SafeStream) else SafeStream(stream)
 
 
 def _report(error: Exception) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from simsched.outlets import cells_wide, json_text, one_line
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 
 
 def print_json(content: object) -> None:
     """Print JSON, keys in the order given; a number that is not finite, which JSON does not know, is null."""
-    click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json_text(_plain(content), indent=2, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
@@ -39,10 +40,10 @@ def _key(key: Any) -> Any:
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """Lay out a table in columns that are as wide as they need; the first `left` ones begin at the left.
 
-    A cell may hold several lines.
+    A header may hold several lines; what else ends a line is shown, as it could only be part of a name.
     """
-    cells = [list(headers), *[list(row) for row in rows]]
-    widths = [max(len(line) for row in cells for line in row[i].split("\n")) for i in range(len(headers))]
+    cells = [list(headers), *[list(map(one_line, row)) for row in rows]]
+    widths = [max(cells_wide(line) for row in cells for line in row[i].split("\n")) for i in range(len(headers))]
     rule = "  ".join("-" * width for width in widths)
     lines = [_row(cells[0], widths, left), rule, *(_row(row, widths, left) for row in cells[1:])]
     return "\n".join(lines)
@@ -55,11 +56,16 @@ def _row(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
     for number in range(height):
         parts = [lines[number] if number < len(lines) else "" for lines in split]
         aligned = [
-            part.ljust(width) if column < left else part.rjust(width)
+            _filled(part, width, to_left=column < left)
             for column, (part, width) in enumerate(zip(parts, widths, strict=True))
         ]
         rows.append("  ".join(aligned).rstrip())
     return "\n".join(rows)
+
+
+def _filled(text: str, width: int, *, to_left: bool) -> str:
+    blanks = " " * (width - cells_wide(text))
+    return text + blanks if to_left else blanks + text
 
 
 def shorten(text: str, width: int = 72) -> str:

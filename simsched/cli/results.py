@@ -194,8 +194,7 @@ def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Pat
     if not lives:
         raise input_error(run.folder, f"no job is called '{job_id}' under seed {chosen}", _some(job_id, known))
     title = f"{run.name}: {job_id} (seed {chosen})"
-    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in job_id)
-    return save(*job_timeline(lives, job_id, title=title), folder, f"job-{safe}")
+    return save(*job_timeline(lives, job_id, title=title), folder, f"job-{job_id}")
 
 
 def _some(name: str, known: set[str]) -> str:

@@ -111,8 +111,8 @@ def run(
         result = run_with_fairness(
             grid, Path(out), processes, listener, dask=dask, limits=limits, in_process=in_process
         )
-    _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
-    _explain(result.failures)
+    undrawn = _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
+    _explain(result.failures, undrawn)
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
@@ -144,24 +144,30 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
     )
 
 
-def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> None:
+def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str:
+    """Print the tables of a run and where its figures are; returns why these could not be written, if so."""
     from simsched.cli.results import comparison_json, print_comparison, replicated_over
     from simsched.results.reader import RUN_FILE, read_run
 
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
-        return
+        return ""
     found = read_run(result.folder)
     reference = found.reference if found.reference in found.policies else None  # it may not have been run yet
     paths: Sequence[Path] = []
+    undrawn = ""
     if plots:
         from simsched.report.figures.draw import draw_run
 
-        paths = draw_run(found, result.folder / "figures", replicated_over(found))
+        try:
+            paths = draw_run(found, result.folder / "figures", replicated_over(found))
+        except OSError as error:  # the disk is full, say; the results are there all the same
+            remedy = f"the results are whole; draw them again with `simsched plot {result.folder}`"
+            undrawn = f"{error.filename or result.folder}: {error.strerror or error}; {remedy}"
     if as_json:
         content = comparison_json(found, reference)
         counts = {"ran": result.ran, "reused": result.reused, "failed": [failure.name for failure in result.failures]}
         print_json({**content, "cells": counts, "figures": [str(path) for path in paths]})
-        return
+        return undrawn
     print_comparison(found, reference)
     click.echo(f"\nResults: {result.folder} ({counted(result.ran, 'cell')} run, {result.reused} reused)")
     pictures = [path for path in paths if path.suffix == ".png"]
@@ -169,11 +175,14 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> Non
         click.echo("Figures (each also as PDF, with its data as CSV):")
         for path in pictures:
             click.echo(f"  {path}")
+    return undrawn
 
 
-def _explain(failures: Sequence[Failure]) -> None:
+def _explain(failures: Sequence[Failure], undrawn: str) -> None:
     """Say on stderr what failed, and end with exit code 1 if anything did."""
-    if not failures:
+    if undrawn:
+        click.echo(f"simsched: {undrawn}", err=True)
+    if not failures and not undrawn:
         return
     debug = click.get_current_context().find_root().params.get("debug")
     for failure in failures:

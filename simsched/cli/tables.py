@@ -6,11 +6,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import table as aligned
+from simsched.outlets import cells_wide, one_line, plain_stream, shortened, visible
 
 if TYPE_CHECKING:
     from simsched.report.tables import TextTable
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 #: The width of a page where nobody says how wide it is.
 _PAGE = 100
 _GAP = 2
+#: A name that is longer loses its middle.
+_LONGEST = 80
 _LEAST_HEADER = 9
 
 
@@ -26,8 +30,9 @@ def print_table(shown: TextTable) -> None:
     on_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size((_PAGE, 24)).columns if on_terminal else _PAGE
     if shown.title:
-        click.echo(shown.title)
-    for number, (headers, rows) in enumerate(blocks(shown, width)):
+        click.echo(one_line(shown.title))
+    cells = tuple(tuple(shortened(one_line(cell), _LONGEST) for cell in row) for row in shown.rows)
+    for number, (headers, rows) in enumerate(blocks(replace(shown, rows=cells), width)):
         if number:
             click.echo()
         if on_terminal:
@@ -35,7 +40,7 @@ def print_table(shown: TextTable) -> None:
         else:
             click.echo(aligned(headers, rows, left=shown.text_columns))
     for note in shown.notes:
-        click.echo(note)
+        click.echo(one_line(note))
 
 
 def blocks(shown: TextTable, width: int) -> Iterator[tuple[list[str], list[list[str]]]]:
@@ -72,12 +77,12 @@ def _wrapped(header: str, cells: Sequence[str], is_text: bool) -> str:
     """Break a header into lines about as wide as what stands below it."""
     if is_text:
         return header
-    width = max([_LEAST_HEADER, *(len(cell) for cell in cells)])
+    width = max([_LEAST_HEADER, *map(cells_wide, cells)])
     return "\n".join(textwrap.wrap(header, width, break_long_words=False))
 
 
 def _width(column: Sequence[str]) -> int:
-    return max(len(line) for cell in column for line in cell.split("\n"))
+    return max(cells_wide(line) for cell in column for line in cell.split("\n"))
 
 
 def _block(columns: Sequence[Sequence[str]], chosen: Sequence[int]) -> tuple[list[str], list[list[str]]]:
@@ -94,7 +99,7 @@ def _print_framed(headers: Sequence[str], rows: Sequence[Sequence[str]], text_co
 
     framed = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP // 2))
     for i, header in enumerate(headers):
-        framed.add_column(Text(header), justify="left" if i < text_columns else "right", no_wrap=True)
+        framed.add_column(Text(visible(header)), justify="left" if i < text_columns else "right", no_wrap=True)
     for row in rows:
-        framed.add_row(*(Text(cell) for cell in row))
-    Console().print(framed)
+        framed.add_row(*map(Text, row))
+    Console(file=plain_stream(sys.stdout)).print(framed)

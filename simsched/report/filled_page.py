@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simsched.errors import input_error
-from simsched.report.tables import TextTable, comparison_table, marks_legend
+from simsched.outlets import markdown_text
+from simsched.report.tables import TextTable, comparison_table, markdown_row, marks_legend
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import Row, comparison
 from simsched.results.orders import Ranked, ranks
@@ -108,7 +109,7 @@ def _content(found: re.Match[str], results: Path) -> str:
         metric, _, over = found["rest"].partition(" over ")
         table = ratios_table(judge(run, metric.strip(), over.strip() or None))
     notes = marks_legend(comparison(run), signals=False)
-    return "\n\n".join([markdown(table), " ".join(notes)] if notes else [markdown(table)]) + "\n"
+    return "\n\n".join([markdown(table), markdown_text(" ".join(notes))] if notes else [markdown(table)]) + "\n"
 
 
 def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
@@ -195,5 +196,4 @@ def _interval(one: Judged) -> str:
 def markdown(table: TextTable) -> str:
     """Write a table in Markdown, text to the left and numbers to the right."""
     rules = ["---" if place < table.text_columns else "---:" for place in range(len(table.headers))]
-    lines = [table.headers, tuple(rules), *table.rows]
-    return "\n".join("| " + " | ".join(" ".join(cell.split()) for cell in line) + " |" for line in lines)
+    return "\n".join(map(markdown_row, [table.headers, rules, *table.rows]))

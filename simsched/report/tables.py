@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
 from simsched.knowledge import legend
+from simsched.outlets import csv_cell, latex_text, markdown_text, one_line
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results.compare import DifferenceRow, Row, short_keys
 from simsched.results.metric_names import Reading, find_metric
@@ -197,7 +197,11 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Se
     """
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
     held = StringIO()
-    write = csv.writer(held, lineterminator="\n").writerow
+    writer = csv.writer(held, lineterminator="\n")
+
+    def write(cells: Iterable[object]) -> None:
+        writer.writerow(map(csv_cell, cells))
+
     write(["policy", *swept, "metric", "unit", "mean", "low", "high", "seeds", "published", "knows"])
     for row in rows:
         for reading in _readings(rows, metrics):
@@ -222,31 +226,25 @@ def to_latex(table: TextTable) -> str:
     columns = "l" * table.text_columns + "r" * (len(table.headers) - table.text_columns)
     lines = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", _latex_row(table.headers), "\\midrule"]
     lines += [*map(_latex_row, table.rows), "\\bottomrule", "\\end{tabular}"]
-    return "\n".join([*lines, *(f"% {note}" for note in table.notes)]) + "\n"
+    return "\n".join([*lines, *(f"% {one_line(note)}" for note in table.notes)]) + "\n"
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(_latex, cells)) + r" \\"
-
-
-def _latex(text: str) -> str:
-    escaped = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
-    for sign, command in (("±", r"\pm"), ("†", r"\dagger"), ("‡", r"\ddagger")):
-        escaped = escaped.replace(sign, f"${command}$")
-    return escaped
+    return " & ".join(map(latex_text, cells)) + r" \\"
 
 
 def to_markdown(table: TextTable) -> str:
     """Write a table as markdown, numbers aligned right, notes below."""
     numbers = len(table.headers) - table.text_columns
     lines = [
-        _markdown_row(table.headers),
+        markdown_row(table.headers),
         "|" + "|".join(["---"] * table.text_columns + ["---:"] * numbers) + "|",
-        *(_markdown_row(row) for row in table.rows),
+        *map(markdown_row, table.rows),
     ]
-    notes = ["", *table.notes] if table.notes else []
+    notes = ["", *map(markdown_text, table.notes)] if table.notes else []
     return "\n".join([*lines, *notes]) + "\n"
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def markdown_row(cells: Iterable[str]) -> str:
+    """Write a row of a table in Markdown."""
+    return f"| {' | '.join(map(markdown_text, cells))} |"

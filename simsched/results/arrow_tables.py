@@ -7,17 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from simsched.errors import first_line, input_error
+from simsched.outlets import one_line, shortened
 from simsched.results.metric import Column, Columns
-from simsched.results.schema import TABLES
+from simsched.results.schema import LARGEST, TABLES
+from simsched.results.schema import Column as Declared
+from simsched.results.stored import RUN_AGAIN
 from simsched.results.version import SCHEMA_VERSION
 
 #: Tables of more rows are read by several threads, which take longer to start than a short table to read.
 ROWS_FOR_THREADS = 50_000
 _FEW = 1000
-RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
+_LONGEST_SHOWN = 60
 
 
 def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -32,13 +36,15 @@ def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) ->
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check_schema(path, name, file.schema_arrow)
             threads = file.metadata.num_rows > ROWS_FOR_THREADS
-            return file.read(columns=None if columns is None else list(columns), use_threads=threads)
-    except (pa.ArrowException, OSError) as error:
+            table = file.read(columns=None if columns is None else list(columns), use_threads=threads)
+    except (pa.ArrowException, OSError, ValueError, NotImplementedError) as error:
         raise input_error(
             path,
             f"cannot be read as Parquet ({first_line(error)})",
             f"`simsched verify --remove RUN`, then {RUN_AGAIN}",
         ) from error
+    _check_values(path, name, table)
+    return table
 
 
 def columns_of(table: pa.Table) -> Columns:
@@ -81,10 +87,44 @@ def _array(column: pa.ChunkedArray) -> Column:
 
 
 def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
-    version = (schema.metadata or {}).get(b"simsched_schema", b"none").decode()
+    version = (schema.metadata or {}).get(b"simsched_schema", b"none").decode("ascii", "backslashreplace")
     if version != SCHEMA_VERSION:
         message = f"its tables are of version {version}, this simsched reads version {SCHEMA_VERSION}"
         raise input_error(path, message, "run the experiment again with this version")
     missing = [column.name for column in TABLES[name].written() if column.name not in schema.names]
     if missing:
         raise input_error(path, f"lacks the column '{missing[0]}'", RUN_AGAIN)
+    for column in TABLES[name].columns:
+        found = schema.get_all_field_indices(column.name)
+        if len(found) > 1:
+            raise input_error(path, f"has the column '{column.name}' twice", RUN_AGAIN)
+        kinds = [schema.field(place).type for place in found]
+        if kinds and kinds[0] not in column.types:
+            raise input_error(path, f"its column '{column.name}' is of {kinds[0]}, not {column.type}", RUN_AGAIN)
+
+
+def _check_values(path: Path, name: str, table: pa.Table) -> None:
+    """Refuse values that no run gives; what a column can hold is said in the schema."""
+    for column in TABLES[name].columns:
+        if column.name in table.schema.names:
+            fault = _fault_of(table.column(column.name), column)
+            if fault:
+                raise input_error(path, f"its column '{column.name}' {fault}", RUN_AGAIN)
+
+
+def _fault_of(values: pa.ChunkedArray, column: Declared) -> str:
+    """Say what is wrong with the values of a column; empty where nothing is."""
+    if values.null_count:
+        return "lacks values"
+    if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        return "holds what is no number"
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        least, most = pc.min_max(values).as_py().values()
+        if least is not None and least < 0:
+            return f"holds {least}, less than 0"
+        return f"holds {most:g}" if most is not None and most > LARGEST and not column.endless else ""
+    if column.form:
+        fits = pc.match_substring_regex(values, f"^({column.form})$")
+        odd = values.filter(pc.invert(fits))
+        return f"holds '{shortened(one_line(odd[0].as_py()), _LONGEST_SHOWN)}'" if len(odd) else ""
+    return ""

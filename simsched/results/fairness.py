@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from simsched.files import written_aside
-from simsched.results.sheets import read_sheet
+from simsched.results.sheets import read_sheet, write_sheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,9 +90,7 @@ def fairness_table(jobs: pd.DataFrame, contention: Floats, solo_s: npt.ArrayLike
 
 def write_fairness(path: Path, table: pd.DataFrame) -> None:
     """Write the ratios of a cell as CSV, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as aside:
-        table.to_csv(aside, index=False, lineterminator="\n")
+    write_sheet(path, table)
 
 
 def read_fairness(path: Path) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from typing import Any
 
 from simsched.errors import Problem, first_line, input_error
 from simsched.files import sync_all
+from simsched.results import stored
 from simsched.results.writer import json_text, write_json
 
 MANIFEST_FILE = "manifest.json"
@@ -81,7 +82,7 @@ def _faults(folder: Path, *, full: bool) -> Iterator[str]:
     except FileNotFoundError:
         yield f"{MANIFEST_FILE} is missing"
         return
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         yield f"{MANIFEST_FILE} cannot be read ({first_line(error)})"
         return
     if not isinstance(manifest, dict):
@@ -92,6 +93,10 @@ def _faults(folder: Path, *, full: bool) -> Iterator[str]:
         yield f"{MANIFEST_FILE} is not as it was written"
         return
     listed = manifest.get("files", {})
+    unlike = next(stored.faults(listed, stored.Files, "files"), None)
+    if unlike is not None:
+        yield f"{MANIFEST_FILE}: {unlike[0]} {unlike[1]}"
+        return
     if SUMMARY_FILE not in listed:
         yield f"{SUMMARY_FILE} is not listed in {MANIFEST_FILE}"
     for name, known in listed.items():
@@ -101,7 +106,9 @@ def _faults(folder: Path, *, full: bool) -> Iterator[str]:
 def _fault_of(path: Path, known: Mapping[str, Any], *, full: bool) -> Iterator[str]:
     try:
         size = path.stat().st_size
-        if size != known["bytes"]:
+        if not path.is_file():
+            yield f"{path.name} is no file"
+        elif size != known["bytes"]:
             yield f"{path.name} has {size} bytes, not {known['bytes']}"
         elif (full or size <= _SMALL) and _hash_of(path) != known["sha256"]:
             yield f"{path.name} is not as it was written"
@@ -121,7 +128,7 @@ def problems_of(cells: Mapping[str, Path]) -> list[Problem]:
 
 def _seal_of(content: Mapping[str, Any]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _hash_of(path: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,9 @@ import numpy.typing as npt
 
 from simsched.errors import input_error
 from simsched.files import write_text
+from simsched.outlets import one_line
 from simsched.results.metric import LOWER, LossTable, Metric, Tables
+from simsched.results.stored import RUN_AGAIN, Losses, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,11 +70,12 @@ def read_losses(folder: Path) -> Mapping[str, LossTable] | None:
     path = Path(folder) / LOSSES_FILE
     if not path.is_file():
         return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {name: LossTable(tuple(one["progress"]), tuple(one["loss"])) for name, one in content.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise input_error(path, f"cannot be read: {error!r}", "run the experiment again") from error
+    content = read_json(path, dict[str, Losses])
+    for name, one in content.items():
+        rising = all(before < after for before, after in pairwise(one["progress"]))
+        if not one["progress"] or len(one["progress"]) != len(one["loss"]) or not rising:
+            raise input_error(f"{path}: {one_line(name)}", "is no curve of losses over rising progress", RUN_AGAIN)
+    return {name: LossTable(tuple(one["progress"]), tuple(one["loss"])) for name, one in content.items()}
 
 
 def lives(jobs: pd.DataFrame, allocations: pd.DataFrame, losses: Mapping[str, LossTable]) -> list[Life]:

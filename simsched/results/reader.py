@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simsched.errors import InputError, Problem, first_line, input_error
-from simsched.results.arrow_tables import ROWS_FOR_THREADS, RUN_AGAIN, read_arrow
+from simsched.errors import InputError, Problem, input_error
+from simsched.outlets import csv_cell, one_line, visible
+from simsched.results.arrow_tables import ROWS_FOR_THREADS, read_arrow
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
+from simsched.results.metric_names import range_of
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.schema import TABLES
+from simsched.results.stored import RUN_AGAIN, CellEntry, Manifest, RunIndex, Summary
+from simsched.results.stored import read_json as read_json
 from simsched.results.what_was_run import published_values_hold
 
 if TYPE_CHECKING:
@@ -24,9 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUN_FILE = "run.json"
-
-_RUN_KEYS = ("name", "cells")
-_CELL_KEYS = ("cell", "policy", "seed", "point", "folder")
 
 
 @dataclass(frozen=True)
@@ -156,21 +156,6 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; raises `InputError` where the file is missing or holds anything else."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise input_error(path, "the file is not there", RUN_AGAIN) from error
-    except json.JSONDecodeError as error:
-        raise input_error(path, f"is not valid JSON ({error.msg})", RUN_AGAIN, line=error.lineno) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise input_error(path, f"cannot be read ({first_line(error)})", RUN_AGAIN) from error
-    if not isinstance(content, dict):
-        raise input_error(path, "is not a JSON object", RUN_AGAIN)
-    return content
-
-
 def read_cell(folder: Path) -> Cell:
     """Read the folder of one cell; its tables are read when asked for.
 
@@ -181,23 +166,33 @@ def read_cell(folder: Path) -> Cell:
         raise input_error(
             folder, "there is no such folder of results", "name the folder of a run, or of one of its cells"
         )
-    manifest = read_json(folder / MANIFEST_FILE)
+    manifest = read_json(folder / MANIFEST_FILE, Manifest)
     if is_sealed(manifest):
         check(folder)
-    summary = read_json(folder / SUMMARY_FILE)
-    policy = manifest.get("policy", "")
+    summary = _read_summary(folder / SUMMARY_FILE)
+    policy = manifest.get("policy") or ""
     label = policy.get("label") or policy.get("name", "") if isinstance(policy, Mapping) else policy
-    name = policy.get("name", "") if isinstance(policy, Mapping) else manifest.get("policy_name", policy)
-    point = manifest.get("point", {})
+    name = policy.get("name", "") if isinstance(policy, Mapping) else manifest.get("policy_name") or policy
     return Cell(
         folder=folder,
         manifest=manifest,
         summary=summary,
         policy=str(label),
         policy_name=str(name),
-        seed=int(manifest.get("seed", 0)),
-        point=point if isinstance(point, Mapping) else {},
+        seed=manifest.get("seed") or 0,
+        point=manifest.get("point") or {},
     )
+
+
+def _read_summary(path: Path) -> dict[str, float]:
+    """Read the metrics of a cell, each within the range that it can have."""
+    summary = read_json(path, Summary)
+    for name, value in summary.items():
+        low, high = range_of(name)
+        slack = 1e-6 * max(1.0, abs(value))  # sums are rounded
+        if not (low is None or value >= low - slack) or not (high is None or value <= high + slack):
+            raise input_error(f"{path}: {one_line(name)}", f"is {value:g}, which it cannot be", RUN_AGAIN)
+    return summary
 
 
 def read_run(folder: Path) -> Run:
@@ -215,10 +210,12 @@ def read_run(folder: Path) -> Run:
             "if the run was killed, finish it by the same command" if begun else "name one that `simsched run` made"
         )
         raise input_error(folder, f"is not the folder of a run: it has no {RUN_FILE}", remedy)
-    content = read_json(path)
-    entries = _entries(path, content)
-    fairness = _mapping(path, content, "fairness")
-    ratios = folder / str(fairness["folder"]) if "folder" in fairness else None
+    content = read_json(path, RunIndex)
+    entries = content["cells"]
+    if not entries:
+        raise input_error(path, "lists no cells", RUN_AGAIN)
+    fairness = content.get("fairness") or {}
+    ratios = folder / fairness["folder"] if fairness else None
     cells: list[Cell] = []
     problems: list[Problem] = []
     for entry in entries:
@@ -228,26 +225,26 @@ def read_run(folder: Path) -> Run:
             problems += error.problems
     if problems:
         raise InputError(*problems)
-    changed = tuple(str(one) for one in content.get("changed") or ())
+    changed = tuple(content.get("changed") or ())
     holds = published_values_hold(changed)
-    published = _mapping(path, content, "published")
+    published = content.get("published") or {}
     return Run(
         folder=folder,
-        name=str(content["name"]),
+        name=content["name"],
         cells=tuple(cells),
         published=published if holds else {},
-        experiment=_mapping(path, content, "experiment"),
-        published_source=str(content.get("published_source") or "") if holds else "",
+        experiment=content.get("experiment") or {},
+        published_source=(content.get("published_source") or "") if holds else "",
         published_curves=tuple(CurvePoint(*point) for point in content.get("published_curves") or () if holds),
         fairness=fairness,
         changed=changed,
-        failed={str(name): str(reason) for name, reason in _mapping(path, content, "failed").items()},
+        failed={name: visible(str(reason)) for name, reason in (content.get("failed") or {}).items()},
         published_left_out=bool(published) and not holds,
-        missing=tuple(str(one) for one in content.get("missing") or ()),
+        missing=tuple(content.get("missing") or ()),
     )
 
 
-def _listed_cell(folder: Path, entry: Mapping[str, Any], ratios: Path | None) -> Cell:
+def _listed_cell(folder: Path, entry: CellEntry, ratios: Path | None) -> Cell:
     cell = read_cell(folder / entry["folder"])
     file = None if ratios is None else ratios / f"{entry['cell']}.csv"
     file = file if file is not None and file.is_file() else None
@@ -256,11 +253,11 @@ def _listed_cell(folder: Path, entry: Mapping[str, Any], ratios: Path | None) ->
         manifest=cell.manifest,
         summary=cell.summary if file is None else {**cell.summary, **_rho_of(cell, file)},
         fairness_file=file,
-        policy=str(entry["policy"]),
-        policy_name=str(entry.get("policy_name", cell.policy_name)),
-        seed=int(entry["seed"]),
-        point=dict(entry["point"]),
-        own=dict(entry.get("own") or {}),
+        policy=entry["policy"],
+        policy_name=entry.get("policy_name") or cell.policy_name,
+        seed=entry["seed"],
+        point=entry["point"],
+        own=entry.get("own") or {},
     )
 
 
@@ -269,31 +266,5 @@ def _rho_of(cell: Cell, file: Path) -> dict[str, float]:
     if not cell.has("jobs"):
         return summarise_rho(rho["rho"])
     jobs = cell.table("jobs", ["job_id", "application"])
+    jobs["job_id"] = jobs["job_id"].map(csv_cell)  # as the file has it
     return {**summarise_rho(rho["rho"]), **summarise_rho_without(rho.merge(jobs, on="job_id"))}
-
-
-def _entries(path: Path, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    missing = [key for key in _RUN_KEYS if key not in content]
-    if missing:
-        raise input_error(path, f"lacks the key '{missing[0]}'", f"delete it and {RUN_AGAIN}")
-    entries = content["cells"]
-    if not isinstance(entries, list) or not entries:
-        raise input_error(path, "lists no cells", RUN_AGAIN)
-    problems: list[Problem] = []
-    for number, entry in enumerate(entries):
-        known = entry if isinstance(entry, Mapping) else {}
-        absent = [key for key in _CELL_KEYS if key not in known]
-        if absent:
-            problems.append(
-                Problem(f"{path}: cells[{number}]", f"lacks the key '{absent[0]}'", f"delete it and {RUN_AGAIN}")
-            )
-    if problems:
-        raise InputError(*problems)
-    return entries
-
-
-def _mapping(path: Path, content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = content.get(key) or {}
-    if not isinstance(value, Mapping):
-        raise input_error(path, f"'{key}' is not a mapping", f"delete it and {RUN_AGAIN}")
-    return value

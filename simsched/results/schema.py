@@ -23,6 +23,8 @@ _TEXT = pa.string()
 _TIME = pa.int64()
 _COUNT = pa.int32()
 _NUMBER = pa.float64()
+#: No number of a table is larger, in whatever unit: as seconds, thirty million years.
+LARGEST = 1e15
 _TEXT_NUMBERS = pa.map_(pa.string(), pa.float64())
 
 
@@ -30,7 +32,8 @@ _TEXT_NUMBERS = pa.map_(pa.string(), pa.float64())
 class Column:
     """One column: its Arrow type, its unit (empty for names and plain counts) and what it tells.
 
-    One with a `feature` is there only where the experiment uses that feature of the engine.
+    One with a `feature` is there only where the experiment uses that feature of the engine. Numbers are at least 0, and
+    finite unless the column is `endless`; texts have the form of the regular expression `form`.
     """
 
     name: str
@@ -38,6 +41,13 @@ class Column:
     unit: str
     meaning: str
     feature: str = ""
+    endless: bool = False
+    form: str = ""
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        """The Arrow types that it can have: times need not be whole seconds."""
+        return (self.type, _NUMBER) if self.type == _TIME else (self.type,)
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,7 @@ JOBS = Table(
             "s",
             "deadline, counted from `submit_time_s`; infinite where there is none",
             DEADLINES,
+            endless=True,
         ),
         Column("declined", pa.bool_(), "", "whether the policy ever declined to promise that deadline", DEADLINES),
         Column("queue", _TEXT, "", "queue or partition asked for; empty where the job names none", QUEUES),
@@ -129,7 +140,11 @@ ALLOCATIONS = Table(
         Column("gpus", _COUNT, "GPU", "GPUs held"),
         Column("nodes", _COUNT, "", "nodes over which they are spread"),
         Column(
-            "placement", _TEXT, "", "`node:GPUs` pairs in the order in which the nodes were picked, as in `5:4 2:2`"
+            "placement",
+            _TEXT,
+            "",
+            "`node:GPUs` pairs in the order in which the nodes were picked, as in `5:4 2:2`",
+            form=r"\d{1,6}:\d{1,5}( \d{1,6}:\d{1,5})*",
         ),
         Column("restarting", pa.bool_(), "", "true while the job restores or saves its state and makes no progress"),
         Column("local_bsz", _COUNT, "examples", "batch of one GPU and micro-batch; 0 while restarting or unknown"),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simsched.files import written_aside
-from simsched.results.sheets import read_sheet
+from simsched.results.sheets import read_sheet, write_sheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,8 +17,7 @@ COLUMNS = ("job_id", "submit_time_s", "end_time_s", "accuracy")
 
 def write_trials(folder: Path, trials: pd.DataFrame) -> None:
     """Write the trials of a cell in the order of their completion, whole or not at all."""
-    with written_aside(Path(folder) / TRIALS_FILE) as aside:
-        trials.to_csv(aside, index=False, lineterminator="\n")
+    write_sheet(Path(folder) / TRIALS_FILE, trials)
 
 
 def read_trials(folder: Path) -> pd.DataFrame | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from simsched import outlets
 from simsched.errors import input_error
 from simsched.files import StagedFile, write_text
 from simsched.results.arrow_columns import arrow_array
@@ -255,4 +255,4 @@ def write_json(path: Path, content: object) -> None:
 
 def json_text(content: object) -> str:
     """Return JSON with sorted keys, as all files have it; raises as `write_json` does."""
-    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return outlets.json_text(content, indent=2, sort_keys=True, allow_nan=False) + "\n"

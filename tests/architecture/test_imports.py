@@ -48,8 +48,8 @@ MAY_IMPORT = {
 }  # fmt: skip
 #: The files of the ground floor, which everybody may import and which import only each other.
 GROUND = {
-    "errors", "files", "jit", "keys", "knowledge", "paths", "plugins", "reading", "sources", "threads", "version",
-    "words",
+    "errors", "files", "jit", "keys", "knowledge", "outlets", "paths", "plugins", "reading", "sources", "threads",
+    "version", "words",
 }  # fmt: skip
 
 #: What `import simsched` loads: it offers what `simsched.api` has, and nothing in the house imports it.
@@ -172,3 +172,17 @@ def test_users_files_are_read_through_one_door():
         if opens.search(path.read_text(encoding="utf-8"))
     }
     assert found <= SHIPPED_ONLY | {"sheet.py"}  # which parses what the door gives it
+
+
+@pytest.mark.parametrize(
+    ("call", "only"),
+    [
+        (r"\.savefig\(", {"report/figures/lettering.py"}),
+        (r"\bhtml import escape|\bhtml\.escape\(", {"outlets.py"}),
+    ],
+)
+def test_names_leave_by_the_one_door_of_each_outlet(call, only):
+    package = ROOT / "simsched"
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py")
+             if re.search(call, path.read_text(encoding="utf-8"))}  # fmt: skip
+    assert found == only

@@ -64,7 +64,7 @@ def test_nodes_out_of_use_are_drawn_told_apart_and_counted():
     assert [box.vertices[:4].tolist() for one in hatched for box in one.get_paths()] == [
         [[0, 1], [1, 1], [1, 3], [0, 3]]
     ]
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["node failure", "node off"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["node failure", "node off"]
     assert "node failure 2 times (1.0 node-hours), off 1 time (0.5 node-hours)" in figure.texts[1].get_text().replace(
         "\n", " "
     )

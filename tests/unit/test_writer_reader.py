@@ -281,9 +281,9 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     [
         ("{", "not valid JSON"),
         ("[]", "not a JSON object"),
-        ('{"name": "x"}', "lacks the key 'cells'"),
+        ('{"name": "x"}', "run.json: cells: is not there"),
         ('{"name": "x", "cells": []}', "lists no cells"),
-        ('{"name": "x", "cells": [{"cell": "c"}]}', r"cells\[0\]: lacks the key 'policy'"),
+        ('{"name": "x", "cells": [{"cell": "c"}]}', r"run.json: cells\[0\]\.policy: is not there"),
     ],
 )
 def test_a_damaged_run_file_is_refused(tmp_path, text, message):
@@ -321,3 +321,81 @@ def test_a_missing_table_and_a_foreign_one_are_refused(tmp_path):
     shutil.copy(tmp_path / "jobs.parquet", tmp_path / "rounds.parquet")
     with pytest.raises(InputError, match="lacks the column 'time_s'"):
         _ = cell.rounds
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "value", "message"),
+    [
+        ("run.json", ("cells", 0, "seed"), "1", r"run.json: cells\[0\].seed: is \"1\", not a whole number"),
+        ("run.json", ("cells", 0, "folder"), "../../x", r"cells\[0\].folder: is \"../../x\", which leads out of"),
+        ("run.json", ("cells", 0, "cell"), "/etc/x", r"cells\[0\].cell: is \"/etc/x\", which leads out"),
+        ("run.json", ("published",), {"a": {"m": "x"}}, r"published.a.m: is \"x\", not a number"),
+        ("run.json", ("failed",), [1], r"run.json: failed: is a list, not a mapping"),
+        ("manifest.json", ("jobs",), -1, r"manifest.json: jobs: is -1, not between 0 and"),
+        ("manifest.json", ("cluster",), [{"nodes": 10**9, "gpus_per_node": 4, "gpu_type": "a"}],
+         r"cluster\[0\].nodes: is 1000000000, not between 1 and"),
+        ("manifest.json", ("policy",), 3, r"policy: is 3, not a text or a mapping"),
+        ("summary.json", ("makespan_s",), True, r"summary.json: makespan_s: is true, not a number"),
+        ("summary.json", ("makespan_s",), -5, r"summary.json: makespan_s: is -5, which it cannot be"),
+        ("summary.json", ("makespan_s",), 1e300, r"makespan_s: is 1e\+300, not a number"),
+    ],
+)  # fmt: skip
+def test_every_stored_field_is_checked_and_named_in_one_line(tmp_path, file, place, value, message):
+    cell = tmp_path / "cells" / "c"
+    cell.mkdir(parents=True)
+    entry = {"cell": "c", "folder": "cells/c", "policy": "p", "seed": 1, "point": {}}
+    held = {
+        "run.json": {"name": "x", "cells": [entry]},
+        "manifest.json": {"policy": {"name": "p"}, "seed": 1},
+        "summary.json": {"makespan_s": 5.0},
+    }
+    changed = held[file]
+    for key in place[:-1]:
+        changed = changed[key]
+    for name, content in held.items():
+        (tmp_path if name == "run.json" else cell).joinpath(name).write_text(json.dumps(content))
+    assert read_run(tmp_path).name == "x"
+    changed[place[-1]] = value
+    (tmp_path if file == "run.json" else cell).joinpath(file).write_text(json.dumps(held[file]))
+    with pytest.raises(InputError, match=message) as error:
+        read_run(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": NaN}', "NaN is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "cannot be"),
+    ],
+)
+def test_what_is_no_json_is_refused_however_it_is_wrong(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "kind", "message"),
+    [
+        ("jobs", "jct_s", -1, None, "its column 'jct_s' holds -1, less than 0"),
+        ("jobs", "jct_s", 2**62, None, r"its column 'jct_s' holds 4.61169e\+18"),
+        ("jobs", "jct_s", "x", pa.string(), "its column 'jct_s' is of string, not int64"),
+        ("jobs", "num_gpus", None, None, "its column 'num_gpus' lacks values"),
+        ("allocations", "placement", "0:-1", None, "its column 'placement' holds '0:-1'"),
+        ("allocations", "rate", float("nan"), None, "its column 'rate' holds what is no number"),
+        ("allocations", "rate", float("inf"), None, "its column 'rate' holds inf"),
+    ],
+)
+def test_a_value_that_no_run_gives_is_refused_with_its_column(tmp_path, table, column, value, kind, message):
+    write(tmp_path)
+    path = tmp_path / TABLES[table].file
+    held = pq.read_table(path)
+    assert len(read_table(tmp_path, table)) == held.num_rows > 0
+    field = held.schema.field(column)
+    values = pa.array([value] * held.num_rows, kind or field.type)
+    at = held.schema.get_field_index(column)
+    pq.write_table(held.set_column(at, pa.field(column, values.type), values), path)
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path, table)

@@ -14,7 +14,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.style import PALETTE, Drawn, new_figure, styled
+from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
 from simsched.report.units import Shown, time_unit
 from simsched.results.occupancy import OFF, Stay, colour_groups, outages_told, stays, waiting_by
 
@@ -75,8 +75,7 @@ def occupancy(
         panels[-1].set_xlabel(unit.title("time since the start of the workload"))
         handles = [] if by == "job" else [Patch(color=colour, label=name) for name, colour in colours.items()]
         handles += [Patch(**look, label=_OFF_LABEL if kind == OFF else kind) for kind, look in out_of_use.items()]
-        if handles:
-            panels[0].legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, title=None)
+        legend_above(figure, panels[0], handles)
     lines = pd.DataFrame([{"policy": label, **asdict(stay)} for label, own in found.items() for stay in own])
     return figure, _with_outages(lines, outages, shown)
 
@@ -226,5 +225,5 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
         panels[-1].set_xlim(0, last_s * unit.factor)
         panels[-1].set_xlabel(unit.title("time since the start of the workload"))
         if by == "tenant":
-            panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4)
+            legend_above(figure, panels[0])
     return figure, pd.concat(frames, ignore_index=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
@@ -16,10 +16,15 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import Collection
 from matplotlib.figure import Figure as Figure  # for annotations elsewhere
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation, Transform
 
 from simsched.files import written_aside
+from simsched.outlets import cells_wide, csv_cell, file_name, shortened
+from simsched.report.figures.lettering import families, label_text, words_text, write_figure
 
 #: The kinds of picture that are written; `svg` can be had too.
 FORMATS = ("png", "pdf")
@@ -44,7 +49,6 @@ _SETTINGS = MappingProxyType(
         "axes.spines.top": False,
         "axes.titlelocation": "left",
         "axes.titlesize": 9.5,
-        "font.family": "DejaVu Sans",
         "font.size": 9,
         "grid.color": "#DDDDDD",
         "grid.linewidth": 0.6,
@@ -63,9 +67,12 @@ _NO_DATES: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
 }
+#: What matplotlib calls that which was given no name.
+_UNNAMED = re.compile(r"_(nolegend_|(child|container)\d+)")
 #: Stands for a blank at which no line is broken.
 _BOUND = "\u00a0"
 _TITLE_SIZE = 11
+_TITLE_LETTERS_PER_INCH = 14
 _CAPTION_SIZE = 7.5
 #: Inches: left of and outside title and caption, a line of title, caption and legend, a legend's handle and letter.
 _LEFT, _MARGIN = 0.1, 0.08
@@ -125,7 +132,7 @@ def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
 
 def styled() -> AbstractContextManager[None]:
     """Draw inside this context: the project's settings hold there, and whatever held before comes back after it."""
-    settings: Any = dict(_SETTINGS)
+    settings: Any = {**_SETTINGS, "font.family": list(families())}
     return mpl.rc_context(settings)
 
 
@@ -136,7 +143,7 @@ class ShownFigure(Figure):
         """Return the picture as PNG, which notebooks ask for."""
         held = BytesIO()
         with styled():
-            self.savefig(held, format="png", metadata=_NO_DATES["png"])
+            write_figure(self, held, format="png", metadata=_NO_DATES["png"])
         return held.getvalue()
 
 
@@ -145,7 +152,9 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
 
     Sizes in inches; `height` is that of the panels, to which title, legend and caption add their own.
     """
-    lines = caption_lines(caption, int(width * 15.5))
+    letters = int(width * 15.5)
+    lines = caption_lines(words_text(caption, letters // 2), letters)
+    title = shortened(words_text(title, letters), int(width * _TITLE_LETTERS_PER_INCH))
     below = _MARGIN + _CAPTION_LINE * len(lines)
     figure = ShownFigure(figsize=(width, height + _TITLE_HEIGHT + below), layout="constrained")
     FigureCanvasAgg(figure)
@@ -165,13 +174,15 @@ def caption_lines(caption: str, letters: int) -> list[str]:
     return [line.replace(_BOUND, " ") for line in textwrap.wrap(bound, even, break_long_words=False)]
 
 
-def legend_above(figure: Figure, axes: Axes) -> None:
-    """Put the legend of `axes` between the title and the panels, in as many lines as it needs."""
-    handles, labels = axes.get_legend_handles_labels()
+def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None) -> None:
+    """Put the legend of `axes`, or of what is `named`, between title and panels, in as many lines as it needs."""
+    found = _named(axes) if named is None else named
+    handles = [one for one in found if one.get_label() and not _UNNAMED.fullmatch(str(one.get_label()))]
+    labels = [label_text(str(handle.get_label())) for handle in handles]
     if not handles:
         return
     width, height = figure.get_size_inches()
-    longest = max(len(label) for label in labels)
+    longest = max(map(cells_wide, labels))
     columns = max(1, min(len(labels), int((width - 0.2) / (_LEGEND_HANDLE + _LEGEND_LETTER * longest))))
     needed = _LEGEND_LINE * -(-len(labels) // columns) + 0.06
     below = _MARGIN + _CAPTION_LINE * (figure.texts[1].get_text().count("\n") + 1)
@@ -187,6 +198,12 @@ def legend_above(figure: Figure, axes: Axes) -> None:
         borderpad=0,
         borderaxespad=0,
     )
+
+
+def _named(axes: Axes) -> Iterator[Any]:
+    """Return what a legend can show, names that begin with an underscore too, which matplotlib would leave out."""
+    yield from (one for one in axes.get_children() if isinstance(one, (Line2D, Patch, Collection)))
+    yield from axes.containers
 
 
 def _corner(figure: Figure, top: int) -> Transform:
@@ -220,25 +237,20 @@ def take_words(figure: Figure) -> Words:
     return Words(title.get_text(), " ".join(lines), _TITLE_HEIGHT - 0.04, _MARGIN + _CAPTION_LINE * len(lines))
 
 
-def _plain_text(value: object) -> object:
-    """Keep a text from being read as a formula by programs that open the CSV."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
-
-
 def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
 
     Each file is written aside and renamed when whole. Returns the paths, pictures first.
     """
-    folder = Path(folder)
+    folder, name = Path(folder), file_name(name)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with styled():
         for kind in formats:
             paths.append(folder / f"{name}.{kind}")
             with written_aside(paths[-1]) as aside:
-                figure.savefig(aside, format=kind, metadata=_NO_DATES.get(kind))
+                write_figure(figure, aside, format=kind, metadata=_NO_DATES.get(kind))
     paths.append(folder / f"{name}.csv")
     with written_aside(paths[-1]) as aside:
-        data.map(_plain_text).to_csv(aside, index=False, lineterminator="\n")
+        data.map(csv_cell).rename(columns=csv_cell).to_csv(aside, index=False, lineterminator="\n")
     return paths

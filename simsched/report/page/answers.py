@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from simsched.files import write_text
+from simsched.outlets import html_text
 from simsched.report.figures.style import Drawn
 from simsched.report.figures.svg import inline_svg
 from simsched.report.page.frame import page_of
@@ -58,8 +58,8 @@ def write_answer(section: Section, folder: Path, title: str) -> Path:
 
 
 def _section(section: Section) -> str:
-    blocks = [f"<h2>{escape(section.heading)}</h2>"]
-    blocks += [f"<p>{escape(text)}</p>" for text in section.words]
+    blocks = [f"<h2>{html_text(section.heading)}</h2>"]
+    blocks += [f"<p>{html_text(text)}</p>" for text in section.words]
     blocks += [
         figure_block(inline_svg(figure, f"{section.key}{number}-"))
         for number, (figure, _) in enumerate(section.drawn, start=1)
@@ -69,12 +69,12 @@ def _section(section: Section) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    words = "\n".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in _GLOSSARY)
+    words = "\n".join(f"<dt>{html_text(term)}</dt><dd>{html_text(meaning)}</dd>" for term, meaning in _GLOSSARY)
     limits = f"""<section class="run" id="words">
 <h2>Words and limits</h2>
 <dl>
 {words}
 </dl>
-<p>{escape(_LIMITS)}</p>
+<p>{html_text(_LIMITS)}</p>
 </section>"""
     return page_of(title, "Answers from the cluster's own log, replayed by simsched", body + limits)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
 from importlib.resources import files
+
+from simsched.outlets import html_text
 
 
 def page_of(title: str, kind: str, main: str, *, contents: str = "", script: str = "") -> str:
@@ -18,13 +19,13 @@ def page_of(title: str, kind: str, main: str, *, contents: str = "", script: str
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light">
-<title>{escape(title)}</title>
+<title>{html_text(title)}</title>
 <style>
 {style}</style>
 </head>
 <body>
 <header>
-<h1>{escape(title)}</h1>
+<h1>{html_text(title)}</h1>
 <p class="kind">{kind}</p>
 {contents}</header>
 <main>

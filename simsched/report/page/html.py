@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from simsched.files import write_text
+from simsched.outlets import html_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.gpu_types import type_metrics
 from simsched.report.figures.svg import Picture, inline_svg
@@ -42,11 +42,11 @@ def report_page(parts: Sequence[Part], title: str) -> str:
     """Compose the page: a section for each run and, where there are several, a list of them."""
     alone = len(parts) == 1
     sections = "\n".join(
-        _section(part, f"run{number}", "" if alone else f"<h2>{escape(part.run.name)}</h2>")
+        _section(part, f"run{number}", "" if alone else f"<h2>{html_text(part.run.name)}</h2>")
         for number, part in enumerate(parts, start=1)
     )
     script = occupancy_script() if 'class="block occupancy"' in sections else ""
-    kind = f"Results of simulated GPU clusters, written by simsched {escape(_version(parts))}"
+    kind = f"Results of simulated GPU clusters, written by simsched {html_text(_version(parts))}"
     return page_of(title, kind, sections, contents=_contents(parts), script=script)
 
 
@@ -64,7 +64,8 @@ def _contents(parts: Sequence[Part]) -> str:
     if len(parts) < 2:
         return ""
     items = "\n".join(
-        f'<li><a href="#run{number}">{escape(part.run.name)}</a> <span>{escape(_first_sentence(part.run))}</span></li>'
+        f'<li><a href="#run{number}">{html_text(part.run.name)}</a> '
+        f"<span>{html_text(_first_sentence(part.run))}</span></li>"
         for number, part in enumerate(parts, start=1)
     )
     return f'<nav aria-label="Contents">\n<h2>Contents</h2>\n<ol>\n{items}\n</ol>\n</nav>\n'
@@ -85,7 +86,7 @@ def _section(part: Part, anchor: str, heading: str) -> str:
     table = comparison_table(rows, title="Policies compared", published_source=run.published_source, run=run)
     blocks = [
         heading,
-        f"<p>{escape(_description(run))}</p>" if _description(run) and not run.changed else "",
+        f"<p>{html_text(_description(run))}</p>" if _description(run) and not run.changed else "",
         _missing(part),
         table_block(table, f"{anchor}-comparison"),
     ]
@@ -112,16 +113,16 @@ def _missing(part: Part) -> str:
         return ""
     names = ", ".join(missing[:MOST_ROWS]) + (", ..." if len(missing) > MOST_ROWS else "")
     count = len(missing)
-    return f'<p class="warning">{count} of {count + len(part.run.cells)} cells are missing: {escape(names)}.</p>'
+    return f'<p class="warning">{count} of {count + len(part.run.cells)} cells are missing: {html_text(names)}.</p>'
 
 
 def table_block(table: TextTable, anchor: str) -> str:
     """Return a table for a page, below a heading with the id `anchor`."""
-    head = "".join(f'<th scope="col">{escape(header)}</th>' for header in table.headers)
+    head = "".join(f'<th scope="col">{html_text(header)}</th>' for header in table.headers)
     body = "\n".join(_row(row, table.text_columns) for row in table.rows)
-    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+    notes = "".join(f"<p>{html_text(note)}</p>" for note in table.notes)
     return f"""<div class="block">
-<h3 id="{anchor}">{escape(table.title)}</h3>
+<h3 id="{anchor}">{html_text(table.title)}</h3>
 <div class="scroll" tabindex="0" role="region" aria-labelledby="{anchor}"><table>
 <thead><tr>{head}</tr></thead>
 <tbody>
@@ -133,8 +134,8 @@ def table_block(table: TextTable, anchor: str) -> str:
 
 
 def _row(cells: Sequence[str], text_columns: int) -> str:
-    name = f'<th scope="row">{escape(cells[0])}</th>'
-    texts = "".join(f'<td class="text">{escape(cell)}</td>' for cell in cells[1:text_columns])
+    name = f'<th scope="row">{html_text(cells[0])}</th>'
+    texts = "".join(f'<td class="text">{html_text(cell)}</td>' for cell in cells[1:text_columns])
     return f"<tr>{name}{texts}{''.join(_number(cell) for cell in cells[text_columns:])}</tr>"
 
 
@@ -143,9 +144,9 @@ def _number(cell: str) -> str:
     found = _WITH_PUBLISHED.match(cell)
     own, published = found.groups() if found else (cell, None)
     mean, plus_minus, half = str(own).partition(" ±")
-    text = f"<b>{escape(mean)}</b>" + (f' <span class="interval">±{escape(half)}</span>' if plus_minus else "")
+    text = f"<b>{html_text(mean)}</b>" + (f' <span class="interval">±{html_text(half)}</span>' if plus_minus else "")
     if published is not None:
-        text += f' <span class="published">(<i>published </i>{escape(published)})</span>'
+        text += f' <span class="published">(<i>published </i>{html_text(published)})</span>'
     return f"<td>{text}</td>"
 
 
@@ -167,19 +168,19 @@ def figure_block(picture: Picture, run_name: str = "") -> str:
         "<svg ", f'<svg preserveAspectRatio="xMinYMin" style="min-width: {width}px; max-width: {1.5 * width:.0f}px" ', 1
     )
     return f"""<figure>
-<div class="scroll" tabindex="0" role="region" aria-label="{escape(title)}">{svg}</div>
-<figcaption><b>{escape(title)}.</b> {escape(picture.caption)}</figcaption>
+<div class="scroll" tabindex="0" role="region" aria-label="{html_text(title)}">{svg}</div>
+<figcaption><b>{html_text(title)}.</b> {html_text(picture.caption)}</figcaption>
 </figure>"""
 
 
 def _reproduction(recipe: Reproduction, run: Run) -> str:
     text = f"""<div class="block">
 <h3>How to reproduce this</h3>
-<pre><code>{escape(recipe.command)}
-simsched report {escape(f"results/{run.folder.name}")}</code></pre>
+<pre><code>{html_text(recipe.command)}
+simsched report {html_text(f"results/{run.folder.name}")}</code></pre>
 </div>"""
     if recipe.file:
         text += f"""
-<p>The first command reads the experiment from <code>{escape(recipe.file_name)}</code>, which holds:</p>
-<pre class="file"><code>{escape(recipe.file)}</code></pre>"""
+<p>The first command reads the experiment from <code>{html_text(recipe.file_name)}</code>, which holds:</p>
+<pre class="file"><code>{html_text(recipe.file)}</code></pre>"""
     return text

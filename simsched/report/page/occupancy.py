@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
-from html import escape
 from importlib.resources import files
 from typing import Any
 
+from simsched.outlets import html_data, html_text
 from simsched.report.figures.draw import node_sizes
 from simsched.report.figures.style import PALETTE
 from simsched.results.compare import Row
@@ -47,7 +46,7 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     until = max((stay[6] for panel in panels.values() for stay in panel["stays"]), default=1)
     data = {"nodes": _heights(nodes, panels), "until": until, "colours": list(PALETTE), "panels": panels}
     asking = " Hovering a node that is out of use tells why." if any(p["outages"] for p in panels.values()) else ""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    text = html_data(data)
     return f"""<div class="block occupancy" id="{anchor}-occupancy">
 <h3>Who held which GPUs (seed {first.seed})</h3>
 <p class="hint">Nodes down, time across: a bar is a job on its GPUs. Wheel or buttons zoom, dragging moves, hovering or
@@ -65,12 +64,12 @@ def _legend(by: str, names: Sequence[str], kinds: Collection[str]) -> str:
     """Say what colours and marks mean, those of `kinds` of outages too."""
     marks = "Black edge: started again or moved; pale: it restores its state; &times;: it failed or was killed."
     broken = ", ".join(sorted(set(kinds) - {OFF}))
-    marks += f" Hatched, from the red line on: the node is out of order ({escape(broken)})." if broken else ""
+    marks += f" Hatched, from the red line on: the node is out of order ({html_text(broken)})." if broken else ""
     marks += " Grey: the policy has let the node go." if OFF in kinds else ""
     if by == "job":
         return f'<p class="hint">Colours only tell jobs apart. {marks}</p>'
     colours = " ".join(
-        f'<span class="key"><span style="background: {colour}"></span>{escape(name)}</span>'
+        f'<span class="key"><span style="background: {colour}"></span>{html_text(name)}</span>'
         for name, colour in zip(names, PALETTE, strict=False)
     )
     return f'<p class="hint keys">{colours} {marks}</p>'
@@ -83,7 +82,7 @@ def _choices(names: Sequence[str]) -> str:
     made = []
     for chosen, side in enumerate(("left", "right")):
         options = "".join(
-            f'<option value="{i}"{" selected" if i == chosen else ""}>{escape(name)}</option>'
+            f'<option value="{i}"{" selected" if i == chosen else ""}>{html_text(name)}</option>'
             for i, name in enumerate(names)
         )
         made.append(f'<select aria-label="policy on the {side}">{options}</select>')

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from html import escape
 from typing import Any
 
+from simsched.outlets import html_text, json_text
 from simsched.results.compare import row_name
 from simsched.results.reader import Cell, Run
 
@@ -17,7 +17,7 @@ _SHORT_HASH = 12
 def provenance(run: Run) -> str:
     """Write the manifests of a run as a folded part of a page."""
     facts = [(name, text) for name, text in _facts(run.cells) if text]
-    listed = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    listed = "\n".join(f"<dt>{html_text(name)}</dt><dd>{html_text(text)}</dd>" for name, text in facts)
     return f"""<details class="manifest">
 <summary>Manifest: versions, seeds, data and what each policy was told</summary>
 <dl>
@@ -30,10 +30,10 @@ def provenance(run: Run) -> str:
 
 def experiment_text(run: Run) -> str:
     """Write the resolved specification of a run as a folded part of a page, for the screen only."""
-    text = json.dumps(run.experiment, indent=2, ensure_ascii=False, sort_keys=True, default=str)
+    text = json_text(run.experiment, indent=2, sort_keys=True, default=str)
     return f"""<details class="resolved">
 <summary>Resolved specification, every default written out</summary>
-<pre><code>{escape(text)}</code></pre>
+<pre><code>{html_text(text)}</code></pre>
 </details>"""
 
 
@@ -77,7 +77,7 @@ def _pairs(mapping: Mapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) else json_text(value, default=str)
 
 
 def _cluster(groups: object) -> str:
@@ -143,13 +143,15 @@ def _cells(run: Run) -> str:
 
 
 def _table(title: str, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    head = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
+    head = "".join(f'<th scope="col">{html_text(header)}</th>' for header in headers)
     body = "\n".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
+        f'<tr><th scope="row">{html_text(row[0])}</th>'
+        + "".join(f"<td>{html_text(cell)}</td>" for cell in row[1:])
+        + "</tr>"
         for row in rows
     )
-    return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(title)}"><table class="texts">
-<caption>{escape(title)}</caption>
+    return f"""<div class="scroll" tabindex="0" role="region" aria-label="{html_text(title)}"><table class="texts">
+<caption>{html_text(title)}</caption>
 <thead><tr>{head}</tr></thead>
 <tbody>
 {body}
