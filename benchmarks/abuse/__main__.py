@@ -1,40 +1,87 @@
 """Attack simsched and say what broke.
 
-Usage: python -m benchmarks.abuse [fuzz|kill|flip|all] [--rounds N] [--seed N]
+Usage: python -m benchmarks.abuse [--only NAME ...] [--rounds N] [--first N] [--seed N] [--workers N] [--page FILE]
 
-`fuzz` writes random experiments, good and bad ones, and has each validated and, if valid, run: nothing may end but with
-exit code 0, 1 or 2 and a message. `kill` kills a sweep at random moments, by SIGKILL, SIGTERM or Ctrl-C once or twice,
-finishes it and compares every table with those of an undisturbed run. `flip` flips random bits in files of a run and
-counts those that go unnoticed. The exit code is 1 if anything broke.
+Without options all attacks are made with their full numbers of tries, on two processes. A try is determined by the seed
+and its number: `--only fuzz --seed 1 --first 37 --rounds 1` makes try 37 again. The exit code is 1 if anything broke.
 """
 
 import argparse
-import random
 import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.abuse import flip, fuzz, kill
+from benchmarks.abuse.tries import Attack, Tally, make_tries
 
-ATTACKS = {"fuzz": fuzz.attack, "kill": kill.attack, "flip": flip.attack}
+ATTACKS = (
+    Attack("fuzz", "experiments drawn from the whole schema are validated and, where valid, run", 2000, 240),
+    Attack("mutants", "a trace of every format is changed in bytes, cells, encoding, size, nesting, kind", 4000),
+    Attack("doctor", "a folder of results is doctored and read by every command", 500, 2400, batch=25),
+    Attack("kill", "a sweep is killed at a random moment and finished", 100, 600),
+    Attack("hostile", "a policy that means badly runs between two good cells", 86, 300),
+    Attack("reuse", "an experiment is changed in one value, cells that are reused compared with fresh ones", 150, 300),
+    Attack("unsaid", "what a trace says is used, or the user is told", 200),
+    Attack("calls", "`sim.simulate` is called with odd jobs, clusters and settings", 400),
+    Attack("names", "odd labels, job ids and tenants reach tables, figures, reports and the terminal", 60, 300),
+    Attack("strangers", "files of others, links and locked folders lie where results are removed", 100, 300),
+    Attack(
+        "disks", "the disk is full after a random number of bytes, while cells, figures or reports are written", 60, 300
+    ),
+    Attack("flip", "one bit of a stored result is flipped", 1000),
+)
+_MARKS = ("<!-- made by python -m benchmarks.abuse -->", "<!-- end of what it made -->")
 
 
-def main() -> int:
-    """Run the attacks that were named."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the attacks that are asked for."""
+    given = _parser().parse_args(arguments)
+    tallies = []
+    for attack in ATTACKS:
+        if given.only and attack.name not in given.only:
+            continue
+        rounds = given.rounds or attack.rounds
+        tally = make_tries(attack, rounds, given.seed, first=given.first, workers=given.workers)
+        for line in tally.broken:
+            print(f"{attack.name}: BROKEN: {line}")
+        print(f"{attack.name}: {tally.tries} tries, {_counted(tally)} ({tally.lasted_s:.0f} s)", flush=True)
+        tallies.append(tally)
+    print(f"\n{table(tallies)}")
+    if given.page:
+        fill(given.page, tallies)
+    return 1 if any(tally.broken for tally in tallies) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("attack", nargs="?", choices=[*ATTACKS, "all"], default="all")
-    parser.add_argument("--rounds", type=int, default=20, help="how often each attack is tried")
+    names = [attack.name for attack in ATTACKS]
+    parser.add_argument("--only", action="append", choices=names, help="make this attack only; repeatable")
+    parser.add_argument("--rounds", type=int, help="tries of each attack instead of the full number")
+    parser.add_argument("--first", type=int, default=0, help="number of the first try")
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    broken = 0
-    for name in ATTACKS if given.attack == "all" else [given.attack]:
-        with tempfile.TemporaryDirectory(prefix="abuse-") as folder:
-            found = ATTACKS[name](Path(folder), given.rounds, random.Random(given.seed))
-        for line in found:
-            print(f"{name}: BROKEN: {line}")
-        broken += len(found)
-        print(f"{name}: {given.rounds} rounds, {len(found)} broken", flush=True)
-    return 1 if broken else 0
+    parser.add_argument("--workers", type=int, default=2, help="processes that make tries")
+    parser.add_argument("--page", type=Path, help="fill the table of this page")
+    return parser
+
+
+def table(tallies: Sequence[Tally]) -> str:
+    """Return the table of tries and outcomes in Markdown."""
+    rows = [
+        f"| `{tally.attack.name}` | {tally.attack.about} | {tally.tries:,} | {_counted(tally)} | {len(tally.broken)} |"
+        for tally in tallies
+    ]
+    head = ["| attack | what is done | tries | outcomes | broke |", "|---|---|---:|---|---:|"]
+    return "\n".join([*head, *rows])
+
+
+def _counted(tally: Tally) -> str:
+    return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(tally.outcomes.items()))
+
+
+def fill(page: Path, tallies: Sequence[Tally]) -> None:
+    """Put the table between the marks of a page, in the place of what stood there."""
+    text = page.read_text(encoding="utf-8")
+    before, after = text.index(_MARKS[0]) + len(_MARKS[0]), text.index(_MARKS[1])
+    page.write_text(f"{text[:before]}\n{table(tallies)}\n{text[after:]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,10 @@ def run(folder: Path, *arguments: str, seconds: float = 300) -> subprocess.Compl
 
 
 def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, a twentieth of the work; `TooSlowError` after so many seconds of CPU."""
+    """Run the command in this process, a twentieth of the work; `TooSlowError` after so many seconds of CPU.
+
+    A traceback in its stderr tells an exception that came through.
+    """
     from click.testing import CliRunner
 
     from simsched.cli.main import cli

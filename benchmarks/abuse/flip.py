@@ -3,7 +3,8 @@
 import random
 from pathlib import Path
 
-from benchmarks.abuse.command import TRACE, run
+from benchmarks.abuse.command import TRACE, here
+from benchmarks.abuse.tries import Ending
 from simsched.errors import InputError
 from simsched.results.integrity import faults, quick_fault
 from simsched.results.reader import read_cell
@@ -15,30 +16,32 @@ workload: {path: jobs.csv, recipe: replay}
 policies: [{name: fifo}]
 report: {plots: false}
 """
-_EACH = 50  # flips in a round
 
 
-def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
-    """Flip bits one at a time; returns what went unnoticed by the full check."""
+def prepare(folder: Path) -> None:
+    """Run an experiment of one cell."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "flip.yaml").write_text(EXPERIMENT)
-    run(folder, "run", "flip.yaml", "--workers", "1")
+    here(folder, "run", "flip.yaml", "--in-process")
+
+
+def attempt(folder: Path, chance: random.Random) -> Ending:
+    """Flip a bit, have it noticed, and flip it back."""
     cell = next((folder / "results/flip/cells").iterdir())
-    files = sorted(cell.iterdir())
-    broken, quick, read = [], 0, 0
-    for _ in range(rounds * _EACH):
-        path = chance.choice(files)
-        before = path.read_bytes()
-        after = bytearray(before)
-        after[chance.randrange(len(after))] ^= 1 << chance.randrange(8)
-        path.write_bytes(bytes(after))
+    path = chance.choice(sorted(cell.iterdir()))
+    before = path.read_bytes()
+    after = bytearray(before)
+    at, bit = chance.randrange(len(after)), chance.randrange(8)
+    after[at] ^= 1 << bit
+    path.write_bytes(bytes(after))
+    try:
         if not faults(cell):
-            broken.append(f"{path.name}: not noticed")
-        quick += bool(quick_fault(cell))
-        read += _refused(cell)
+            return Ending("", f"{path.name}, byte {at}, bit {bit}: not noticed")
+        if quick_fault(cell):
+            return Ending("noticed by the quick check")
+        return Ending("noticed on reading" if _refused(cell) else "noticed by `verify`")
+    finally:
         path.write_bytes(before)
-    print(f"flip: of {rounds * _EACH} bits the quick check noticed {quick}, reading the results {read}")
-    return broken
 
 
 def _refused(cell: Path) -> bool:

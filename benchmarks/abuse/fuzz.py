@@ -1,82 +1,93 @@
-"""Random experiments: each is valid and runs, or is refused with a message."""
+"""Random experiments over the whole schema: each is valid and runs, or is refused with a message."""
 
 import json
+import math
 import random
 import shutil
-from collections import Counter
+import subprocess
 from pathlib import Path
-from typing import Any
 
-from benchmarks.abuse.command import TRACE, TooSlowError, here
+import yaml
 
-_LONGEST_S = 60
-POLICIES = (
-    "fifo",
-    "srtf",
-    "sjf",
-    "las",
-    "tiresias",
-    "tiresias-g",
-    "time-slicing",
-    "yarn-cs",
-    "smallest-first",
-    "pollux",
-)
-ODD: tuple[Any, ...] = (
-    None, True, "", "x", -1, 0, 0.5, 1e-300, 1e300, 10**19, [], {}, [1, 1], {"a": {"b": [None]}}, "\u0007", "../..",
-    "=1+1", "/dev/null",
-)  # fmt: skip
+from benchmarks.abuse.command import TooSlowError, here, run
+from benchmarks.abuse.drawn import FILES, experiment
+from benchmarks.abuse.tries import Ending
+
+LONGEST_S = 30
 
 
-def experiment(chance: random.Random) -> dict[str, Any]:
-    """Draw an experiment that is right in most of its keys."""
-    names = chance.sample(POLICIES, chance.randint(1, 3))
-    made: dict[str, Any] = {
-        "name": "fuzz",
-        "cluster": {"nodes": chance.randint(1, 5), "gpus_per_node": chance.choice([1, 2, 4, 8])},
-        "workload": {"path": "jobs.csv", "recipe": "replay", "sample": chance.randint(1, 12)},
-        "engine": {"restart_delay_s": chance.choice([0, 1, 30, 600]), "interference": chance.choice([0, 0.3])},
-        "policies": [{"name": name, "params": {}} for name in names],
-        "seeds": chance.randint(1, 2),
-        "report": {"plots": False},
-    }
-    if chance.random() < 0.3:
-        made["sweep"] = {"engine.restart_delay_s": [5, chance.choice([5, 60])]}
-    for _ in range(chance.choice([0, 0, 1, 1, 2])):
-        section = made[chance.choice(sorted(made))]
-        where: Any = chance.choice(section) if isinstance(section, list) and section else section
-        where = where if isinstance(where, dict) and where else made
-        where[chance.choice([*sorted(where), "surprise"])] = chance.choice(ODD)
-    return made
+def prepare(folder: Path) -> None:
+    """Write the files that experiments name."""
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
 
 
-def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
-    """Write, validate and run experiments; returns what broke."""
-    (folder / "jobs.csv").write_text(TRACE)
-    broken = []
-    endings: Counter[tuple[int, int]] = Counter()
-    for number in range(rounds):
-        text = json.dumps(experiment(chance))
-        (folder / "fuzz.yaml").write_text(text)
-        out = f"out{number}"
-        try:
-            checked = here(folder, "validate", "fuzz.yaml", seconds=_LONGEST_S)
-            done = here(folder, "run", "fuzz.yaml", "--out", out, "-j", "1", "--json", seconds=_LONGEST_S)
-        except TooSlowError:
-            broken.append(f"{text}: not done after {_LONGEST_S} s of CPU")
-            continue
-        shutil.rmtree(folder / out, ignore_errors=True)
-        endings[checked.returncode, done.returncode] += 1
-        said = checked.stderr + done.stderr
-        if number % 50 == 49:
-            print(f"fuzz: {number + 1} tried, {len(broken)} broken", flush=True)
-        if "Traceback" in said or "internal error" in said:
-            broken.append(f"{text}: {said.strip().splitlines()[-1]}")
-        elif checked.returncode not in (0, 2) or (checked.returncode == 2) != (done.returncode == 2):
-            broken.append(f"{text}: validate says {checked.returncode}, run {done.returncode}")
-        elif done.returncode == 0:
-            json.loads(done.stdout)
-    refused = sum(count for (checked, _), count in endings.items() if checked == 2)
-    failed = sum(count for (_, done), count in endings.items() if done == 1)
-    print(f"fuzz: {refused} refused, {endings[0, 0]} run, {failed} valid ones failed in a cell")
-    return broken
+def attempt(folder: Path, chance: random.Random) -> Ending:
+    """Write, validate and run an experiment."""
+    text = yaml.safe_dump(experiment(chance), allow_unicode=True, sort_keys=False)
+    (folder / "fuzz.yaml").write_text(text, encoding="utf-8")
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    try:
+        checked = here(folder, "validate", "fuzz.yaml", seconds=LONGEST_S)
+    except TooSlowError:
+        return Ending("", f"validate is not done after {LONGEST_S} s: {_line(text)}")
+    if wrong := fault(checked):
+        return Ending("", f"validate: {wrong}: {_line(text)}")
+    try:
+        done = here(folder, "run", "fuzz.yaml", "--out", "out", "--in-process", "--json", seconds=LONGEST_S)
+    except TooSlowError:
+        return _limited(folder, text)
+    if wrong := fault(done):
+        return Ending("", f"run: {wrong}: {_line(text)}")
+    if done.returncode != checked.returncode:
+        said = done.stderr.strip()[-300:]
+        return Ending("", f"validate says {checked.returncode}, run {done.returncode}: {said}: {_line(text)}")
+    return Ending("valid and run" if done.returncode == 0 else "refused with a message")
+
+
+def fault(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what is wrong with how a command ended; empty where nothing is."""
+    if "Traceback" in done.stderr or "internal error" in done.stderr:
+        return done.stderr.strip()[-600:]
+    if done.returncode not in (0, 1, 2):
+        return f"exit code {done.returncode}"
+    if done.returncode and not (done.stderr + done.stdout).strip():
+        return "refused without a word"
+    if done.stdout.lstrip().startswith("{") and (wrong := unusual(done.stdout)):
+        return wrong
+    return ""
+
+
+def unusual(text: str) -> str:
+    """Return what a text has that is no JSON; empty where nothing is."""
+
+    def refuse(name: str) -> float:
+        raise ValueError(f"{name} is no JSON")
+
+    def finite(number: str) -> float:
+        if not math.isfinite(float(number)):
+            raise ValueError(f"{number} is no finite number")
+        return float(number)
+
+    try:
+        json.loads(text, parse_constant=refuse, parse_float=finite)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _limited(folder: Path, text: str) -> Ending:
+    """Run what takes long again, with a limit for each cell: that ends it."""
+    arguments = ("run", "fuzz.yaml", "--out", "limited", "-j", "1", "--timeout-per-cell", "2", "--json")
+    try:
+        done = run(folder, *arguments, seconds=3 * LONGEST_S)
+    except subprocess.TimeoutExpired:
+        return Ending("", f"--timeout-per-cell does not end it: {_line(text)}")
+    finally:
+        shutil.rmtree(folder / "limited", ignore_errors=True)
+    wrong = fault(done)
+    return Ending("valid, and ended by --timeout-per-cell", f"{wrong}: {_line(text)}" if wrong else "")
+
+
+def _line(text: str) -> str:
+    return json.dumps(yaml.safe_load(text))

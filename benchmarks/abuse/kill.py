@@ -1,13 +1,16 @@
 """A sweep that is stopped at random moments ends the same as one that is not."""
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 from benchmarks.abuse.command import TRACE, command, environment, run, tables
+from benchmarks.abuse.tries import Ending
 
 EXPERIMENT = """\
 name: kill
@@ -25,39 +28,41 @@ WAYS = {
 }
 
 
-def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
-    """Stop a sweep `rounds` times; returns what broke."""
+def prepare(folder: Path) -> None:
+    """Run the sweep undisturbed, and note how long it takes."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "kill.yaml").write_text(EXPERIMENT)
     begin = time.monotonic()
     run(folder, "run", "kill.yaml", "--out", "undisturbed", "--workers", "2")
-    lasts_s = time.monotonic() - begin
-    expected = tables(folder / "undisturbed/kill")
-    print(f"kill: undisturbed {lasts_s:.1f} s", flush=True)
-    broken: list[str] = []
-    for number in range(rounds):
-        way, out = chance.choice(sorted(WAYS)), f"out{number}"
-        process = subprocess.Popen(
-            command("run", "kill.yaml", "--out", out, "--workers", "2"), cwd=folder, env=environment(folder),
-            start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        time.sleep(chance.uniform(0, lasts_s))
-        for number_of_signal in WAYS[way]:
-            if process.poll() is None:
-                os.killpg(process.pid, number_of_signal)
-                time.sleep(0.1)
-        begin = time.monotonic()
-        said = process.communicate(timeout=600)[1]
-        took_s = time.monotonic() - begin
-        left = [path.name for path in (folder / "scratch").glob("simsched-*")]
-        if way == "Ctrl-C twice" and took_s > max(2, lasts_s / 5):  # two seconds where nothing else keeps the machine
-            broken.append(f"{way}: ended after {took_s:.1f} s")
-        if "Traceback" in said or (left and way != "SIGKILL"):
-            broken.append(f"{way}: left {left}, said {said[-200:]}")
-        for path in (folder / "scratch").glob("simsched-*"):
-            subprocess.run(["rm", "-rf", str(path)], check=False)
-        run(folder, "run", "kill.yaml", "--out", out, "--workers", "1")
-        if tables(folder / out / "kill") != expected:
-            broken.append(f"{way}: the tables differ")
-        print(f"kill: {number + 1}: {way}, ended {took_s:.1f} s later, {len(broken)} broken", flush=True)
-    return broken
+    (folder / "lasts.json").write_text(json.dumps(time.monotonic() - begin))
+
+
+def attempt(folder: Path, chance: random.Random) -> Ending:
+    """Stop the sweep once, finish it, and compare the tables."""
+    lasts_s = json.loads((folder / "lasts.json").read_text())
+    way, out, scratch = chance.choice(sorted(WAYS)), folder / "out", folder / "scratch"
+    shutil.rmtree(out, ignore_errors=True)
+    process = subprocess.Popen(
+        command("run", "kill.yaml", "--out", "out", "--workers", "2"), cwd=folder, env=environment(folder),
+        start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(chance.uniform(0, lasts_s))
+    for number in WAYS[way]:
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            time.sleep(0.1)
+    begin = time.monotonic()
+    said = process.communicate(timeout=300)[1]
+    took_s = time.monotonic() - begin
+    left = [path.name for path in scratch.glob("simsched-*")]
+    for path in scratch.glob("simsched-*"):
+        shutil.rmtree(path, ignore_errors=True)
+    if took_s > max(30, lasts_s):
+        return Ending("", f"{way}: ended after {took_s:.1f} s")
+    if "Traceback" in said or (left and way != "SIGKILL"):
+        return Ending("", f"{way}: left {left}, said {said[-300:]}")
+    whole = len(list((out / "kill/cells").glob("[!.]*"))) if out.exists() else 0
+    run(folder, "run", "kill.yaml", "--out", "out", "--workers", "1")
+    if tables(out / "kill") != tables(folder / "undisturbed/kill"):
+        return Ending("", f"{way}: the tables differ")
+    return Ending(f"{way}, finished with the same bytes" if whole else f"{way} before any cell, same bytes")

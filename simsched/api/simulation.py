@@ -36,6 +36,8 @@ _FIELDS = {field.name: field for field in fields(JobSpec)}
 _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).split(" ")[0] in ("int", "float"))
 #: Those that count things.
 _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
+#: Fields that are texts; an id may be a number, and becomes one.
+_TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
 _PAIR = 2
 _NODES = 16
 _GPUS_PER_NODE = 4
@@ -163,9 +165,13 @@ def _policy(policy: Policy | type[Policy] | str) -> Policy:
 def _applications(applications: ApplicationsLike) -> ApplicationSource:
     if applications is None or isinstance(applications, str):
         return catalogue(ApplicationsOptions(path=applications))
-    if isinstance(applications, Iterable):
-        return ApplicationCatalogue({one.name: one for one in applications}, "applications")
-    return applications
+    if not isinstance(applications, Iterable) and hasattr(applications, "for_job"):
+        return applications
+    given = list(applications) if isinstance(applications, Iterable) else []
+    if not given or not all(hasattr(one, "name") for one in given):
+        message = f"{applications!r:.60} holds no applications"
+        raise input_error("applications", message, "name a folder, or give a list of applications")
+    return ApplicationCatalogue({one.name: one for one in given}, "applications")
 
 
 def _jobs(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
@@ -207,6 +213,11 @@ def _speedup(where: str, given: Any) -> Speedup:
         raise input_error(where, f"its speed-up {given!r:.40} is none", remedy) from error
 
 
+def _is_text(value: Any) -> bool:
+    """Return whether a value is a text that can be written, which lone surrogates cannot."""
+    return isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
+
+
 def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> JobSpec:
     where = f"jobs, row {number}"
     if not isinstance(row, Mapping):
@@ -221,6 +232,8 @@ def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> J
         found[name] = value.item() if isinstance(value, np.generic) else value
         if name in _COUNTS and isinstance(found[name], float) and found[name].is_integer():
             found[name] = int(found[name])  # as a table of floats has it
+        if name in _TEXTS and not _is_text(found[name]):
+            raise input_error(where, f"'{name}' is {value!r:.40}, which is no text", "give it as a str of Unicode")
     if "num_gpus" not in found:
         raise input_error(where, "it does not say how many GPUs the job asks for", "add the column 'num_gpus'")
     name = found.get("application", FIXED_DURATION)
@@ -230,4 +243,6 @@ def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> J
     if "speedup" in found:
         found["speedup"] = _speedup(where, found["speedup"])
     found["id"] = str(found.get("id", f"job-{number}"))
+    if not _is_text(found["id"]):
+        raise input_error(where, f"its id {found['id']!r:.40} is no text", "give it as a str of Unicode")
     return JobSpec(**{"submit_time_s": 0, **found})

@@ -3,9 +3,12 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
+from benchmarks.abuse.__main__ import ATTACKS, fill
+from benchmarks.abuse.tries import Attack, Ending, Tally, make_tries, tried
 from simsched.execution import cell as cell_module
 from simsched.results.reader import read_run
 
@@ -183,3 +186,49 @@ def test_a_full_disk_is_no_internal_error(simsched, monkeypatch):
     assert done.exit_code == 1
     assert "results cannot be written: [Errno 28] No space left on device: 'summary.json'" in done.stderr
     assert "internal" not in done.stderr
+
+
+#: How often each attack is tried here; the full numbers are those of `python -m benchmarks.abuse`. What starts
+#: processes at each try takes too long: kills, hostile policies, full disks, doctored folders have tests of their own.
+FEW = {"calls": 5, "flip": 3, "fuzz": 3, "mutants": 8, "names": 1, "reuse": 1, "strangers": 3, "unsaid": 3}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the attacks use Linux's signals and limits")
+@pytest.mark.parametrize("attack", [one for one in ATTACKS if one.name in FEW], ids=lambda attack: attack.name)
+def test_a_few_tries_of_every_attack_break_nothing(tmp_path, attack):
+    if hasattr(attack.module, "prepare"):
+        attack.module.prepare(tmp_path)
+    for number in range(FEW[attack.name]):
+        assert [one.broken for one in tried(attack, 7, number, tmp_path) if one.broken] == []
+
+
+class Counted:
+    """An attack each of whose tries ends in another way."""
+
+    @staticmethod
+    def attempt(folder, chance):
+        number = len(list(folder.iterdir()))
+        (folder / str(number)).touch()
+        if number == 1:
+            raise ValueError("of its own")
+        return Ending("as it should", "a fault" if number == 2 else "")
+
+
+def test_what_breaks_is_counted_and_stands_in_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(Attack, "module", Counted)
+    attack, tally = Attack("fuzz", "nothing is done", 3), Tally(Attack("fuzz", "nothing is done", 3))
+    for number in range(3):
+        tally.add(number, tried(attack, 1, number, tmp_path))
+    assert dict(tally.outcomes) == {"as it should": 1, "broke": 2}
+    assert "of its own" in tally.broken[0]
+    assert tally.broken[1] == "try 2: a fault"
+    page = tmp_path / "page.md"
+    page.write_text((Path(__file__).resolve().parents[2] / "docs/robustness.md").read_text())
+    fill(page, [tally])
+    assert page.read_text().count("| `fuzz` | nothing is done | 3 | 1 as it should, 2 broke | 2 |") == 1
+
+
+def test_a_try_that_does_not_end_is_ended_and_counts_as_broken():
+    attack = Attack("calls", "", 1, limit_s=0)
+    tally = make_tries(attack, 1, 1)
+    assert tally.broken == ["try 0: no end after 0 s"]

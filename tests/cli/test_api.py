@@ -129,3 +129,23 @@ def test_simulating_needs_no_files():
         sim.simulate(jobs=[{"num_gpus": 1, "durations": 3}], policy="fifo")
     with pytest.raises(InputError, match="no setting 'restart' of the engine"):
         sim.simulate(jobs=[], policy="fifo", restart=3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"tenant": 1j}, "row 0: 'tenant' is 1j, which is no text"),
+        ({"application": ["cifar10"]}, "row 0: 'application' is"),
+        ({"user": "\ud800"}, "row 0: 'user' is"),
+        ({"id": "\ud800"}, "row 0: its id"),
+    ],
+)
+def test_texts_of_a_job_that_are_none_are_refused(changed, said):
+    with pytest.raises(InputError, match=said):
+        sim.simulate(jobs=[{"num_gpus": 1, "duration_s": 60, **changed}], policy="fifo")
+
+
+@pytest.mark.parametrize("applications", [1j, True, (2, 2.0)])
+def test_what_holds_no_applications_is_refused(applications):
+    with pytest.raises(InputError, match="holds no applications"):
+        sim.simulate(jobs=[{"num_gpus": 1, "duration_s": 60}], policy="fifo", applications=applications)

@@ -1,0 +1,189 @@
+"""What an attack is, and how its tries are made: in processes of their own, with an end to each."""
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import random
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from benchmarks.abuse.command import TooSlowError
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a try ended: an outcome that is counted, and what broke; empty where nothing did."""
+
+    outcome: str
+    broken: str = ""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An attack: its module, what it does, how many tries make the full number, and when a try counts as hanging.
+
+    The module has `attempt(folder, chance) -> Ending`, and may have `prepare(folder)`, which is called once in each
+    process; where it has `NAMES`, each try is told the next of them. A module that has
+    `attack(folder, rounds, chance) -> list[str]` instead makes `batch` tries at a time.
+    """
+
+    name: str
+    about: str
+    rounds: int
+    limit_s: float = 120
+    batch: int = 1
+
+    @property
+    def module(self) -> Any:
+        """The module of `benchmarks.abuse` that makes the tries."""
+        return importlib.import_module(f"benchmarks.abuse.{self.name}")
+
+
+@dataclass
+class Tally:
+    """What came of an attack."""
+
+    attack: Attack
+    tries: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+    lasted_s: float = 0
+
+    def add(self, number: int, endings: list[Ending]) -> None:
+        """Count how a try, or a batch of them, ended."""
+        for one in endings:
+            self.tries += 1
+            self.outcomes["broke" if one.broken else one.outcome] += 1
+            if one.broken:
+                self.broken.append(f"try {number}: {one.broken}")
+
+
+def tried(attack: Attack, seed: int, number: int, folder: Path, *, batch: int = 1) -> list[Ending]:
+    """Make one try, which its seed and number determine; an attack of the older kind makes a batch of them."""
+    chance = random.Random(f"{seed}/{attack.name}/{number}")
+    module = attack.module
+    if not hasattr(module, "attempt"):
+        found = module.attack(folder, batch, chance)
+        fine = [Ending("as it should")] * max(batch - len(found), 0)
+        return fine + [Ending("", line) for line in found]
+    try:
+        names = getattr(module, "NAMES", ())
+        return [module.attempt(folder, chance, *names[number % len(names) :][:1] if names else ())]
+    except TooSlowError:
+        return [Ending("", "too slow")]
+    except Exception:  # noqa: BLE001 - the attack goes on, and what was raised is reported
+        return [Ending("", f"the attack itself: {traceback.format_exc().strip()}")]
+
+
+def make_tries(attack: Attack, rounds: int, seed: int, *, first: int = 0, workers: int = 1) -> Tally:
+    """Make `rounds` tries of an attack in processes of their own, and return what came of them.
+
+    A try that lasts longer than the attack's limit is ended with all processes that it started; so is one whose
+    process ends. Both count as broken.
+    """
+    tally = Tally(attack)
+    batches = deque((first + at, min(attack.batch, rounds - at)) for at in range(0, rounds, attack.batch))
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="abuse-", ignore_cleanup_errors=True) as folder:
+        hands = [_Hand(attack, seed, Path(folder, f"hand{number}")) for number in range(min(workers, len(batches)))]
+        try:
+            while hands:
+                wait([hand.connection for hand in hands], timeout=0.5)
+                for hand in list(hands):
+                    if hand.looked_after(tally, batches):
+                        hands.remove(hand)
+        finally:
+            for hand in hands:
+                hand.end()
+    tally.lasted_s = time.monotonic() - begin
+    return tally
+
+
+class _Hand:
+    """A process that makes tries, one after the other as it is told."""
+
+    def __init__(self, attack: Attack, seed: int, folder: Path) -> None:
+        self._attack, self._seed, self._folder = attack, seed, folder
+        self._begin()
+
+    def _begin(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        self.connection, theirs = multiprocessing.get_context("spawn").Pipe()
+        work = Path(tempfile.mkdtemp(dir=self._folder))
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_serve, args=(self._attack, self._seed, work, theirs)
+        )
+        self._process.start()
+        theirs.close()
+        self._current: tuple[int, int] | None = None
+        self._since = time.monotonic()
+        self._ready = False
+
+    def looked_after(self, tally: Tally, batches: deque[tuple[int, int]]) -> bool:
+        """Take what the process reports and give it more to do; returns whether it is done."""
+        try:
+            while self.connection.poll():
+                endings = self.connection.recv()
+                if self._current is not None:
+                    late = time.monotonic() - self._since > self._attack.limit_s
+                    tally.add(self._current[0], [self._late()] * len(endings) if late else endings)
+                self._current, self._ready = None, True
+        except (EOFError, OSError):
+            return self._given_up(tally, batches, "the process of the attack ended")
+        if self._current is not None and time.monotonic() - self._since > self._attack.limit_s:
+            return self._given_up(tally, batches, self._late().broken)
+        if not self._ready or self._current is not None:
+            return False
+        if not batches:
+            self.end()
+            return True
+        self._current, self._since = batches.popleft(), time.monotonic()
+        self.connection.send(self._current)
+        return False
+
+    def _late(self) -> Ending:
+        return Ending("", f"no end after {self._attack.limit_s:g} s")
+
+    def _given_up(self, tally: Tally, batches: deque[tuple[int, int]], why: str) -> bool:
+        """Count what was tried as broken, and go on in another process; returns whether nothing is left to do."""
+        if not self._ready:
+            raise RuntimeError(f"{self._attack.name}: its preparation fails")
+        number, count = self._current or (-1, 1)
+        tally.add(number, [Ending("", why)] * count)
+        self.end()
+        if batches:
+            self._begin()
+        return not batches
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        self.connection.close()
+        if self._process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+        self._process.join()
+
+
+def _serve(attack: Attack, seed: int, folder: Path, connection: Connection) -> None:
+    os.setsid()  # all that this process starts can be ended with it
+    prepare: Callable[[Path], None] | None = getattr(attack.module, "prepare", None)
+    if prepare:
+        prepare(folder)
+    connection.send([])
+    while True:
+        try:
+            number, batch = connection.recv()
+        except (EOFError, OSError):
+            return
+        place = Path(tempfile.mkdtemp(dir=folder)) if attack.batch > 1 else folder
+        connection.send(tried(attack, seed, number, place, batch=batch))
