@@ -70,14 +70,10 @@ def said(error: BaseException) -> str:
 
 
 def safe_text(text: str) -> str:
-    """Return a stranger's text as it can be written to any file and terminal, and cut where it is very long.
+    """Return a stranger's text as it can be written to any file and terminal (`visible`), cut where it is very long."""
+    from simsched.outlets import visible  # seldom needed
 
-    Control characters and lone surrogates are shown by their escapes.
-    """
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
-    if shown.isascii() and shown.isprintable():
-        return shown
-    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in shown)
+    return visible(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)")
 
 
 def first_line(error: BaseException) -> str:

@@ -137,8 +137,10 @@ class SafeStream:
         """Write to `plain`."""
         self.plain = plain
 
-    def write(self, text: str) -> int:
-        """Write a text."""
+    def write(self, text: str | bytes) -> int:
+        """Write a text; bytes, which `click` prints for shells, are UTF-8."""
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "replace")
         code = getattr(self.plain, "encoding", None) or "utf-8"
         self.plain.write(visible(text).encode(code, "backslashreplace").decode(code))
         return len(text)

@@ -32,7 +32,7 @@ def list_(kind: str, as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(headers, row, strict=True)) for row in rows])
     else:
-        click.echo(table(headers, rows, left=len(headers)))
+        click.echo(table(headers, rows, left=len(headers), folded=True))
 
 
 def _policies() -> _Rows:

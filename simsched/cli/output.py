@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from simsched.outlets import cells_wide, json_text, one_line
+from simsched.outlets import cells_wide, json_text, one_line, visible
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 
@@ -37,12 +37,14 @@ def _key(key: Any) -> Any:
     return plain if isinstance(plain, str | bool | int | float | None) else str(key)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, folded: bool = False) -> str:
     """Lay out a table in columns that are as wide as they need; the first `left` ones begin at the left.
 
-    A header may hold several lines; what else ends a line is shown, as it could only be part of a name.
+    A header may hold several lines, and so may the cells of a `folded` table; in others, what ends a line is shown, as it
+    could only be part of a name.
     """
-    cells = [list(headers), *[list(map(one_line, row)) for row in rows]]
+    shown = visible if folded else one_line
+    cells = [list(headers), *[list(map(shown, row)) for row in rows]]
     widths = [max(cells_wide(line) for row in cells for line in row[i].split("\n")) for i in range(len(headers))]
     rule = "  ".join("-" * width for width in widths)
     lines = [_row(cells[0], widths, left), rule, *(_row(row, widths, left) for row in cells[1:])]

@@ -12,8 +12,8 @@ from simsched.engine.state import ClusterState, JobState
 #: Happenings in a row without progress of any job that are borne, and how many more for each job that is there.
 #:
 #: What happens is that a job is started or a node asked for, as in every circle that a failure, a restart or a change
-#: of nodes can run in, or that the policy decides once more at the same instant. Waiting is no happening: a policy may
-#: decide every second for years. A job that is stopped by plan keeps what it has done, so that a slow run, however
+#: of nodes can run in. Waiting is no happening: a policy may decide every second for years, and cannot hold the clock,
+#: as it is woken at a later tick. A job that is stopped by plan keeps what it has done, so that a slow run, however
 #: often it preempts, does progress. One that failures throw back must have been thrown back ten thousand times, and no
 #: other job have progressed meanwhile, before it is given up: of runs whose last job needs a thousand attempts in the
 #: mean, that happens to one in twenty thousand (e to the power of -10).
@@ -54,21 +54,15 @@ class ProgressWatch:
         self._passed = (0, 0)
         self._begin_s: float = 0
         self._happened = self._failed = 0
-        self._now: float = 0
-        self._decisions_now = 0
 
-    def look(self, submitted: int, finished: int, decisions: int) -> None:
+    def look(self, submitted: int, finished: int) -> None:
         """Look how far the jobs are, if enough has happened; raises `StalledError` where the run is to be given up.
 
-        `submitted` and `finished` are numbers of jobs and `decisions` one of decisions, all from the start of the run.
+        `submitted` and `finished` are numbers of jobs from the start of the run.
         """
         clock, cluster = self._clock, self._cluster
-        if clock.now != self._now:
-            self._now, self._decisions_now = clock.now, decisions
         happened = cluster.job_starts + cluster.node_starts
         most = MOST_HAPPENINGS + MOST_FOR_EACH_JOB * len(self._active)
-        if decisions - self._decisions_now > most:
-            raise self._stalled(f"it decides again and again at one instant, {decisions - self._decisions_now} times")
         if happened - self._happened <= most:
             return
         work = {job.request.id: _Work.of(job) for job in self._active.values()}

@@ -416,6 +416,6 @@ class _Simulation:
         elif not self._cluster.broken:  # otherwise the next repair may change something
             self._patience.idle(self._active)
         if self._decisions % _PROGRESS_EVERY == 0:
-            self._watch.look(self._submitted, self._finished, self._decisions)
+            self._watch.look(self._submitted, self._finished)
             if self._progress:
                 self._progress(self._clock.now_s, self._finished)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +33,8 @@ READY = b"ready"
 #: The longest message that is believed to be one.
 LONGEST_MESSAGE = 1 << 20
 
-#: Processes are copies of one that has loaded simsched and has run nobody's code, where the system can copy them.
-_METHOD = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+#: Characters that the path of a socket may have, and those that Python adds to the folder of temporary files.
+_SOCKET_PATH, _SOCKET_NAME = 100, len("/pymp-12345678/listener-12345678")
 #: What a copied process has loaded.
 _LOADED = (__name__, "simsched.results.summary", "pandas", "pyarrow.parquet", "threadpoolctl")
 #: How often it is tried to start a worker, and the seconds between two tries.
@@ -53,9 +54,18 @@ class Surroundings:
     limits: Limits
 
 
+def _method() -> str:
+    """Return how processes start: as copies of one that has loaded simsched and run nobody's code, where that can be.
+
+    That one is asked for copies through a socket in the folder of temporary files, whose path may be too long.
+    """
+    short = len(os.fsencode(tempfile.gettempdir())) + _SOCKET_NAME <= _SOCKET_PATH
+    return "forkserver" if short and "forkserver" in get_all_start_methods() else "spawn"
+
+
 def begin_loading() -> None:
     """Have the process that workers are copied from load what they need, while this one goes on with other work."""
-    if _METHOD != "forkserver":
+    if _method() != "forkserver":
         return
     with sigint_ignored(), _stranger_free():
         forkserver.set_forkserver_preload(list(_LOADED))
@@ -68,7 +78,7 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     Returns the process and this side's end of the pipe. The process has this one's environment and current folder,
     prints on stderr only, and runs no other code of the user's than `serve` does.
     """
-    context = cast("Any", get_context(_METHOD))
+    context = cast("Any", get_context(_method()))
     ours, theirs = context.Pipe()
     process = context.Process(target=_live, args=(serve, theirs, dict(os.environ), *arguments), daemon=True)
     for left in reversed(range(_TRIES)):

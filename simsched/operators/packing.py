@@ -85,13 +85,17 @@ def _spread(fillings: Sequence[Filling]) -> float | None:
     return float(np.std([filling.allocated[-1] for filling in fillings], ddof=1))
 
 
+#: Further columns of the published table, which say how sure its means are.
+PUBLISHED_IDLE = ("seeds", "ci95_low", "ci95_high", "sd")
+
+
 def read_published(path: str | Path, lists: Sequence[str]) -> Mapping[tuple[str, str], float]:
     """Read published shares of GPUs allocated, by list of pods and rule, for those of `lists` that the file has.
 
     Columns: `pod_list,rule,mean_percent`. A file of `lists` belongs to a `pod_list` if its name, without ending, is
     that or ends with _ and that. Raises `InputError` with every cell that is wrong, or where no list is there.
     """
-    sheet = open_sheet(Path(path), ("pod_list", "rule", "mean_percent"))
+    sheet = open_sheet(Path(path), ("pod_list", "rule", "mean_percent"), idle=PUBLISHED_IDLE)
     names = {published: rule for rule, published in PUBLISHED_NAMES.items()}
     percent = sheet.number("mean_percent", least=0, most=100)
     sheet.blame("rule", sheet.missing("rule"), "is missing")

@@ -105,7 +105,7 @@ FILES = {
     ),
     "a list": (lambda path: path.write_text("[1]"), "bad.json", "bad.json:1: the recording has no list"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "bad.json", "is a folder"),
-    "nothing there": (lambda path: path.unlink(), "bad.json", "there is no such file"),
+    "nothing there": (lambda path: path.unlink(), "bad.json", "o such file"),
 }
 
 

@@ -101,7 +101,7 @@ def test_the_cells_of_others_are_as_ever(tried):
 def test_what_a_hostile_policy_says_is_safe_to_show(tried):
     (done, index, _) = tried[0]
     said = index["failed"]["surrogate, seed 1"]
-    assert said.endswith(r"\ud800 \x1b]0;title\x07")
+    assert said.endswith(r"\ud800 \u001b]0;title\u0007")
     assert said.encode() in done.stderr_bytes
     assert index["failed"]["text_raises, seed 1"].endswith("(its text cannot be made: __str__ raises SystemExit)")
     assert len(index["failed"]["long_text, seed 1"]) < 30_000
@@ -150,7 +150,7 @@ def test_in_process_a_debugger_sees_the_policy_and_limits_are_refused(tmp_path, 
         ("hangs", ("--timeout", "3"), "FAILED the kit runs to its end: it ran for longer than 3 s"),
         ("base_exception", (), "Beyond: over there"),
         ("text_raises", (), "Mute: (its text cannot be made: __str__ raises SystemExit)"),
-        ("surrogate", (), r"RuntimeError: \ud800 \x1b]0;title\x07"),
+        ("surrogate", (), r"RuntimeError: \ud800 \u001b]0;title\u0007"),
     ],
 )
 def test_the_conformance_kit_survives_it_too(tmp_path, name, arguments, said):

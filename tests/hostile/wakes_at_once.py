@@ -5,7 +5,7 @@ from __future__ import annotations
 from simsched.policy import Decision, Policy
 
 #: What the index of the run says of its cells; empty where they end as any other's.
-OUTCOME = "again and again at one instant"
+OUTCOME = "nothing runs and nothing is due to happen"
 
 
 class Hostile(Policy):

@@ -70,5 +70,5 @@ def test_a_page_has_the_order_at_each_point(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- simsched: order one jct_mean_s -->\n<!-- simsched: end -->\n")
     assert CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--page", str(page)]).exit_code == 0
-    said = "| jobs_per_hour=4.0 | matches (1 of 2 pairs separated) | none | 1: a < c | 2 | 2 | 1 | 1 |"
+    said = "| jobs_per_hour=4.0 | matches (1 of 2 pairs separated) | none | 1: a &lt; c | 2 | 2 | 1 | 1 |"
     assert said in page.read_text()

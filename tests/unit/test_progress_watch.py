@@ -60,15 +60,6 @@ class Flips(Policy):
         return Decision({}, target_nodes=(0, 1) if self.wanted else (), wake_at_s=view.now_s + 1)
 
 
-class Impatient(Policy):
-    """Wants to be asked again before the next tick."""
-
-    name = "impatient"
-
-    def decide(self, view, rng):
-        return Decision.change({}, wake_at_s=view.now_s + 0.25)
-
-
 @pytest.fixture
 def after_100(monkeypatch):
     """Give up after 100 happenings, whatever the number of jobs; it is looked at every 50 decisions."""
@@ -102,13 +93,6 @@ def test_nodes_that_are_asked_for_and_let_go(after_100):
     options = EngineOptions(initial_nodes=0, node_start_s=60)
     with pytest.raises(StalledError, match=r"since t=[0-9]+ s jobs were started or nodes asked for"):
         run(Flips(), [fixed("a"), fixed("b")], cluster=Cluster.uniform(2, 1), options=options)
-
-
-def test_a_policy_that_keeps_the_clock_from_going_on(after_100):
-    with pytest.raises(
-        StalledError, match="policy 'impatient' at t=0 s: since t=0 s it decides again and again at one instant"
-    ):
-        run(Impatient(), [fixed("a")], cluster=ONE_GPU)
 
 
 def test_waiting_is_no_happening(after_100):

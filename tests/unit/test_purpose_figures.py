@@ -36,7 +36,8 @@ def test_agents_are_lines_in_the_panel_of_their_scheduler_relative_to_the_refere
     data = agents_data(AGENTS, "workload.load", "pollux")
     assert set(data["panel"]) == {"Gavel"}
     first = data[(data["metric"] == "jct_mean_ratio") & (data["value"] == 1.0)].set_index("line")
-    assert first["mean"].to_dict() == {"pollux": 1.0, OWN_AGENT: (1.5 + 3) / 2, "cabs": (2 + 2.5) / 2}
+    means = {"pollux": 1.0, OWN_AGENT: (1.5 * 3) ** 0.5, "cabs": (2 * 2.5) ** 0.5}  # geometric, as of all ratios
+    assert first["mean"].to_dict() == pytest.approx(means)
     assert set(agents_data(AGENTS, "workload.load")["metric"]) == {"jct_mean_s", "statistical_efficiency"}
 
 

@@ -60,16 +60,6 @@ def imports_of(name):
     return {module.rpartition(".")[2] for module in modules if module.startswith("simsched.results.")}
 
 
-def test_every_module_that_computes_metrics_is_part_of_the_definition_of_a_summary():
-    waiting, found = ["metrics"], set()
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += imports_of(name)
-    assert found <= set(definition._MODULES)
-
-
 @pytest.mark.parametrize("values", [[7, 1, 5, 3], [0.1, 1e16, -1e16, 0.3]], ids=["whole", "fractions"])
 def test_means_by_name_are_those_of_pandas_to_the_last_bit(values):
     names = ["b", "a", "b", "b"]

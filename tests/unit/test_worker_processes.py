@@ -12,6 +12,7 @@ from simsched.execution.outcome import Outcome
 from simsched.execution.pool import code_of
 from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.task import PolicyChoice
 from simsched.experiment.validation import read_experiment
 
 EXPERIMENT = """\
@@ -33,9 +34,10 @@ def grid(tmp_path):
 def test_shipped_policies_share_processes_and_others_do_not(grid):
     shipped = grid.cells[0].task
     assert code_of(shipped) == code_of(grid.cells[1].task) == ()
-    mine = replace(shipped, policy="mine.py:Mine")
-    assert code_of(mine) == (("mine.py:Mine", str(shipped.policy_folder)),)
-    assert code_of(mine) != code_of(replace(mine, policy_folder=shipped.policy_folder / "elsewhere"))
+    mine = replace(shipped, policy=PolicyChoice("mine.py:Mine", shipped.policy.folder))
+    assert code_of(mine) == (("mine.py:Mine", str(shipped.policy.folder)),)
+    elsewhere = PolicyChoice("mine.py:Mine", shipped.policy.folder / "elsewhere")
+    assert code_of(mine) != code_of(replace(mine, policy=elsewhere))
 
 
 def test_a_process_that_may_have_none_of_its_own_runs_cells_itself_and_says_so(grid, tmp_path, monkeypatch):
