@@ -40,8 +40,8 @@ def _key(key: Any) -> Any:
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, folded: bool = False) -> str:
     """Lay out a table in columns that are as wide as they need; the first `left` ones begin at the left.
 
-    A header may hold several lines, and so may the cells of a `folded` table; in others, what ends a line is shown, as it
-    could only be part of a name.
+    A header may hold several lines, and so may the cells of a `folded` table; in others, what ends a line is shown, as
+    it could only be part of a name.
     """
     shown = visible if folded else one_line
     cells = [list(headers), *[list(map(shown, row)) for row in rows]]
