@@ -86,6 +86,10 @@ def _array(column: pa.ChunkedArray) -> Column:
     return np.fromiter(column.to_pylist(), column.type.to_pandas_dtype() if numbers else object, len(column))
 
 
+#: By how much a difference of two times may be less than 0, where time is continuous and sums are rounded.
+_ROUNDING = 1e-6
+
+
 def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
     version = (schema.metadata or {}).get(b"simsched_schema", b"none").decode("ascii", "backslashreplace")
     if version != SCHEMA_VERSION:
@@ -120,7 +124,7 @@ def _fault_of(values: pa.ChunkedArray, column: Declared) -> str:
         return "holds what is no number"
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         least, most = pc.min_max(values).as_py().values()
-        if least is not None and least < 0:
+        if least is not None and least < -_ROUNDING:
             return f"holds {least}, less than 0"
         return f"holds {most:g}" if most is not None and most > LARGEST and not column.endless else ""
     if column.form:

@@ -1,105 +1,62 @@
-"""Muri's artifact on the engine: against the independent replay on a small trace, and against its printed figures."""
+"""Muri's replay from outside, held against the oracle on random traces, and against its artifact's printed figures."""
 
-import json
+import random
 from pathlib import Path
 
-import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from simsched.cli.main import cli
-from simsched.policy.grouping.matching import exact_matching
-from simsched.results.reader import read_table
-from tests.validation.oracles.muri_replay import (
-    Muri,
-    read_jobs,
-    replay_antman,
-    replay_muri,
-    replay_shortest,
-    replay_tiresias,
-)
+import simsched as sim
+from tests.validation import muri_cases as cases
 
 SMALL = Path(__file__).parents[1] / "data" / "muri-small.csv"
+#: The policies in which nothing is matched, so that no two choices are equally good.
+UNMATCHED = ("SRTF", "SRSF", "Tiresias-L", "AntMan", "Muri-L-no-matching")
 
 
-def own(weights):
-    return exact_matching(np.array(weights))
+def assert_ends_agree(trace, out, labels):
+    found = cases.ends_by_simsched(trace, out, labels)
+    for label in labels:
+        assert found[label] == cases.ends_by_oracle(trace, label), label
 
 
-REPLAYS = {
-    "SRTF": lambda jobs: replay_shortest(jobs, lambda job: job.remaining * job.iteration_s),
-    "SRSF": lambda jobs: replay_shortest(jobs, lambda job: job.remaining * job.iteration_s * job.gpus),
-    "Tiresias-L": replay_tiresias,
-    "AntMan": replay_antman,
-    "Muri-L-no-matching": lambda jobs: replay_muri(jobs, Muri(least_attained=True, matcher=None)),
-    "Muri-S": lambda jobs: replay_muri(jobs, Muri(least_attained=False, matcher=own)),
-    "Muri-L": lambda jobs: replay_muri(jobs, Muri(least_attained=True, matcher=own, split_slow=True)),
-}
+@pytest.mark.parametrize("seed", range(4))
+def test_every_job_of_a_random_trace_ends_when_the_oracle_says(tmp_path, seed):
+    trace = tmp_path / "trace.csv"
+    cases.write_trace(random.Random(seed), trace, jobs=40)
+    assert_ends_agree(trace, tmp_path / "out", UNMATCHED)
 
 
-def run(trace, out, *labels, overrides=("report.reference=SRTF",), experiment="validation/muri"):
-    options = [part for label in labels for part in ("--policy", label)]
-    changes = [part for change in (f"workload.path={trace}", *overrides) for part in ("-o", change)]
-    arguments = ["run", experiment, *changes, *options, "--out", out, "--no-plots", "--workers", 1]
-    done = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="simsched")
-    assert done.exit_code == 0, done.output
-    (home,) = (path.parent for path in Path(out).glob("*/run.json"))
-    cells = json.loads((home / "run.json").read_text())["cells"]
-    folders = {cell["policy"]: home / cell["folder"] for cell in cells}
-    return {
-        label: (read_table(folder, "jobs"), json.loads((folder / "summary.json").read_text()))
-        for label, folder in folders.items()
-    }
+@pytest.mark.parametrize("seed", range(2))
+def test_with_one_best_matching_every_job_ends_when_the_oracle_says(tmp_path, seed):
+    trace = tmp_path / "trace.csv"
+    cases.write_trace(random.Random(seed), trace, jobs=40, alike=False)
+    assert_ends_agree(trace, tmp_path / "out", ("Muri-S", "Muri-L"))
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    return run(SMALL, tmp_path_factory.mktemp("muri"), *REPLAYS)
+@pytest.mark.parametrize("least_attained", [False, True])
+def test_recorded_matchings_are_played_back(tmp_path, least_attained):
+    trace = tmp_path / "trace.csv"
+    cases.write_trace(random.Random(8), trace, jobs=40)
+    expected, found, matchings = cases.ends_with_recorded_matchings(
+        random.Random(1), trace, tmp_path, least_attained=least_attained
+    )
+    assert len(matchings) > 10
+    assert found == expected
 
 
-@pytest.mark.parametrize("label", REPLAYS)
-def test_every_job_ends_when_the_independent_replay_says(small, label):
-    jobs = read_jobs(SMALL)
-    REPLAYS[label](jobs)
-    table, _ = small[label]
-    ends = dict(zip(table["job_id"].astype(str), table["end_time_s"], strict=True))
-    assert ends == pytest.approx({str(job.index): job.end_s for job in jobs}, rel=1e-12)
+def test_the_small_trace_ends_when_the_oracle_says(tmp_path):
+    assert_ends_agree(SMALL, tmp_path, tuple(cases.REPLAYS))
 
 
-def test_the_charge_at_every_event_is_a_switch(small, tmp_path):
-    change = "policies.SRTF.params.charge_every_event=false"
-    table, _ = run(SMALL, tmp_path, "SRTF", overrides=[change, "report.reference=SRTF"])["SRTF"]
-    charged, _ = small["SRTF"]
-    assert table["jct_s"].mean() < charged["jct_s"].mean()
+def test_the_charge_at_every_event_is_a_switch(tmp_path):
+    changes = {"workload.path": str(SMALL), "report.reference": "SRTF"}
+    charged = sim.run("validation/muri", changes, out=tmp_path / "charged", policies=["SRTF"])
+    changes["policies.SRTF.params.charge_every_event"] = False
+    spared = sim.run("validation/muri", changes, out=tmp_path / "spared", policies=["SRTF"])
+    assert spared.jobs()["jct_s"].mean() < charged.jobs()["jct_s"].mean()
 
 
-def test_recorded_matchings_are_played_back(tmp_path):
-    made = []
-
-    def recording(weights):
-        made.append([[int(index) for index in pair] for pair in own(weights)])
-        return made[-1]
-
-    jobs = read_jobs(SMALL)
-    replay_muri(jobs, Muri(least_attained=False, matcher=recording))
-    assert any(made)
-    (tmp_path / "matchings.json").write_text(json.dumps({"matchings": made}))
-    change = f"policies.Muri-S.params.matchings={tmp_path / 'matchings.json'}"
-    table, _ = run(SMALL, tmp_path / "out", overrides=[change], experiment="validation/muri-recorded")["Muri-S"]
-    ends = dict(zip(table["job_id"].astype(str), table["end_time_s"], strict=True))
-    assert ends == pytest.approx({str(job.index): job.end_s for job in jobs}, rel=1e-12)
-
-
-@pytest.fixture(scope="module")
-def published(shared):
-    return json.loads((shared / "muri" / "expected.json").read_text())["results"]
-
-
-def test_srtf_on_trace_3_equals_every_printed_digit(shared, published, tmp_path):
+def test_trace_3_ends_when_the_oracle_says(shared, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SIMSCHED_CHECK_INVARIANTS", raising=False)  # those are checked on the small trace
-        _, summary = run(shared / "muri" / "trace3.csv", tmp_path, "SRTF")["SRTF"]
-    expected = published["SRTF"]["trace3"]
-    names = {"avg_jct_s": "jct_mean_s", "makespan_s": "makespan_s", "p99_jct_s": "jct_p99_ranked_s"}
-    for theirs, ours in names.items():
-        assert float(f"{summary[ours]:.10g}") == float(f"{expected[theirs]:.10g}")
+        patch.delenv("SIMSCHED_CHECK_INVARIANTS", raising=False)  # those are checked on the small traces
+        assert_ends_agree(shared / "muri" / "trace3.csv", tmp_path, ("SRTF", "Tiresias-L"))

@@ -1,0 +1,45 @@
+"""The oracle of ElasticFlow's simulator against the logs that its authors recorded."""
+
+import csv
+
+import pytest
+
+from tests.validation.oracles import elasticflow
+
+COLUMNS = {
+    "time": "noticed_s", "num_gpu": "gpus", "start_time": "start_s", "end_time": "end_s", "executed_time": "executed_s",
+    "JCT": "jct_s", "pending_time": "pending_s", "preempt": "preemptions",
+}  # fmt: skip
+
+
+def jobs_of(shared, trace):
+    data = shared / "elasticflow"
+    return elasticflow.read_jobs(data / f"{trace}.csv", data / "throughputs_a100.csv")
+
+
+@pytest.mark.parametrize(
+    ("trace", "log", "replay"),
+    [
+        ("trace", "expected_edf", elasticflow.replay_edf),
+        ("trace_busy", "expected_busy_edf", elasticflow.replay_edf),
+        ("trace", "expected_tiresias", lambda jobs: elasticflow.Tiresias(jobs).replay()),
+        ("trace_busy", "expected_busy_tiresias", lambda jobs: elasticflow.Tiresias(jobs).replay()),
+        ("trace", "expected_tiresias_2024", lambda jobs: elasticflow.Tiresias(jobs, later=True).replay()),
+    ],
+)
+def test_every_row_of_a_log_comes_out(shared, trace, log, replay):
+    found = {row.job_id: row for row in replay(jobs_of(shared, trace))}
+    with (shared / f"elasticflow/{log}.csv").open(newline="") as stream:
+        recorded = {int(row["job_id"]): row for row in csv.DictReader(stream)}
+    assert found.keys() == recorded.keys()
+    for job_id, row in recorded.items():
+        for column, name in COLUMNS.items():
+            assert getattr(found[job_id], name) == float(row[column]), (job_id, column)
+
+
+def test_themis_has_the_figures_of_its_description(shared):
+    jobs = jobs_of(shared, "trace")
+    ends = elasticflow.themis_ends(jobs)
+    assert max(ends.values()) == 740_400
+    assert sum(ends[job.id] <= job.deadline_s for job in jobs) == 99
+    assert sum(ends[job.id] - job.submit_s for job in jobs) / len(jobs) == pytest.approx(51_242.94)
