@@ -95,6 +95,10 @@ def simulate(
     [60.0, 120.0]
     """
     _check_engine(engine)
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise input_error(
+            "simulate", f"'seed' is {seed!r:.40}, which is no whole number from 0 on", "give it as an int"
+        )
     place = _cluster(cluster)
     recorder = MemoryRecorder()
     try:
@@ -122,9 +126,11 @@ def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFr
 
 def _check_engine(engine: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(EngineOptions)]
-    for name in engine:
+    for name, value in engine.items():
         if name not in known:
             raise input_error("simulate", f"there is no setting '{name}' of the engine", nearest(name, known))
+        if isinstance(value, int | float) and not abs(value) <= MOST_SECONDS:
+            raise input_error("simulate", f"'{name}' is {value}, which is too large", f"give at most {MOST_SECONDS:g}")
 
 
 def _cluster(cluster: ClusterLike) -> Cluster:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import simsched as sim
 from simsched.errors import InputError, InputWarning
 from simsched.workload.readers import read_trace
 from simsched.workload.source import WorkloadOptions, drawn_workload, make_workload
@@ -167,3 +168,9 @@ def test_durations_beside_applications_in_a_list_of_jobs_are_told(tmp_path):
         ("fixed-duration", 0, 50), ("fixed-duration", 0, 60),
     ]  # fmt: skip
     assert make_workload(WorkloadOptions(source=str(path), runtime_from="application"), 1)[0].application == "cifar10"
+
+
+@pytest.mark.parametrize("seed", [None, "1", 1.0, True, -1])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(InputError, match="which is no whole number from 0 on"):
+        sim.simulate(jobs=[{"num_gpus": 1, "duration_s": 5}], policy="fifo", seed=seed)
