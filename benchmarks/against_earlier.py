@@ -22,9 +22,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 CLASSES = {
-    "fifo": ("simsched_policies.fifo", "Fifo", {}),
+    "fifo": ("simsched_policies.queues.fifo", "Fifo", {}),
     "tiresias": (
-        "simsched_policies.tiresias",
+        "simsched_policies.queues.tiresias",
         "Tiresias",
         {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"},
     ),

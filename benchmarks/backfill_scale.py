@@ -15,7 +15,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-from simsched_policies.slurm.policy import SlurmBackfill
+from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.engine.options import EngineOptions

@@ -21,7 +21,7 @@ from typing import Any
 
 from many_cells import grid_of
 
-from simsched.execution.runner import Silence, run_grid
+from simsched.experiment.running.runner import Silence, run_grid
 from simsched.experiment.grid import GridCell
 
 

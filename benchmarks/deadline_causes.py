@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from simsched_policies.edf import Edf
-from simsched_policies.elasticflow import ElasticFlow
+from simsched_policies.deadlines.edf import Edf
+from simsched_policies.deadlines.elasticflow import ElasticFlow
 
 from simsched.api import simulate
 from simsched.applications.catalogue import catalogue

@@ -25,9 +25,9 @@ from scipy.stats import t as student
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.optimus import Optimus
-from simsched_policies.pollux import Pollux
-from simsched_policies.tiresias import Tiresias
+from simsched_policies.adaptive.optimus import Optimus
+from simsched_policies.adaptive.pollux import Pollux
+from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
-from simsched_policies.gavel.fifo import GavelFifo
-from simsched_policies.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.fifo import GavelFifo
+from simsched_policies.rounds.gavel.max_min import MaxMin
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.engine.options import EngineOptions

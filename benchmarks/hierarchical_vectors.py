@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from simsched.programs.problem import ShareProblem
-from simsched.programs.throughput import total_throughput
-from simsched.programs.water_filling import Entities, water_filling
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.throughput import total_throughput
+from simsched.toolkit.programs.water_filling import Entities, water_filling
 from simsched.threads import one_thread_each
 from simsched.workload.gavel.job import TEMPLATES
 from simsched.workload.gavel.rates import read_rates

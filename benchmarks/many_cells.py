@@ -17,8 +17,8 @@ from typing import Any
 from unittest import mock
 
 from simsched import files
-from simsched.execution import store
-from simsched.execution.runner import run_grid
+from simsched.experiment.running import store
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.grid import Grid, make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results import integrity

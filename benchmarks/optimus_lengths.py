@@ -14,8 +14,8 @@ import argparse
 from collections.abc import Collection
 from pathlib import Path
 
-from simsched_policies.fair_share import FairShare
-from simsched_policies.optimus import Optimus
+from simsched_policies.queues.fair_share import FairShare
+from simsched_policies.adaptive.optimus import Optimus
 
 from simsched.api import simulate
 from simsched.applications.catalogue import catalogue

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.pollux.search import AllocationProblem, search
+from simsched_policies.adaptive.pollux.search import AllocationProblem, search
 
 from simsched.agent.fit import fit
 from simsched.agent.goodput_agent import GoodputAgent

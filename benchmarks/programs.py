@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from simsched.programs.allox import allox
-from simsched.programs.finish_time import Elapsed, finish_time
-from simsched.programs.max_min import fair_value, makespan, max_min
-from simsched.programs.pop import partitioned
-from simsched.programs.problem import ShareProblem
-from simsched.programs.throughput import total_throughput
-from simsched.programs.water_filling import water_filling
+from simsched.toolkit.programs.allox import allox
+from simsched.toolkit.programs.finish_time import Elapsed, finish_time
+from simsched.toolkit.programs.max_min import fair_value, makespan, max_min
+from simsched.toolkit.programs.pop import partitioned
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.throughput import total_throughput
+from simsched.toolkit.programs.water_filling import water_filling
 from simsched.threads import one_thread_each
 
 SIZES = (32, 128, 512, 1024, 2048)

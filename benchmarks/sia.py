@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from simsched.programs.sia import choose, configurations, offers_of, restart_factor, values
+from simsched.toolkit.programs.sia import choose, configurations, offers_of, restart_factor, values
 from simsched.threads import one_thread_each
 
 SEEDS = (1, 2, 3)

@@ -17,9 +17,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from simsched_policies.gavel.throughput import MaxThroughput
-from simsched_policies.pollux import Pollux
-from simsched_policies.sia import Sia
+from simsched_policies.rounds.gavel.throughput import MaxThroughput
+from simsched_policies.adaptive.pollux import Pollux
+from simsched_policies.adaptive.sia import Sia
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from simsched.errors import InputError
-from simsched.execution.outcome import run_to_outcome, say_nothing
+from simsched.experiment.running.outcome import run_to_outcome, say_nothing
 from simsched.experiment.grid import look_into, make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.plugins import Parameter, parameters

@@ -12,7 +12,7 @@ from simsched.outlets import one_line, plain_stream
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.execution.runner import Listener
+    from simsched.experiment.running.runner import Listener
     from simsched.experiment.grid import GridCell
 
 _REDRAW_S = 0.1

@@ -16,7 +16,7 @@ from simsched.files import write_text
 
 if TYPE_CHECKING:
     from simsched.applications.catalogue import ApplicationCatalogue
-    from simsched.calibration.fit_accuracy import Truth
+    from simsched.applications.calibration.fit_accuracy import Truth
     from simsched.model.application import Application
     from simsched.model.tabulated import TabulatedModel
     from simsched.report.figures.style import Drawn
@@ -64,7 +64,7 @@ def measured_on(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 def fit(folder: Path, gpu_type: str, bounds: str | None, out: Path, as_json: bool) -> None:
     """Fit applications to a folder of measurements; report the errors and write one YAML each."""
-    from simsched.calibration.application_fit import fit_folder, write_documents
+    from simsched.applications.calibration.application_fit import fit_folder, write_documents
 
     results = fit_folder(folder, gpu_type=gpu_type, bounds=bounds)
     names = [result.application.name for result in results]
@@ -161,7 +161,7 @@ def compare(
     """Compare fitted applications with a folder of measurements, by kinds of placement; draw both."""
     from dataclasses import asdict
 
-    from simsched.calibration.fit_accuracy import compare_folder
+    from simsched.applications.calibration.fit_accuracy import compare_folder
 
     found = compare_folder(folder, path, gpu_type=gpu_type, bounds=bounds)
     figures = [] if no_plots else _draw_sheets(_load(folder, gpu_type, bounds), _load(path), out)
@@ -175,7 +175,7 @@ def compare(
 
 
 def _print_truth(found: Sequence[Truth]) -> None:
-    from simsched.calibration.fit_accuracy import KINDS
+    from simsched.applications.calibration.fit_accuracy import KINDS
 
     rows = [
         (one.name, form, *_percent(errors.mean, errors.worst), *(_share(errors.kinds.get(kind)) for kind in KINDS))

@@ -83,7 +83,7 @@ def _checked(name: str, seeds: int) -> tuple[str, list[Failure]]:
 
 def _checked_apart(name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:
     """Run the kit in a process of its own; one that ends or lasts too long fails the kit."""
-    from simsched.execution.worker import LONGEST_MESSAGE, start
+    from simsched.experiment.running.worker import LONGEST_MESSAGE, start
     from simsched.testing.check_policy import Failure
 
     process, pipe = start(_serve_check, name, seeds)

@@ -12,7 +12,7 @@ import click
 
 from simsched.cli.output import json_option, print_json
 from simsched.errors import input_error
-from simsched.packing.names import NODE_ORDERS, RULES, NodeOrder
+from simsched.toolkit.packing.names import NODE_ORDERS, RULES, NodeOrder
 
 if TYPE_CHECKING:
     from simsched.operators.packing import Packed
@@ -62,7 +62,7 @@ def pack(
     """
     from simsched.operators.packing import pack as run_all
     from simsched.operators.packing import read_published
-    from simsched.packing.packer import fit_nowhere
+    from simsched.toolkit.packing.packer import fit_nowhere
     from simsched.paths import data_folder
     from simsched.workload.pods import read_nodes, read_pods
 

@@ -67,7 +67,7 @@ def _parts(folders: list[Path]) -> list[Part]:
 
 def _part(folder: Path) -> Part:
     from simsched.cli.results import replicated_over
-    from simsched.execution.reproduce import reproduction_of
+    from simsched.experiment.running.reproduce import reproduction_of
     from simsched.report.page.html import Part
     from simsched.results.reader import read_run
 

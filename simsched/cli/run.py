@@ -14,7 +14,7 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.execution.runner import Failure, RunResult
+    from simsched.experiment.running.runner import Failure, RunResult
     from simsched.experiment.grid import Grid
 
 _FAILED = 1
@@ -85,13 +85,13 @@ def run(
     chance there is in policies, agents and failures. All policies face the same jobs under a seed.
     """
     if not (in_process or dask or dry_run):
-        from simsched.execution.worker import begin_loading
+        from simsched.experiment.running.worker import begin_loading
 
         begin_loading()  # beside what follows
     from simsched.api.progress import grid_progress, progress_listener
     from simsched.api.running import check_ways, prepare
-    from simsched.execution.limits import Limits
-    from simsched.fairness.finish_time_fairness import run_with_fairness
+    from simsched.experiment.running.limits import Limits
+    from simsched.experiment.fairness.finish_time_fairness import run_with_fairness
 
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
@@ -116,7 +116,7 @@ def run(
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
-    from simsched.execution.store import Store
+    from simsched.experiment.running.store import Store
 
     store = Store(out / grid.folder_name)
     cells = [

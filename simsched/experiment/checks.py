@@ -17,7 +17,7 @@ from simsched.model.job import JobSpec
 from simsched.model.placement import Site
 from simsched.plugins import quiet_stdout
 from simsched.policy import Policy
-from simsched.policy.quantum import Quantum
+from simsched.toolkit.quantum import Quantum
 
 _MOST_PROBLEMS = 20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
 from simsched.applications.duration_by_type import with_speeds
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
+from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
 from simsched.engine.admission import LEAVE_OUT
 from simsched.errors import InputError, input_error
 from simsched.experiment.canonical import digest_of

@@ -14,7 +14,7 @@ from simsched.model.job import JobSpec
 from simsched.policy import physics
 from simsched.policy.contract import Policy
 from simsched.policy.physics import Physics, Wants
-from simsched.policy.tenants import TENANTS_PARAMETER
+from simsched.toolkit.tenants import TENANTS_PARAMETER
 
 
 @dataclass(frozen=True)

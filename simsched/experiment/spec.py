@@ -21,13 +21,13 @@ from pydantic import (
 )
 
 from simsched.applications.catalogue import ApplicationsOptions
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions
+from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.documents.section import Section
 from simsched.engine.options import LEAST_TICK_S
 from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
-from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, circle, excess
+from simsched.toolkit.tenants import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
 from simsched.workload.trace import MOST_SECONDS
 
@@ -115,7 +115,7 @@ class WorkloadSpec(Section):
 
 @_with_keys_of(Tenant)
 class TenantSpec(Section):
-    """A tenant: see `simsched.policy.tenants.Tenant`."""
+    """A tenant: see `simsched.toolkit.tenants.Tenant`."""
 
     def build(self) -> Tenant:
         """Make the tenant."""

@@ -11,7 +11,7 @@ from typing import Any
 from simsched.agent import registry as agent_registry
 from simsched.agent.agent import AgentFactory
 from simsched.applications.catalogue import ApplicationsOptions
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions
+from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.engine.failure_options import FailureOptions
 from simsched.engine.options import EngineOptions
 from simsched.experiment.canonical import digest_of
@@ -24,7 +24,7 @@ from simsched.results.definition import SUMMARY
 from simsched.sources import Closure, closure_of
 
 #: The module that runs a task.
-RUNNER = "simsched.execution.cell"
+RUNNER = "simsched.experiment.running.cell"
 #: What comes after the tables, and does not count: the summaries of complete cells are renewed where it has changed.
 _AFTERWARDS = (SUMMARY, "simsched.results.reader")
 

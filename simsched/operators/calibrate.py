@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error
-from simsched.execution.runner import Listener
+from simsched.experiment.running.runner import Listener
 from simsched.operators.replays import ReplayPlan, run_replay
 from simsched.results.by_group import SIZES, size_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from simsched.errors import input_error
-from simsched.execution.runner import Listener
+from simsched.experiment.running.runner import Listener
 from simsched.operators.log_input import largest_type, total_gpus
 from simsched.operators.replays import ReplayPlan, run_replay
 from simsched.results.compare import comparison

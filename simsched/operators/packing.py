@@ -10,8 +10,8 @@ import numpy as np
 
 from simsched.errors import input_error
 from simsched.model.pod import Pod, PodNode
-from simsched.packing.inflation import Filling, fill
-from simsched.packing.names import PUBLISHED_NAMES, NodeOrder
+from simsched.toolkit.packing.inflation import Filling, fill
+from simsched.toolkit.packing.names import PUBLISHED_NAMES, NodeOrder
 from simsched.results.statistics import Estimate, estimate
 from simsched.workload.readers.sheet import open_sheet
 

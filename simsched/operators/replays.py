@@ -9,7 +9,7 @@ from typing import Any
 
 from simsched.documents.yaml_lines import yaml_text
 from simsched.errors import input_error
-from simsched.execution.runner import Listener, run_grid
+from simsched.experiment.running.runner import Listener, run_grid
 from simsched.experiment.grid import make_grid
 from simsched.experiment.spec import ExperimentSpec
 from simsched.experiment.validation import read_experiment

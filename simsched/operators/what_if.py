@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from simsched.execution.runner import Listener
+from simsched.experiment.running.runner import Listener
 from simsched.operators.replays import ReplayPlan, run_replay
 from simsched.results.by_group import By, GroupRow, by_group, changes, size_of
 

@@ -12,9 +12,9 @@ from simsched.model.application import facts_of
 from simsched.model.cluster import Cluster, Node, NodeGroup
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
-from simsched.policy.gang import most_free_first
-from simsched.policy.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
-from simsched.policy.priority import PriorityScheduler
+from simsched.toolkit.gang import most_free_first
+from simsched.toolkit.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
+from simsched.toolkit.priority import PriorityScheduler
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view
 

@@ -19,8 +19,8 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.policy import registry
-from simsched.policy.placers import MOST_FREE
-from simsched.policy.priority import PriorityScheduler
+from simsched.toolkit.placers import MOST_FREE
+from simsched.toolkit.priority import PriorityScheduler
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view
 

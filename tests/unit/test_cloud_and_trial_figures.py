@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures.draw import draw_run

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from simsched.policy.deadlines import (
+from simsched.toolkit.deadlines import (
     DeadlineJob,
     done_by,
     in_time,
@@ -15,8 +15,8 @@ from simsched.policy.deadlines import (
     scale_up,
     share_out,
 )
-from simsched.policy.deadlines import plan_all as planned
-from simsched.policy.deadlines import satisfactory_share as found
+from simsched.toolkit.deadlines import plan_all as planned
+from simsched.toolkit.deadlines import satisfactory_share as found
 
 
 def satisfactory_share(one: DeadlineJob, free: list[int]) -> tuple[int, ...] | None:

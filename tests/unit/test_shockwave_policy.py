@@ -1,11 +1,11 @@
 """Shockwave's planner and policy on small cases."""
 
 import pytest
-from simsched_policies.shockwave import Outlook, Planner, Shockwave
+from simsched_policies.rounds.shockwave import Outlook, Planner, Shockwave
 
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.programs.shockwave import PlanOptions
+from simsched.toolkit.programs.shockwave import PlanOptions
 from simsched.testing.builders import run
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from simsched.programs import level, max_min, solver, water_filling
-from simsched.programs.problem import ShareProblem
+from simsched.toolkit.programs import level, max_min, solver, water_filling
+from simsched.toolkit.programs.problem import ShareProblem
 
 
 @pytest.mark.parametrize("rows_of", [np.array, sparse.csr_array], ids=["dense", "sparse"])

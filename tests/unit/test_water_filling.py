@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from simsched.programs import water_filling as module
-from simsched.programs.problem import ShareProblem
-from simsched.programs.water_filling import water_filling
+from simsched.toolkit.programs import water_filling as module
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.water_filling import water_filling
 
 
 def drawn(jobs, gpus, seed):

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simsched_policies.fifo import Fifo
-from simsched_policies.las import Las
-from simsched_policies.srsf import Srsf
-from simsched_policies.tiresias import Tiresias
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.las import Las
+from simsched_policies.queues.srsf import Srsf
+from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy, registry
-from simsched.policy.rounds import SharesPolicy
+from simsched.toolkit.rounds import SharesPolicy
 from simsched.testing.builders import run
 
 MEAN_SERVICE_S = 2000

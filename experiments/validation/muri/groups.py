@@ -11,9 +11,9 @@ from simsched.model.cluster import Cluster
 from simsched.model.colocation.stages import group_s
 from simsched.model.placement import Allocation
 from simsched.policy import INPUT_FILE, JobView, Signal, View
-from simsched.policy.grouping import groups as grouping
-from simsched.policy.grouping.matching import exact_matching
-from simsched.policy.recording import play
+from simsched.toolkit.grouping import groups as grouping
+from simsched.toolkit.grouping.matching import exact_matching
+from simsched.toolkit.recording import play
 from simsched.policy.signals import NEXT_ARRIVAL
 
 from .books import ALONE, TOLERANCE_S, Account, Artifact, first_fit

@@ -13,7 +13,7 @@ from simsched.results.compare import Row
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import describe, read_fairness
 from simsched.results.predictions import has_predictions, prediction_errors
-from simsched.results.quality import JOB_COLUMNS as QUALITY_COLUMNS
+from simsched.results.quality import QUALITY_COLUMNS
 from simsched.results.quality import LIFE_COLUMNS as PROGRESS_COLUMNS
 from simsched.results.quality import Life, lives, read_losses
 from simsched.results.reader import Cell, Run
