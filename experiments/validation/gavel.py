@@ -21,14 +21,10 @@ from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
 from simsched_policies.rounds.gavel.makespan import Makespan
 from simsched_policies.rounds.gavel.max_min import MaxMin
 
-from simsched.agent.agent import Agent, Lease, Measurement
-from simsched.model.application import NO_BATCH, ApplicationFacts, BatchChoice
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
-from simsched.policy import Decision, JobView, Signal, Triggers, View
+from simsched.agent import Agent, Lease, Measurement
+from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
+from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit.rounds import Grant, SharesPolicy, Snapshot, Unit
-from simsched.policy.signals import REMAINING_WORK, TRUE_RATES
 
 #: GPU types from the first to be filled.
 FAST_FIRST = ("v100", "p100", "k80")

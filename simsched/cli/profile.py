@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from simsched.cli.output import table
 
 if TYPE_CHECKING:
-    from simsched.experiment.grid import Grid
+    from simsched.experiment import Grid
 
 #: What stands in the path of a function, and the part of the work that it belongs to; the first that fits counts.
 _PARTS = (
@@ -34,7 +34,7 @@ def profiled(grid: Grid) -> str:
 
     The profiler makes everything slower, small functions most; the shares are a guide and no measurement.
     """
-    from simsched.experiment.running.cell import run_cell
+    from simsched.experiment.running import run_cell
 
     cell = grid.wanted[0]
     name = cell.task.policy.name

@@ -20,16 +20,15 @@ from pydantic import (
     model_validator,
 )
 
-from simsched.applications.catalogue import ApplicationsOptions
+from simsched.applications import ApplicationsOptions
+from simsched.documents import Section
+from simsched.engine import LEAST_TICK_S
 from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
-from simsched.documents.section import Section
-from simsched.engine.options import LEAST_TICK_S
 from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
-from simsched.toolkit.tenants import TENANTS_PARAMETER, Tenant, circle, excess
-from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
-from simsched.workload.trace import MOST_SECONDS
+from simsched.toolkit import TENANTS_PARAMETER, Tenant, circle, excess
+from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
 

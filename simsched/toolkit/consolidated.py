@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from simsched.model.placement import Allocation, gpus_of
+from simsched.model import Allocation, gpus_of
+from simsched.policy import View
 from simsched.toolkit.gang import most_free_first
-from simsched.policy.view import View
 
 
 def place_consolidated(

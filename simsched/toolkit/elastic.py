@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts, BatchLimits
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, gpus_of
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, gpus_of
+from simsched.policy import JobView, View
 from simsched.toolkit.gang import most_free_first
-from simsched.policy.view import JobView, View
 
 
 def fixed_batch(job: JobView) -> int:

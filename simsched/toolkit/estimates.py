@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from simsched.errors import input_error
-from simsched.policy.view import JobView, View
+from simsched.policy import JobView, View
 
 _DIGITS = re.compile(r"\d+")
 _Key = tuple[str, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from simsched.model.placement import Allocation
+from simsched.model import Allocation
+from simsched.policy import JobView, View
 from simsched.toolkit.type_pools import gpu_types
-from simsched.policy.view import JobView, View
 
 #: Picks GPUs for a job from the free GPUs of each node, lowers them, and returns what it picked (None: no room).
 Picker = Callable[[list[int], int], Allocation | None]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from simsched.model.cluster import Cluster
-from simsched.policy.view import JobView
+from simsched.model import Cluster
+from simsched.policy import JobView
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import count, pairwise
 from math import ceil
 
-from simsched.policy.view import JobView, View
+from simsched.policy import JobView, View
 
 
 class _Standing:

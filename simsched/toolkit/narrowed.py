@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-from simsched.model.cluster import Node
-from simsched.policy.signals import ViewSignal
-from simsched.policy.view import JobView, View
+from simsched.model import Node
+from simsched.policy import JobView, View, ViewSignal
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from simsched.model.cluster import Node
-from simsched.policy.view import JobView
+from simsched.model import Node
+from simsched.policy import JobView
 
 #: Seasons of the past that are kept.
 _SEASONS_KEPT = 2

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Node
-from simsched.model.placement import Allocation
+from simsched.model import Allocation, ApplicationFacts, Node
 
 
 class Pool:

@@ -18,11 +18,10 @@ from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
 
-from simsched.model.cluster import Node
-from simsched.model.placement import NOTHING, Allocation
+from simsched.model import NOTHING, Allocation, Node
+from simsched.policy import JobView, View
 from simsched.toolkit.placers import FreeGpus, Placer
 from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
-from simsched.policy.view import JobView, View
 
 __all__ = ["Changes", "Key", "PriorityScheduler"]
 

@@ -14,15 +14,10 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from simsched.agent.agent import Agent
+from simsched.agent import Agent
 from simsched.errors import InputError, input_error
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.policy.contract import Triggers
-from simsched.policy.decision import Decision
-from simsched.policy.signals import NEXT_ARRIVAL
-from simsched.policy.view import JobView, View
+from simsched.model import ApplicationFacts, Cluster, JobRequest
+from simsched.policy import NEXT_ARRIVAL, Decision, JobView, Triggers, View
 from simsched.reading import parse_json, read_text
 
 _DECODER = json.JSONDecoder()

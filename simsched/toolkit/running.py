@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 
-from simsched.model.placement import NOTHING, Allocation
+from simsched.model import NOTHING, Allocation
+from simsched.policy import JobView
 from simsched.toolkit.placers import Placer
-from simsched.policy.view import JobView
 
 #: Smaller is more urgent. Keys of one scheduler have the same length; ties go to the job added first.
 Key = tuple[float, ...]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.policy.physics import TENSORS, Becomes, Wants
+from simsched.model import ApplicationFacts, JobRequest
+from simsched.policy import TENSORS, Becomes, Wants
 from simsched.toolkit.placers import CONSOLIDATED, FRAGMENTS, PLACERS, Placer
 
 _FRAGMENTS_ALONE = Becomes("fills fragments with every job", params={"placement": "fragments"})

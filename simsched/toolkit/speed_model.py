@@ -16,8 +16,8 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 
 from simsched.errors import input_error
-from simsched.model.placement import Site
-from simsched.policy.signals import Speed
+from simsched.model import Site
+from simsched.policy import Speed
 
 _ALL_REDUCE_TERMS, _SERVER_TERMS = 3, 5
 #: What a second saved by a young job counts (section 4.1).

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from simsched.model.cluster import Node
+from simsched.model import Node
+from simsched.policy import JobView, View
 from simsched.toolkit.narrowed import NarrowedView
-from simsched.policy.view import JobView, View
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,15 @@ import random
 import pytest
 from simsched_policies.production.hived.cell import anchors
 from simsched_policies.production.hived.scheduler import CellScheduler
-from simsched_policies.production.hived.spec import CellCluster, CellSpec, CellType, Gang, Placed, Preempts, VirtualCluster
+from simsched_policies.production.hived.spec import (
+    CellCluster,
+    CellSpec,
+    CellType,
+    Gang,
+    Placed,
+    Preempts,
+    VirtualCluster,
+)
 
 TYPES = {
     "pair": CellType("gpu", 2),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simsched.model.cluster import Cluster, Level, NodeGroup
 from simsched.model.topology import levels_crossed, with_levels

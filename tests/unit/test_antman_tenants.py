@@ -13,8 +13,8 @@ from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Decision, View
-from simsched.toolkit.tenants import Tenant
 from simsched.testing.builders import Applications
+from simsched.toolkit.tenants import Tenant
 
 TENANTS = {"t": Tenant(gpus=2), "u": Tenant(gpus=1)}
 

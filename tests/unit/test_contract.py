@@ -19,8 +19,8 @@ from simsched.agent.pool_file import pool_text, read_pool
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.experiment.running.runner import run_grid
 from simsched.experiment.grid import Grid, make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import ApplicationFacts, BatchChoice, facts_of
 from simsched.model.cluster import Cluster, NodeGroup

@@ -12,8 +12,8 @@ from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import WorkloadSpec
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
 from simsched.testing.builders import Applications, run, toy_application
+from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
 
 AT_ONCE = EngineOptions(restart_delay_s=0)
 

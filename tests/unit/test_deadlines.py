@@ -11,12 +11,12 @@ from simsched.toolkit.deadlines import (
     in_time,
     keep_promises,
     marginal_return,
+    plan_all as planned,
     plan_beside,
+    satisfactory_share as found,
     scale_up,
     share_out,
 )
-from simsched.toolkit.deadlines import plan_all as planned
-from simsched.toolkit.deadlines import satisfactory_share as found
 
 
 def satisfactory_share(one: DeadlineJob, free: list[int]) -> tuple[int, ...] | None:

@@ -18,10 +18,10 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.policy import registry
-from simsched.toolkit.rounds import SharesPolicy
-from simsched.toolkit.rounds.rates import SIGNALS, rate_source
 from simsched.policy.signals import MEASURED_SPEEDS, REMAINING_WORK, TRUE_RATES
 from simsched.testing.builders import fresh_view, run
+from simsched.toolkit.rounds import SharesPolicy
+from simsched.toolkit.rounds.rates import SIGNALS, rate_source
 from simsched.workload.source import WorkloadOptions, make_workload
 
 TABLE = {

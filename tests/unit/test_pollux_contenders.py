@@ -5,8 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from simsched_policies.adaptive.pollux.search import AllocationProblem, _contenders, fitness, is_feasible, search
 from simsched_policies.adaptive.pollux.search._contenders import contenders, part_of
 

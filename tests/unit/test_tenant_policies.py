@@ -18,8 +18,8 @@ from simsched.model.cluster import Cluster, Level
 from simsched.model.job import JobSpec
 from simsched.model.topology import with_levels
 from simsched.policy import Policy
-from simsched.toolkit.tenants import Tenant, circle, excess
 from simsched.testing.builders import run
+from simsched.toolkit.tenants import Tenant, circle, excess
 
 HALVES = {"a": Tenant(share=0.5), "b": Tenant(share=0.5)}
 

@@ -6,10 +6,10 @@ sooner than under fair sharing. Optimus: foreseeing is a little worse than knowi
 
 import numpy as np
 import pandas as pd
-from simsched_policies.queues.fair_share import FairShare
 from simsched_policies.adaptive.optimus import Optimus
 from simsched_policies.adaptive.optimus_online import OptimusOnline
 from simsched_policies.adaptive.slaq import Slaq
+from simsched_policies.queues.fair_share import FairShare
 
 from simsched.applications.catalogue import catalogue
 from simsched.engine.options import EngineOptions

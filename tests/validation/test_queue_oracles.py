@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
+from simsched_policies.production.yarn_cs import YarnCs
 from simsched_policies.queues.fifo import Fifo
 from simsched_policies.queues.gittins import Gittins
 from simsched_policies.queues.isolated import Isolated
@@ -18,7 +18,6 @@ from simsched_policies.queues.srtf import Srtf
 from simsched_policies.queues.time_slicing import TimeSlicing
 from simsched_policies.queues.tiresias import Tiresias
 from simsched_policies.queues.tiresias_g import TiresiasG
-from simsched_policies.production.yarn_cs import YarnCs
 
 from simsched.engine.options import EngineOptions
 from simsched.model.application import Application

@@ -16,17 +16,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import ApplicationFacts, BatchLimits
-from simsched.model.batch import clip_to_max, split_batch
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, Site, consolidated_shape
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.elastic import fixed_batch, place_counts, required_limits
-from simsched.toolkit.gang import available_gpus
-from simsched.policy.signals import REMAINING_WORK, STEP_TIMES
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.agent import Agent, fixed_agent
+from simsched.model import (
+    Allocation,
+    ApplicationFacts,
+    BatchLimits,
+    JobRequest,
+    Site,
+    clip_to_max,
+    consolidated_shape,
+    split_batch,
+)
+from simsched.policy import REMAINING_WORK, STEP_TIMES, Decision, JobView, Policy, Signal, Triggers, View
+from simsched.toolkit import TypePool, available_gpus, fixed_batch, place_counts, required_limits, type_pools
 
 
 @dataclass

@@ -32,25 +32,34 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.model.application import ApplicationFacts, BatchLimits
-from simsched.model.batch import batch_for_target
-from simsched.model.job import JobRequest
-from simsched.model.placement import consolidated_shape
-from simsched.policy import Decision, JobView, Signal, View
-from simsched.toolkit.elastic import fixed_batch, refuse_without_losses, usable_gpus
-from simsched.toolkit.gang import available_gpus
-from simsched.toolkit.loss_curves import FEWEST, fit_convergence
-from simsched.policy.signals import (
+from simsched.agent import Agent
+from simsched.model import ApplicationFacts, BatchLimits, JobRequest, batch_for_target, consolidated_shape
+from simsched.policy import (
     LOSSES,
     MEASURED_SPEEDS,
     OFFLINE_PROFILES,
     REMAINING_WORK,
     STEP_TIMES,
+    Decision,
+    JobView,
     LossReports,
+    Signal,
+    View,
 )
-from simsched.toolkit.speed_model import DAMPING, SpeedModels, SpeedSample, allocate_by_time, samples_of
-from simsched.toolkit.type_pools import TypePool
+from simsched.toolkit import (
+    DAMPING,
+    FEWEST,
+    SpeedModels,
+    SpeedSample,
+    TypePool,
+    allocate_by_time,
+    available_gpus,
+    fit_convergence,
+    fixed_batch,
+    refuse_without_losses,
+    samples_of,
+    usable_gpus,
+)
 from simsched_policies.adaptive.optimus import Optimus
 
 #: Reports below which a job is young.

@@ -23,17 +23,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent, Measurement
+from simsched.agent import Agent, Measurement
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits
-from simsched.model.batch import batch_for_target
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, Site
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.elastic import required_limits
-from simsched.policy.signals import MEASURED_SPEEDS, Speed
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.model import (
+    Allocation,
+    ApplicationFacts,
+    BatchChoice,
+    BatchLimits,
+    Cluster,
+    JobRequest,
+    Site,
+    batch_for_target,
+)
+from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Signal, Speed, Triggers, View
+from simsched.toolkit import TypePool, required_limits, type_pools
 
 
 class ThroughputAgent:

@@ -20,18 +20,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.agent.goodput_agent import Prior, Shared, goodput_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.goodput import GoodputModel
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, gpus_of
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.gang import available_by_type
-from simsched.policy.physics import GPU_TYPES, Becomes, Wants
-from simsched.policy.signals import GOODPUT, OFFLINE_PROFILES
-from simsched.toolkit.programs.sia import (
+from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent
+from simsched.model import Allocation, ApplicationFacts, GoodputModel, JobRequest, gpus_of
+from simsched.policy import (
+    GOODPUT,
+    GPU_TYPES,
+    OFFLINE_PROFILES,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
+from simsched.toolkit import available_by_type
+from simsched.toolkit.programs import (
     MOST_GPUS,
     Configuration,
     Floats,

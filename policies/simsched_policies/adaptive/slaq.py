@@ -30,18 +30,26 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.elastic import fixed_batch, place_counts, refuse_without_losses, share_evenly, usable_gpus
-from simsched.toolkit.gang import available_gpus
-from simsched.toolkit.loss_curves import FEWEST, Fit, allocate_by_gain, fit_slaq, normalised_gain
-from simsched.policy.signals import LOSSES, MEASURED_SPEEDS, LossReports
-from simsched.toolkit.speed_model import SpeedModels, samples_of
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.agent import Agent, fixed_agent
+from simsched.model import Allocation, ApplicationFacts, JobRequest
+from simsched.policy import LOSSES, MEASURED_SPEEDS, Decision, JobView, LossReports, Policy, Signal, Triggers, View
+from simsched.toolkit import (
+    FEWEST,
+    Fit,
+    SpeedModels,
+    TypePool,
+    allocate_by_gain,
+    available_gpus,
+    fit_slaq,
+    fixed_batch,
+    normalised_gain,
+    place_counts,
+    refuse_without_losses,
+    samples_of,
+    share_evenly,
+    type_pools,
+    usable_gpus,
+)
 
 #: Reports that a fit looks at; with the default weights those before count for less than 5 % of the last.
 _WINDOW = 30

@@ -22,13 +22,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.gang import available_gpus, run_in_order
-from simsched.policy.physics import DEADLINES, Becomes, Wants
-from simsched.policy.signals import REMAINING_WORK
-from simsched.toolkit.type_pools import TypePool, type_pools
-from simsched.toolkit.programs.leases import reserve, usable_seconds
+from simsched.model import Allocation
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.toolkit import TypePool, available_gpus, run_in_order, type_pools
+from simsched.toolkit.programs import reserve, usable_seconds
 
 
 @dataclass

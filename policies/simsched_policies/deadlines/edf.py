@@ -13,21 +13,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.toolkit.consolidated import place_consolidated
-from simsched.toolkit.deadlines import sizes
-from simsched.toolkit.elastic import required_limits, usable_gpus
-from simsched.toolkit.gang import available_gpus
-from simsched.policy.physics import DEADLINES, Becomes, Wants
-from simsched.toolkit.placers import PLACERS, PlacerName
-from simsched.toolkit.priority import Key, PriorityScheduler
-from simsched.policy.signals import REMAINING_WORK
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.agent import Agent, fixed_agent
+from simsched.model import Allocation, ApplicationFacts, JobRequest
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, View, Wants
+from simsched.toolkit import (
+    PLACERS,
+    Key,
+    PlacerName,
+    PriorityScheduler,
+    TypePool,
+    available_gpus,
+    place_consolidated,
+    required_limits,
+    sizes,
+    type_pools,
+    usable_gpus,
+)
 
 
 @dataclass

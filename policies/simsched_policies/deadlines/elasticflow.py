@@ -22,28 +22,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, gpus_of
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.consolidated import place_consolidated
-from simsched.toolkit.deadlines import (
+from simsched.agent import Agent, fixed_agent
+from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.toolkit import (
     Counts,
     DeadlineJob,
+    TypePool,
+    available_gpus,
     in_time,
     keep_promises,
+    place_consolidated,
     plan_all,
     plan_beside,
+    required_limits,
     scale_up,
     share_out,
+    type_pools,
+    usable_gpus,
 )
-from simsched.toolkit.elastic import required_limits, usable_gpus
-from simsched.toolkit.gang import available_gpus
-from simsched.policy.physics import DEADLINES, Becomes, Wants
-from simsched.policy.signals import REMAINING_WORK
-from simsched.toolkit.type_pools import TypePool, type_pools
 
 
 @dataclass

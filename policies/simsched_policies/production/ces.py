@@ -21,13 +21,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
+from simsched.agent import Agent
+from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy import Decision, Policy, Signal, Triggers, View
-from simsched.toolkit.node_demand import NodeDemand, nodes_to_wake
-from simsched.toolkit.placers import PlacerName
+from simsched.toolkit import NodeDemand, PlacerName, nodes_to_wake
 from simsched_policies.queues.fifo import Fifo
 from simsched_policies.queues.qssf import Qssf
 from simsched_policies.queues.sjf import Sjf

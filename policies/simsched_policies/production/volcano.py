@@ -17,13 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model.placement import Allocation, gpus_of
-from simsched.policy import Decision, Policy, View
-from simsched.toolkit.gang import available_gpus
-from simsched.policy.physics import JOBS_OF_TENANTS, QUOTAS, Becomes, Wants
-from simsched.toolkit.placers import PLACERS, FreeGpus, PlacerName
-from simsched.toolkit.tenants import Tenant
-from simsched.policy.view import JobView
+from simsched.model import Allocation, gpus_of
+from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.toolkit import PLACERS, FreeGpus, PlacerName, Tenant, available_gpus
 
 
 def deserved(weights: Mapping[str, float], wanted: Mapping[str, int], total: int) -> dict[str, float]:

@@ -19,16 +19,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
+from simsched.agent import Agent, fixed_agent
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, gpus_of
-from simsched.policy import Decision, JobView, Policy, View
-from simsched.policy.physics import QUOTAS, Becomes, Wants
-from simsched.toolkit.placers import PLACERS, FreeGpus, PlacerName
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.toolkit import PLACERS, FreeGpus, PlacerName
 
 _OTHERS = ""
 

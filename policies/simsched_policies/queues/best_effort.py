@@ -13,8 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, Policy, View
-from simsched.toolkit.placers import ANY
-from simsched.toolkit.priority import PriorityScheduler
+from simsched.toolkit import ANY, PriorityScheduler
 
 
 @dataclass

@@ -15,14 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
+from simsched.agent import Agent
+from simsched.model import Allocation, ApplicationFacts, JobRequest
 from simsched.policy import Decision, Policy, Triggers, View
-from simsched.toolkit.elastic import place_counts, refuse_unknown_counts, share_evenly, usable_gpus
-from simsched.toolkit.gang import available_gpus
-from simsched.toolkit.type_pools import type_pools
+from simsched.toolkit import available_gpus, place_counts, refuse_unknown_counts, share_evenly, type_pools, usable_gpus
 
 
 @dataclass

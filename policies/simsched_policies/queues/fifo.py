@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, View
-from simsched.toolkit.placers import PLACERS, Placer, PlacerName
-from simsched.toolkit.priority import Key, PriorityScheduler
+from simsched.toolkit import PLACERS, Key, Placer, PlacerName, PriorityScheduler
 
 
 @dataclass

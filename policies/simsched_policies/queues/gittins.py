@@ -14,12 +14,8 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from simsched.policy import INPUT_FILE, Decision, Policy, Signal, View
-from simsched.toolkit.gittins import ServiceHistory
-from simsched.toolkit.placers import PLACERS, PlacerName
-from simsched.toolkit.priority import Key, PriorityScheduler
-from simsched.toolkit.quantum import Quantum
-from simsched.policy.signals import SERVICE_HISTORY
+from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Signal, View
+from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler, Quantum, ServiceHistory
 
 
 @dataclass

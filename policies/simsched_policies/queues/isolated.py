@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, JobView, Policy, Triggers, View
-from simsched.toolkit.gang import available_gpus, run_in_order
+from simsched.toolkit import available_gpus, run_in_order
 
 
 @dataclass

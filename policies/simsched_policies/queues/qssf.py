@@ -16,11 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, JobView, Policy, View
-from simsched.toolkit.estimates import DurationHistory, LearnedDurations
-from simsched.policy.physics import JOBS_OF_USERS, Becomes, Wants
-from simsched.toolkit.placers import PLACERS, PlacerName
-from simsched.toolkit.priority import Key, PriorityScheduler
+from simsched.policy import JOBS_OF_USERS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.toolkit import PLACERS, DurationHistory, Key, LearnedDurations, PlacerName, PriorityScheduler
 
 
 @dataclass

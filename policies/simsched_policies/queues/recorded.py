@@ -17,10 +17,9 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from simsched.model.cluster import Cluster, Node
+from simsched.model import Cluster, Node
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Triggers, View
-from simsched.toolkit.gang import available_by_type
-from simsched.toolkit.recording import Recording
+from simsched.toolkit import Recording, available_by_type
 from simsched.toolkit.rounds import RoundOptions, Rounds, Seats, Unit
 
 #: One solution: shares of time by job, on every GPU type of the cluster in the order of its nodes.

@@ -12,8 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, Policy, View
-from simsched.toolkit.placers import PLACERS, PlacerName
-from simsched.toolkit.priority import PriorityScheduler
+from simsched.toolkit import PLACERS, PlacerName, PriorityScheduler
 
 
 @dataclass

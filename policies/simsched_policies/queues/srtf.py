@@ -7,10 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.toolkit.placers import PLACERS, PlacerName
-from simsched.toolkit.priority import Key, PriorityScheduler
-from simsched.policy.signals import REMAINING_WORK
+from simsched.policy import REMAINING_WORK, Decision, JobView, Policy, Signal, View
+from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler
 
 
 @dataclass

@@ -14,14 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import ApplicationFacts, BatchLimits
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
+from simsched.agent import Agent, fixed_agent
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, Cluster, JobRequest
 from simsched.policy import Decision, JobView, Policy, View
-from simsched.toolkit.elastic import refuse_unknown_counts
+from simsched.toolkit import refuse_unknown_counts
 
 
 @dataclass

@@ -31,15 +31,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.policy import Decision, JobView, Policy, Triggers, View
-from simsched.toolkit.levels import Levels, start_order
-from simsched.policy.physics import Wants
-from simsched.toolkit.priority import Key, PriorityScheduler
-from simsched.toolkit.skew import PlacementName, SkewPlacement
+from simsched.agent import Agent, fixed_agent
+from simsched.model import ApplicationFacts, JobRequest
+from simsched.policy import Decision, JobView, Policy, Triggers, View, Wants
+from simsched.toolkit import Key, Levels, PlacementName, PriorityScheduler, SkewPlacement, start_order
 
 
 @dataclass

@@ -20,17 +20,20 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, View
-from simsched.toolkit.gittins import IndexTable, ServiceDistribution, ServiceHistory
-from simsched.toolkit.levels import Levels, start_order
-from simsched.policy.physics import Wants
-from simsched.toolkit.priority import Key, PriorityScheduler
-from simsched.policy.signals import SERVICE_HISTORY
-from simsched.toolkit.skew import PlacementName, SkewPlacement
+from simsched.agent import Agent, fixed_agent
+from simsched.model import ApplicationFacts, JobRequest
+from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, JobView, Policy, Signal, View, Wants
+from simsched.toolkit import (
+    IndexTable,
+    Key,
+    Levels,
+    PlacementName,
+    PriorityScheduler,
+    ServiceDistribution,
+    ServiceHistory,
+    SkewPlacement,
+    start_order,
+)
 
 
 @dataclass

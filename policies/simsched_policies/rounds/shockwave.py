@@ -4,7 +4,8 @@ Idea: jobs whose batch changes by a rule finish sooner than their present speed 
 further treats them and others unfairly (Zheng et al., NSDI'23). Over a window of rounds a plan maximises the mean log
 utility of progress less the weighted longest remaining time, with every job within its fair completion time; where
 that cannot be, unfairly treated jobs weigh more (sections 4 and 5). It is made anew when jobs come, end or change their
-batch, and every few rounds; GPUs that it leaves idle go to the longest jobs (program: `simsched.toolkit.programs.shockwave`).
+batch, and every few rounds; GPUs that it leaves idle go to the longest jobs (program:
+`simsched.toolkit.programs.shockwave`).
 
 Deviations: the forecast is the profile of the job's batch rule, which stands for the paper's posterior over regimes;
 jobs without regimes are forecast by their true remaining time. The plan counts rounds instead of choosing them, and
@@ -19,20 +20,30 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.gang import available_gpus, run_in_order
-from simsched.policy.physics import BATCH_RULES, Becomes, Wants
-from simsched.policy.signals import REMAINING_WORK, STEPS
-from simsched.toolkit.type_pools import gpu_types
-from simsched.toolkit.programs.regime_forecast import epochs_within, remaining_of
-from simsched.toolkit.programs.shockwave import (
+from simsched.policy import (
+    BATCH_RULES,
+    REMAINING_WORK,
+    STEPS,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
+from simsched.toolkit import available_gpus, gpu_types, run_in_order
+from simsched.toolkit.programs import (
     Flags,
     PlanJobs,
     PlanOptions,
     arrange,
     averaged_fair_s,
     backfilled,
+    epochs_within,
     plan,
+    remaining_of,
     uniform_share,
 )
 

@@ -34,17 +34,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.toolkit.auction import (
+from simsched.policy import GROUPS, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, View, Wants
+from simsched.toolkit import (
+    Quantum,
+    available_gpus,
     bid_of,
     finish_time_ratio,
     least_fair,
     partial_allocation,
+    run_in_order,
 )
-from simsched.toolkit.gang import available_gpus, run_in_order
-from simsched.policy.physics import GROUPS, Becomes, Wants
-from simsched.toolkit.quantum import Quantum
-from simsched.policy.signals import REMAINING_WORK
 
 #: With which GPUs an application that waits is ranked: all that it can use, or none.
 Waiting = Literal["served", "infinite"]

@@ -25,15 +25,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model.cluster import Cluster
-from simsched.model.placement import Allocation, from_counts
-from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.toolkit.gang import available_gpus, most_free_first
-from simsched.toolkit.gpu_memory import GpuMemory
-from simsched.policy.physics import GUARANTEED_JOBS, OPPORTUNISTIC_JOBS, SHARED_GPUS, UNPACKED, Becomes, Wants
-from simsched.policy.signals import GPU_BUSY
-from simsched.toolkit.tenants import Tenant
-from simsched.toolkit.type_pools import type_pools
+from simsched.model import Allocation, Cluster, from_counts
+from simsched.policy import (
+    GPU_BUSY,
+    GUARANTEED_JOBS,
+    OPPORTUNISTIC_JOBS,
+    SHARED_GPUS,
+    UNPACKED,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    View,
+    Wants,
+)
+from simsched.toolkit import GpuMemory, Tenant, available_gpus, most_free_first, type_pools
 
 
 @dataclass

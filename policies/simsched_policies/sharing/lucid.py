@@ -24,15 +24,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model.cluster import Cluster
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.toolkit.estimates import DurationHistory, LearnedDurations
-from simsched.toolkit.gang import most_free_first
-from simsched.toolkit.gpu_memory import GpuMemory
-from simsched.policy.physics import BUSY_GPUS, SHARED_GPUS, UNPACKED, Becomes, Wants
-from simsched.policy.signals import GPU_BUSY
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.model import Allocation, Cluster
+from simsched.policy import (
+    BUSY_GPUS,
+    GPU_BUSY,
+    SHARED_GPUS,
+    UNPACKED,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    View,
+    Wants,
+)
+from simsched.toolkit import DurationHistory, GpuMemory, LearnedDurations, TypePool, most_free_first, type_pools
 
 _HOUR_S = 3600
 _MOST_SHARED_GPUS = 8

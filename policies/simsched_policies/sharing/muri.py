@@ -21,14 +21,24 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model.colocation.stages import StageInterleaving
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View
-from simsched.toolkit.gang import most_free_first
-from simsched.toolkit.grouping.groups import Rules, efficiency, merge_by_matching, placement_order, take
-from simsched.policy.physics import SHARED_GPUS, STAGES, Becomes, Wants
-from simsched.policy.signals import REMAINING_WORK, STAGE_TIMES
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.model import Allocation
+from simsched.model.colocation import StageInterleaving
+from simsched.policy import (
+    REMAINING_WORK,
+    SHARED_GPUS,
+    STAGE_TIMES,
+    STAGES,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
+from simsched.toolkit import TypePool, most_free_first, type_pools
+from simsched.toolkit.grouping import Rules, efficiency, merge_by_matching, placement_order, take
 
 _MOST = 4
 _RESOURCES = 3

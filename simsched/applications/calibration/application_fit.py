@@ -8,23 +8,26 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.agent.fit import fit
-from simsched.applications.file_format import ApplicationDocument, document_of
-from simsched.applications.measurements import read_folder
-from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, PublishedApplication
-from simsched.applications.tuned_requests import configurations
+from simsched.agent import fit
 from simsched.applications.calibration.loss_fit import fit_loss
 from simsched.applications.calibration.noise_fit import fit_noise
 from simsched.applications.calibration.scaling_fit import fit_scaling
 from simsched.applications.calibration.step_fit import Measured, fit_placement_model, step_errors
+from simsched.applications.file_format import ApplicationDocument, document_of
+from simsched.applications.measurements import read_folder
+from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, PublishedApplication
+from simsched.applications.tuned_requests import configurations
 from simsched.errors import input_error
 from simsched.files import write_text
-from simsched.model.application import StepTime
-from simsched.model.efficiency import efficiency
-from simsched.model.fitted import FittedApplication, Training
-from simsched.model.measured import MeasuredApplication
-from simsched.model.step_model import SevenParameters
-from simsched.model.throughput import ThroughputParams
+from simsched.model import (
+    FittedApplication,
+    MeasuredApplication,
+    SevenParameters,
+    StepTime,
+    ThroughputParams,
+    Training,
+    efficiency,
+)
 
 Floats = NDArray[np.float64]
 

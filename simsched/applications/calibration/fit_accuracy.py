@@ -9,15 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.applications.catalogue import ApplicationCatalogue
-from simsched.applications.measurements import read_folder
 from simsched.applications.calibration.application_fit import fit_seven, fitted_efficiency, true_efficiency
 from simsched.applications.calibration.step_fit import Measured, step_errors
+from simsched.applications.catalogue import ApplicationCatalogue
+from simsched.applications.measurements import read_folder
 from simsched.errors import input_error
-from simsched.model.application import Application
-from simsched.model.fitted import FittedApplication
-from simsched.model.measured import MeasuredApplication
-from simsched.model.step_model import SevenParameters, StepModel
+from simsched.model import Application, FittedApplication, MeasuredApplication, SevenParameters, StepModel
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from simsched.applications.published import LossMetric
 from simsched.applications.calibration.bends import cheapest_bends
-from simsched.model.loss import LossCurve
-from simsched.model.measured import MeasuredApplication
+from simsched.applications.published import LossMetric
+from simsched.model import LossCurve, MeasuredApplication
 
 Floats = NDArray[np.float64]
 

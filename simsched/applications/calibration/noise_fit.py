@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from simsched.applications.calibration.bends import cheapest_bends
-from simsched.model.fitted import NoiseCurve
-from simsched.model.measured import MeasuredApplication
+from simsched.model import MeasuredApplication, NoiseCurve
 
 Floats = NDArray[np.float64]
 

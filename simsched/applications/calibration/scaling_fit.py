@@ -9,10 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.applications.calibration.bends import cheapest_bends
-from simsched.model.measured import MeasuredApplication
-from simsched.model.placement import Site, consolidated_shape
-from simsched.model.scaling import ScalingCurve, micro_batches
-from simsched.model.step_model import PlacementModel, Placements
+from simsched.model import (
+    MeasuredApplication,
+    PlacementModel,
+    Placements,
+    ScalingCurve,
+    Site,
+    consolidated_shape,
+    micro_batches,
+)
 
 Floats = NDArray[np.float64]
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simsched.model.measured import MeasuredApplication
-from simsched.model.step_model import PlacementClass, PlacementModel, Placements, StepModel
+from simsched.model import MeasuredApplication, PlacementClass, PlacementModel, Placements, StepModel
 
 Floats = NDArray[np.float64]
 

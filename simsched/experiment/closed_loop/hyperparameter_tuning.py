@@ -9,15 +9,12 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from simsched.engine import JobRecord, stream
+from simsched.errors import input_error
 from simsched.experiment.closed_loop import response_surface
 from simsched.experiment.closed_loop.response_surface import Hyperparameters, accuracy, step_factor
-from simsched.engine.records import JobRecord
-from simsched.engine.streams import stream
-from simsched.errors import input_error
 from simsched.keys import key
-from simsched.model.application import Application, ApplicationSource
-from simsched.model.job import JobRequest, JobSpec, JobTruth
-from simsched.model.scaled import ScaledApplication
+from simsched.model import Application, ApplicationSource, JobRequest, JobSpec, JobTruth, ScaledApplication
 
 if TYPE_CHECKING:
     import pandas as pd

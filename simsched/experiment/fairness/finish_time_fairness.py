@@ -12,26 +12,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simsched.applications.catalogue import catalogue
+from simsched.applications import catalogue
+from simsched.experiment.fairness.solo_runs import Batch, SoloRuns
+from simsched.experiment.grid import Grid, GridCell, make_grid
 from simsched.experiment.running.cell import NO_LIMITS
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.runner import Listener, RunResult, run_grid
 from simsched.experiment.running.store import Store
-from simsched.experiment.grid import Grid, GridCell, make_grid
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
 from simsched.experiment.task import Task
-from simsched.experiment.fairness.solo_runs import Batch, SoloRuns
 from simsched.policy import registry
-from simsched.results.fairness import (
+from simsched.results import (
+    RUN_FILE,
     Floats,
     exclusive_slowdown,
     fairness_table,
     mean_contention,
+    read_table,
     time_on_share,
     write_fairness,
+    write_json,
 )
-from simsched.results.reader import RUN_FILE, read_table
-from simsched.results.writer import write_json
 from simsched.sources import closure_of
 
 #: What makes the cells, whose keys name the files of ratios already.

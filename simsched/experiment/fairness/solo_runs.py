@@ -12,19 +12,20 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.fixed_agent import fixed_agent
-from simsched.agent.goodput_agent import Prior, Shared, goodput_agent
-from simsched.agent.offline import offline_priors
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import MemoryRecorder
-from simsched.engine.simulation import simulate
+from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent, offline_priors
+from simsched.engine import EngineOptions, MemoryRecorder, simulate
 from simsched.errors import input_error
-from simsched.model.application import Application, ApplicationFacts, ApplicationSource
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest, JobSpec
-from simsched.model.placement import Allocation, consolidated_shape
-from simsched.model.tabulated import TabulatedJob
+from simsched.model import (
+    Allocation,
+    Application,
+    ApplicationFacts,
+    ApplicationSource,
+    Cluster,
+    JobRequest,
+    JobSpec,
+    TabulatedJob,
+    consolidated_shape,
+)
 from simsched.policy import Decision, Policy, Triggers, View
 
 #: `best`: the batch follows the goodput, which is known beforehand; `submitted`: it stays as submitted.

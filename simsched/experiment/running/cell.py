@@ -10,40 +10,44 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from simsched.agent.agent import AgentFactory
-from simsched.applications.catalogue import catalogue
-from simsched.applications.duration_by_type import with_speeds
-from simsched.experiment.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
-from simsched.engine.errors import EngineError
-from simsched.engine.simulation import simulate
+from simsched.agent import AgentFactory
+from simsched.applications import catalogue, with_speeds
+from simsched.engine import EngineError, simulate
 from simsched.errors import InputError, said
+from simsched.experiment.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
+from simsched.experiment.physics import colocation_of
 from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
 from simsched.experiment.running.losses import loss_tables
 from simsched.experiment.running.store import Store
-from simsched.experiment.physics import colocation_of
 from simsched.experiment.task import Task
-from simsched.model.application import ApplicationSource
+from simsched.model import ApplicationSource
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
-from simsched.results.definition import summary_definition
-from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
-from simsched.results.power import Power
-from simsched.results.quality import LOSSES_FILE, write_losses
-from simsched.results.reader import read_json
-from simsched.results.schema import (
+from simsched.results import (
     DEADLINES,
     FAILURES,
     FINE_TIME,
     FRAGMENTATION,
+    LOSSES_FILE,
     MAKES,
+    MANIFEST_FILE,
     QUEUES,
     SHARING,
+    SUMMARY_FILE,
     TABLES,
     TOPOLOGY,
+    TRIALS_FILE,
+    Power,
+    TableWriter,
+    json_text,
+    read_json,
+    seal,
+    summarise_folder,
+    summary_definition,
+    write_json,
+    write_losses,
+    write_trials,
 )
-from simsched.results.summary import summarise_folder
-from simsched.results.trials import TRIALS_FILE, write_trials
-from simsched.results.writer import TableWriter, json_text, write_json
 
 NO_LIMITS = Limits()
 #: The names of the files that simsched writes into the folder of a cell; a policy may leave others there.

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from simsched.errors import input_error
+from simsched.experiment.grid import GridCell
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome, run_to_outcome, say_nothing
-from simsched.experiment.grid import GridCell
 from simsched.experiment.task import Task, code
 
 #: Cells sent ahead for each thread of the workers; the rest wait here, so that the scheduler holds few.

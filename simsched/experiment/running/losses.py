@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simsched.model.application import Application, ApplicationSource
-from simsched.model.job import JobSpec
-from simsched.model.loss import LossCurve
-from simsched.results.metric import LossTable
+from simsched.model import Application, ApplicationSource, JobSpec, LossCurve
+from simsched.results import LossTable
 
 _POINTS = 400
 

@@ -22,17 +22,17 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 from typing import Any, Protocol
 
-from simsched.agent.registry import AGENTS
+from simsched.agent import AGENTS
+from simsched.experiment.grid import GridCell
 from simsched.experiment.running.limits import Limits, memory_of
 from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome
 from simsched.experiment.running.progress import ProgressFile
 from simsched.experiment.running.store import Store
 from simsched.experiment.running.worker import LONGEST_MESSAGE, READY, Surroundings, serve_cells, sigint_ignored, start
-from simsched.experiment.grid import GridCell
 from simsched.experiment.task import Task
 from simsched.plugins import Kind
-from simsched.policy.registry import POLICIES
+from simsched.policy import POLICIES
 
 _POLL_S = 0.2
 #: Seconds that cells have to notice that the run is stopped before their processes are killed.

@@ -10,13 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from simsched.documents.yaml_lines import parse_value, yaml_text
+from simsched.documents import parse_value, yaml_text
 from simsched.errors import InputError
 from simsched.experiment.shipped import shipped_experiments
 from simsched.experiment.spec import ExperimentSpec
 from simsched.experiment.validation import read_experiment
-from simsched.results.reader import Run
-from simsched.results.reproduction import Reproduction
+from simsched.results import Reproduction, Run
 
 #: Rather than a command with more options than this, the whole file is given.
 _MOST_OVERRIDES = 12

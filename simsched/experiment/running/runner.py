@@ -10,6 +10,7 @@ from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol
 
+from simsched.experiment.grid import MOST_KEPT, Grid, GridCell
 from simsched.experiment.running.cell import NO_LIMITS, refresh_summary
 from simsched.experiment.running.dask_runner import run_on_dask
 from simsched.experiment.running.limits import Limits
@@ -17,9 +18,7 @@ from simsched.experiment.running.manifest import describe_environment, run_index
 from simsched.experiment.running.outcome import Outcome, run_to_outcome
 from simsched.experiment.running.pool import run_in_pool
 from simsched.experiment.running.store import Store
-from simsched.experiment.grid import MOST_KEPT, Grid, GridCell
-from simsched.results.reader import RUN_FILE
-from simsched.results.writer import write_json
+from simsched.results import RUN_FILE, write_json
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from simsched.errors import InputError, input_error
 from simsched.files import sync
-from simsched.results.integrity import quick_fault
+from simsched.results import quick_fault
 
 try:
     import fcntl

@@ -28,10 +28,7 @@ from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.tenants import tenant_figures
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
 from simsched.report.figures.trials import trials_data, trials_over_time
-from simsched.results.compare import Row, comparison, short_keys
-from simsched.results.occupancy import HELD_COLUMNS, OCCUPANCY_COLUMNS
-from simsched.results.reader import Cell, Run
-from simsched.results.trials import read_trials
+from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, Cell, Row, Run, comparison, read_trials, short_keys
 
 #: More rows than this (policies times sweep points) are not told apart in one figure.
 MOST_ROWS = 8

@@ -9,9 +9,7 @@ from typing import Any
 from simsched.outlets import html_data, html_text
 from simsched.report.figures.draw import node_sizes
 from simsched.report.figures.style import PALETTE
-from simsched.results.compare import Row
-from simsched.results.occupancy import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, colour_groups, stays
-from simsched.results.reader import Cell
+from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, stays
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8

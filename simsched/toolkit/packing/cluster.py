@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import leaf
-from simsched.model.pod import GPU_MILLI, Pod, PodNode
+from simsched.model import GPU_MILLI, Pod, PodNode
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

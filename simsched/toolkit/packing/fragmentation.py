@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.jit import jit, leaf
-from simsched.model.parts import COVERED, usual_requests
-from simsched.model.pod import GPU_MILLI, Pod
+from simsched.model import COVERED, GPU_MILLI, Pod, usual_requests
 from simsched.toolkit.packing.cluster import Floats, Free, Ints, Requests, free_of_gpus, least_free, request_of
 
 

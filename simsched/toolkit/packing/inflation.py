@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simsched.model.pod import GPU_MILLI, Pod, PodNode
+from simsched.model import GPU_MILLI, Pod, PodNode
 from simsched.toolkit.packing.cluster import Floats
 from simsched.toolkit.packing.names import NodeOrder
 from simsched.toolkit.packing.packer import Packer

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.jit import jit, leaf
-from simsched.model.pod import Pod, PodNode
+from simsched.model import Pod, PodNode
 from simsched.toolkit.packing.cluster import MOST_PODS, Floats, Free, Ints, fits, request_of, take
 from simsched.toolkit.packing.fragmentation import count
 from simsched.toolkit.packing.names import FGD, RANDOM, RULES

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.jit import leaf
-from simsched.model.pod import GPU_MILLI, Pod, PodNode
+from simsched.model import GPU_MILLI, Pod, PodNode
 from simsched.toolkit.packing.cluster import Free, Ints, Requests, free_of_gpus, least_free, request_of, whole_gpus
 from simsched.toolkit.packing.fragmentation import Fragments, Target, score_by_growth
 from simsched.toolkit.packing.names import BEST_FIT, DOT_PRODUCT, FGD, GPU_CLUSTERING, GPU_PACKING, RANDOM

@@ -12,7 +12,15 @@ from simsched.errors import input_error
 from simsched.toolkit.programs.classes import Classes, classify
 from simsched.toolkit.programs.level import SLACK, can_run, settle
 from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
-from simsched.toolkit.programs.solver import Method, SolverError, maximise, on_top, scale_columns, scale_rows, with_column
+from simsched.toolkit.programs.solver import (
+    Method,
+    SolverError,
+    maximise,
+    on_top,
+    scale_columns,
+    scale_rows,
+    with_column,
+)
 
 Flags = npt.NDArray[np.bool_]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from simsched.model.placement import Allocation
-from simsched.policy.decision import Decision
+from simsched.model import Allocation
+from simsched.policy import Decision, View
 from simsched.toolkit.placers import MOST_FREE, FreeGpus, Placer, Pool
 from simsched.toolkit.rounds.mechanism import Grant
-from simsched.policy.view import View
 
 
 @dataclass

@@ -12,15 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from simsched.agent.agent import Agent, Lease, Measurement
+from simsched.agent import Agent, Lease, Measurement
 from simsched.errors import input_error
-from simsched.model.application import BatchChoice
-from simsched.model.placement import Allocation, Site
-from simsched.policy.decision import Decision
-from simsched.toolkit.rounds.allocate import emptiest
-from simsched.policy.signals import REMAINING_WORK, TRUE_RATES
-from simsched.policy.view import JobView, View
+from simsched.model import Allocation, BatchChoice, Site
+from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, View
 from simsched.toolkit.programs.problem import Floats, ShareProblem
+from simsched.toolkit.rounds.allocate import emptiest
 
 #: Seconds for which a job with no share is left alone; shares change long before.
 _NEVER_S = 1e9

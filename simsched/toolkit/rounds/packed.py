@@ -14,12 +14,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.model.cluster import Cluster
-from simsched.policy.physics import SHARED_GPUS, Becomes, Wants
-from simsched.toolkit.rounds.policy import SharesPolicy
-from simsched.policy.signals import PAIR_SPEEDS, PairSpeeds, Signal
-from simsched.policy.view import JobView, View
+from simsched.model import Cluster
+from simsched.policy import PAIR_SPEEDS, SHARED_GPUS, Becomes, JobView, PairSpeeds, Signal, View, Wants
 from simsched.toolkit.programs.problem import ShareProblem, pairs_of_kinds
+from simsched.toolkit.rounds.policy import SharesPolicy
 
 
 class _Kind(NamedTuple):

@@ -11,21 +11,27 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from simsched.agent.agent import Agent
+from simsched.agent import Agent
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.policy.contract import Policy, Triggers
-from simsched.policy.decision import Decision
-from simsched.policy.physics import GPU_TYPES, Becomes, Wants
+from simsched.model import ApplicationFacts, Cluster, JobRequest
+from simsched.policy import (
+    GPU_TYPES,
+    REMAINING_WORK,
+    TRUE_RATES,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
+from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.rounds.allocate import Allocator
 from simsched.toolkit.rounds.ideal import Fluid, fill_up
 from simsched.toolkit.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
 from simsched.toolkit.rounds.rates import SIGNALS, RateSource, Speeds, rate_source
-from simsched.policy.signals import REMAINING_WORK, TRUE_RATES, Signal
-from simsched.policy.view import JobView, View
-from simsched.toolkit.programs.problem import ShareProblem
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,8 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from simsched.policy.signals import MEASURED_SPEEDS, TRUE_RATES, Signal
-from simsched.policy.view import JobView
+from simsched.policy import MEASURED_SPEEDS, TRUE_RATES, JobView, Signal
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from simsched.model.cluster import Node
-from simsched.model.placement import Allocation
+from simsched.model import Allocation, Node
 from simsched.toolkit.rounds.mechanism import Grant, Unit
 from simsched.toolkit.rounds.places import keep_places
 

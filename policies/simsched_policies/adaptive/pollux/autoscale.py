@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.policy import Decision, JobView, Triggers, View
-from simsched.toolkit.narrowed import NarrowedView
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.toolkit import NarrowedView, TypePool, type_pools
 from simsched_policies.adaptive.pollux.policy import Pollux, by_service
 from simsched_policies.adaptive.pollux.search import AllocationProblem, SearchOptions, search
 from simsched_policies.adaptive.pollux.tables import ONE_NODE, SEVERAL_NODES

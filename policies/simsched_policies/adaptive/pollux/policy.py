@@ -24,15 +24,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.agent.agent import Agent
-from simsched.agent.measurement_error import check_noise
-from simsched.agent.report import TypeReport
-from simsched.model.application import ApplicationFacts
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
-from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Triggers, View
-from simsched.policy.signals import GOODPUT
-from simsched.toolkit.type_pools import TypePool, type_pools
+from simsched.agent import Agent, TypeReport, check_noise
+from simsched.model import Allocation, ApplicationFacts, JobRequest
+from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Triggers, View
+from simsched.toolkit import TypePool, type_pools
 from simsched_policies.adaptive.pollux.priors import PriorSource
 from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,

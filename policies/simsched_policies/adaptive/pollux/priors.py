@@ -8,14 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from simsched.agent.agent import Agent, Measurement
-from simsched.agent.goodput_agent import GoodputAgent, Prior, Shared, goodput_agent
-from simsched.agent.pool import HistoryPool, history_of_job
-from simsched.agent.pool_file import pool_text, read_pool
-from simsched.model.application import ApplicationFacts, BatchLimits
-from simsched.model.job import JobRequest
-from simsched.policy import JobView, Signal
-from simsched.policy.signals import EARLIER_RUNS, FINISHED_JOBS, OFFLINE_PROFILES
+from simsched.agent import (
+    Agent,
+    GoodputAgent,
+    HistoryPool,
+    Measurement,
+    Prior,
+    Shared,
+    goodput_agent,
+    history_of_job,
+    pool_text,
+    read_pool,
+)
+from simsched.model import ApplicationFacts, BatchLimits, JobRequest
+from simsched.policy import EARLIER_RUNS, FINISHED_JOBS, OFFLINE_PROFILES, JobView, Signal
 
 Source = Literal["none", "offline", "pool"]
 

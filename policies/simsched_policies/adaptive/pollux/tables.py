@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.agent.report import GoodputReport
-from simsched.model.application import BatchLimits
-from simsched.model.goodput import GoodputModel
+from simsched.agent import GoodputReport
+from simsched.model import BatchLimits, GoodputModel
 from simsched.policy import JobView
 
 Floats = NDArray[np.float64]

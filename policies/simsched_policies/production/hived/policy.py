@@ -16,16 +16,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from simsched.agent.agent import Agent
+from simsched.agent import Agent
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, View
-from simsched.policy.physics import QUOTAS, Becomes, Wants
-from simsched.toolkit.tenants import Tenant
-from simsched.policy.view import JobView
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.toolkit import Tenant
 from simsched_policies.production.hived.ownership import Make, Ownership, divide, leaf
 from simsched_policies.production.hived.scheduler import CellScheduler
 from simsched_policies.production.hived.spec import (

@@ -17,16 +17,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, View
-from simsched.policy.physics import TIME_LIMITS, Becomes, Wants
-from simsched.toolkit.placers import PLACERS, FreeGpus, PlacerName
-from simsched.toolkit.tenants import Tenant
-from simsched.policy.view import JobView
+from simsched.model import Allocation, JobRequest
+from simsched.policy import TIME_LIMITS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.toolkit import PLACERS, FreeGpus, PlacerName, Tenant
 from simsched_policies.production.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, Ints
 from simsched_policies.production.slurm.longest_run import LongestRun
-from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S, relative_factor, size_factor
+from simsched_policies.production.slurm.multifactor import (
+    HALF_LIFE_S,
+    MAX_AGE_S,
+    UPDATE_S,
+    relative_factor,
+    size_factor,
+)
 from simsched_policies.production.slurm.preemption import Changes, Claim, Mode, Preemption, Running
 from simsched_policies.production.slurm.usage import Usage
 from simsched_policies.production.slurm.waiting import Held, Numbers, TypePool, WaitingJob, first_units

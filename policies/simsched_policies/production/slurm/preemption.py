@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from simsched.model.placement import Allocation
-from simsched.toolkit.placers import FreeGpus
+from simsched.model import Allocation
+from simsched.toolkit import FreeGpus
 
 Mode = Literal["off", "requeue", "suspend", "cancel"]
 

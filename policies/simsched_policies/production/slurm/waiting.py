@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import jit
-from simsched.model.placement import Allocation
+from simsched.model import Allocation
 from simsched_policies.production.slurm.backfill import Releases
 
 Ints = npt.NDArray[np.int64]

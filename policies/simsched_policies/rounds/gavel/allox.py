@@ -13,10 +13,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy import Signal
+from simsched.policy import REMAINING_WORK, Signal
+from simsched.toolkit.programs import allox, candidates
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
-from simsched.policy.signals import REMAINING_WORK
-from simsched.toolkit.programs.allox import allox, candidates
 
 
 @dataclass

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
-from simsched.toolkit.rounds.rates import Speeds
-from simsched.toolkit.programs.shares import gandiva_fair, isolated, proportional
+from simsched.toolkit.programs import gandiva_fair, isolated, proportional
+from simsched.toolkit.rounds import SharesPolicy, Snapshot, Speeds, Unit
 
 
 @dataclass

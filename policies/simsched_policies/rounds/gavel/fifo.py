@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from simsched.toolkit.programs import Floats, ShareProblem
 from simsched.toolkit.rounds import PackedShares, Snapshot, Unit
-from simsched.toolkit.programs.problem import Floats, ShareProblem
 
 
 @dataclass

@@ -12,12 +12,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.policy import Signal
+from simsched.policy import REMAINING_WORK, Signal
+from simsched.toolkit.programs import Elapsed, Program, finish_time, isolated
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
-from simsched.policy.signals import REMAINING_WORK
-from simsched.toolkit.programs.finish_time import Elapsed, finish_time
-from simsched.toolkit.programs.shares import isolated
-from simsched.toolkit.programs.solver import Program
 
 
 @dataclass

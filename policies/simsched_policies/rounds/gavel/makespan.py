@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from simsched.policy import Signal
+from simsched.policy import REMAINING_WORK, Signal
+from simsched.toolkit.programs import Program, makespan, min_jct
 from simsched.toolkit.rounds import PackedShares, SharesPolicy, Snapshot, Unit
-from simsched.policy.signals import REMAINING_WORK
-from simsched.toolkit.programs.max_min import makespan
-from simsched.toolkit.programs.min_jct import min_jct
-from simsched.toolkit.programs.solver import Program
 
 #: How far from the least sum of completion times a solution may be, relatively.
 _GAP = 1e-3

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from simsched.toolkit.programs import Program, max_min
 from simsched.toolkit.rounds import PackedShares, Snapshot, Unit
-from simsched.toolkit.programs.max_min import max_min
-from simsched.toolkit.programs.solver import Program
 
 
 @dataclass

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simsched.errors import input_error
+from simsched.toolkit.programs import max_min, partitioned
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
-from simsched.toolkit.programs.max_min import max_min
-from simsched.toolkit.programs.pop import partitioned
 
 
 @dataclass

@@ -13,9 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from simsched.toolkit.programs import Floats, RandomPacking
 from simsched.toolkit.rounds import PackedShares, Snapshot, Unit
-from simsched.toolkit.programs.problem import Floats
-from simsched.toolkit.programs.random_packing import RandomPacking
 
 
 @dataclass

@@ -14,12 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy import Signal
-from simsched.policy.physics import DEADLINES, Becomes, Wants
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Signal, Wants
+from simsched.toolkit.programs import Floats, total_throughput
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
-from simsched.policy.signals import REMAINING_WORK
-from simsched.toolkit.programs.problem import Floats
-from simsched.toolkit.programs.throughput import total_throughput
 
 #: Dollars an hour of a GPU, as in Gavel's simulator (Google Cloud, preemptible).
 GAVEL_PRICES: Mapping[str, float] = MappingProxyType({"k80": 0.135, "p100": 0.43, "v100": 0.74})

@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy.physics import JOBS_OF_TENANTS, Becomes, Wants
+from simsched.policy import JOBS_OF_TENANTS, Becomes, Wants
+from simsched.toolkit.programs import Entities, water_filling
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
-from simsched.toolkit.programs.water_filling import Entities, water_filling
 
 #: How the jobs of an entity share what it gets: by weight, or first come, first served.
 Rule = Literal["fairness", "fifo"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from simsched.model.parts import SLACK, usual_requests
+from simsched.model import SLACK, usual_requests
 
 
 class UsualJobs:

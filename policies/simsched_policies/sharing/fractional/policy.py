@@ -14,12 +14,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simsched.model.parts import SLACK
-from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, View
-from simsched.policy.physics import GPU_PARTS, Becomes, Wants
-from simsched.toolkit.placers import PLACERS, FreeGpus, PlacerName
-from simsched.policy.view import JobView
+from simsched.model import SLACK, Allocation
+from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.toolkit import PLACERS, FreeGpus, PlacerName
 from simsched_policies.sharing.fractional.fragmentation import UsualJobs
 
 

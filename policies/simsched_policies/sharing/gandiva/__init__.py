@@ -30,17 +30,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
+from simsched.agent import Agent
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, gpus_of
-from simsched.policy import Decision, JobView, Policy, Signal, View
-from simsched.toolkit.elastic import usable_gpus
-from simsched.policy.physics import SHARED_GPUS, UNPACKED, Wants
-from simsched.toolkit.quantum import Quantum
-from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
+from simsched.policy import (
+    GPU_BUSY,
+    MEASURED_SPEEDS,
+    SHARED_GPUS,
+    UNPACKED,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    View,
+    Wants,
+)
+from simsched.toolkit import Quantum, usable_gpus
 from simsched_policies.sharing.gandiva.homes import Fit, Homes
 from simsched_policies.sharing.gandiva.pairs import Pairs
 

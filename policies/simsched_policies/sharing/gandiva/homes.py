@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
-from simsched.model.cluster import Cluster
-from simsched.model.placement import Allocation, gpus_of
+from simsched.model import Allocation, Cluster, gpus_of
 from simsched.policy import JobView, View
-from simsched.toolkit.type_pools import gpu_types
+from simsched.toolkit import gpu_types
 
 
 class Fit(IntEnum):

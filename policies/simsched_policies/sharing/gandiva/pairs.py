@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from simsched.model.cluster import Cluster
-from simsched.model.placement import Allocation, Site
-from simsched.model.topology import site_of
-from simsched.policy import JobView, View
-from simsched.toolkit.gpu_memory import GpuMemory
-from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
+from simsched.model import Allocation, Cluster, Site, site_of
+from simsched.policy import GPU_BUSY, MEASURED_SPEEDS, JobView, View
+from simsched.toolkit import GpuMemory
 
 
 class Pairs:
