@@ -12,8 +12,7 @@ from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
 from simsched.errors import InputError, Problem
 from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site, facts_of
 from simsched.plugins import quiet_stdout
-from simsched.policy import Policy
-from simsched.toolkit import Quantum
+from simsched.policy import Policy, Quantum
 
 _MOST_PROBLEMS = 20
 

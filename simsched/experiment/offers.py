@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from simsched.engine import EngineOptions
-from simsched.model import Application, ApplicationSource, Cluster, JobSpec
+from simsched.model import TENANTS_PARAMETER, Application, ApplicationSource, Cluster, JobSpec
 from simsched.policy import Physics, Policy, Wants, physics
-from simsched.toolkit import TENANTS_PARAMETER
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
-from simsched.toolkit import TENANTS_PARAMETER, Tenant, circle, excess
+from simsched.model import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
@@ -114,7 +114,7 @@ class WorkloadSpec(Section):
 
 @_with_keys_of(Tenant)
 class TenantSpec(Section):
-    """A tenant: see `simsched.toolkit.tenants.Tenant`."""
+    """A tenant: see `simsched.model.tenants.Tenant`."""
 
     def build(self) -> Tenant:
         """Make the tenant."""

@@ -74,6 +74,7 @@ from .step_model import (
     SyncPair as SyncPair,
 )
 from .tabulated import Setting as Setting, TabulatedJob as TabulatedJob, TabulatedModel as TabulatedModel
+from .tenants import TENANTS_PARAMETER as TENANTS_PARAMETER, Tenant as Tenant, circle as circle, excess as excess
 from .tensors import TensorModel as TensorModel, TensorModelJob as TensorModelJob
 from .throughput import TINY as TINY, ThroughputParams as ThroughputParams
 from .topology import (

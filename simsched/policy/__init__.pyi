@@ -22,6 +22,7 @@ from .physics import (
     Physics as Physics,
     Wants as Wants,
 )
+from .quantum import Quantum as Quantum
 from .registry import POLICIES as POLICIES
 from .signals import (
     EARLIER_RUNS as EARLIER_RUNS,

@@ -51,7 +51,6 @@ from .narrowed import NarrowedView as NarrowedView
 from .node_demand import NodeDemand as NodeDemand, nodes_to_wake as nodes_to_wake
 from .placers import ANY as ANY, PLACERS as PLACERS, FreeGpus as FreeGpus, Placer as Placer, PlacerName as PlacerName
 from .priority import Key as Key, PriorityScheduler as PriorityScheduler
-from .quantum import Quantum as Quantum
 from .recording import Recording as Recording, play as play
 from .skew import PlacementName as PlacementName, SkewPlacement as SkewPlacement
 from .speed_model import (
@@ -61,5 +60,4 @@ from .speed_model import (
     allocate_by_time as allocate_by_time,
     samples_of as samples_of,
 )
-from .tenants import TENANTS_PARAMETER as TENANTS_PARAMETER, Tenant as Tenant, circle as circle, excess as excess
 from .type_pools import TypePool as TypePool, gpu_types as gpu_types, type_pools as type_pools

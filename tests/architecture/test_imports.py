@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "operators": {"experiment", "workload", "toolkit", "documents", "results", "model"},
     "testing": {"engine", "policy", "agent", "model"},
     "api": {
-        "experiment", "engine", "policy", "agent", "model", "workload", "applications", "documents", "results", "report",
+        "experiment", "engine", "policy", "agent", "model", "workload", "applications", "documents", "results",
+        "report",
     },
     "cli": {
         "api", "operators", "experiment", "engine", "policy", "toolkit", "agent", "model", "workload", "applications",
@@ -151,7 +152,14 @@ def module_path(name: str) -> Path:
     place = ROOT.joinpath("policies", *parts) if parts[0] == "simsched_policies" else ROOT.joinpath(*parts)
     if place.with_suffix(".py").is_file():
         return place.with_suffix(".py")
-    return place / "__init__.py" if place.is_dir() else module_path(".".join(parts[:-1]))
+    if place.is_dir():
+        return place / "__init__.py"
+    stub = place.parent / "__init__.pyi"
+    if stub.is_file():  # what the package offers from one of its modules
+        for one in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(one, ast.ImportFrom) and one.module and parts[-1] in {alias.name for alias in one.names}:
+                return module_path(".".join([*parts[:-1], *one.module.split(".")]))
+    return module_path(".".join(parts[:-1]))
 
 
 def test_every_room_says_in_one_sentence_what_it_is_for() -> None:

@@ -12,9 +12,9 @@ from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.job import JobSpec
+from simsched.model.tenants import Tenant
 from simsched.policy import Decision, View
 from simsched.testing.builders import Applications
-from simsched.toolkit.tenants import Tenant
 
 TENANTS = {"t": Tenant(gpus=2), "u": Tenant(gpus=1)}
 

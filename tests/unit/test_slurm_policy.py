@@ -17,8 +17,8 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
+from simsched.model.tenants import Tenant
 from simsched.testing.builders import Applications, run
-from simsched.toolkit.tenants import Tenant
 
 GPUS = 8
 NO_DELAY = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)

@@ -16,10 +16,10 @@ from simsched_policies.production.yarn_cs import YarnCs
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster, Level
 from simsched.model.job import JobSpec
+from simsched.model.tenants import Tenant, circle, excess
 from simsched.model.topology import with_levels
 from simsched.policy import Policy
 from simsched.testing.builders import run
-from simsched.toolkit.tenants import Tenant, circle, excess
 
 HALVES = {"a": Tenant(share=0.5), "b": Tenant(share=0.5)}
 

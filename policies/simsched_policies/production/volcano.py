@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, gpus_of
+from simsched.model import Allocation, Tenant, gpus_of
 from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName, Tenant, available_gpus
+from simsched.toolkit import PLACERS, FreeGpus, PlacerName, available_gpus
 
 
 def deserved(weights: Mapping[str, float], wanted: Mapping[str, int], total: int) -> dict[str, float]:

@@ -14,8 +14,8 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Signal, View
-from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler, Quantum, ServiceHistory
+from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Quantum, Signal, View
+from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler, ServiceHistory
 
 
 @dataclass

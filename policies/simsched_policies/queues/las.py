@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, View
-from simsched.toolkit import PLACERS, PlacerName, PriorityScheduler, Quantum
+from simsched.policy import Decision, Policy, Quantum, View
+from simsched.toolkit import PLACERS, PlacerName, PriorityScheduler
 
 
 @dataclass

@@ -34,16 +34,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.policy import GROUPS, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, View, Wants
-from simsched.toolkit import (
-    Quantum,
-    available_gpus,
-    bid_of,
-    finish_time_ratio,
-    least_fair,
-    partial_allocation,
-    run_in_order,
-)
+from simsched.policy import GROUPS, REMAINING_WORK, Becomes, Decision, JobView, Policy, Quantum, Signal, View, Wants
+from simsched.toolkit import available_gpus, bid_of, finish_time_ratio, least_fair, partial_allocation, run_in_order
 
 #: With which GPUs an application that waits is ranked: all that it can use, or none.
 Waiting = Literal["served", "infinite"]

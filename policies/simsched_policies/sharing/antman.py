@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, Cluster, from_counts
+from simsched.model import Allocation, Cluster, Tenant, from_counts
 from simsched.policy import (
     GPU_BUSY,
     GUARANTEED_JOBS,
@@ -40,7 +40,7 @@ from simsched.policy import (
     View,
     Wants,
 )
-from simsched.toolkit import GpuMemory, Tenant, available_gpus, most_free_first, type_pools
+from simsched.toolkit import GpuMemory, available_gpus, most_free_first, type_pools
 
 
 @dataclass

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from simsched.model import Node
-from simsched.toolkit import Tenant
+from simsched.model import Node, Tenant
 from simsched_policies.production.hived.spec import CellCluster, CellSpec, CellType, VirtualCluster
 
 #: What nodes are made of: the GPU type and the GPUs of a node.

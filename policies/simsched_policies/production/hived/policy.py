@@ -18,9 +18,8 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.errors import input_error
-from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Tenant
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import Tenant
 from simsched_policies.production.hived.ownership import Make, Ownership, divide, leaf
 from simsched_policies.production.hived.scheduler import CellScheduler
 from simsched_policies.production.hived.spec import (

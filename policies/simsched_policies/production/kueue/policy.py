@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.model import Allocation
+from simsched.model import Allocation, Tenant
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName, Tenant
+from simsched.toolkit import PLACERS, FreeGpus, PlacerName
 from simsched_policies.production.kueue.cycle import Asking, Entry, Rules, admit, run_cycle
 from simsched_policies.production.kueue.model import Reclaim, Within, Workload
 from simsched_policies.production.kueue.quotas import OTHERS, RESOURCE, Terms, quotas_of

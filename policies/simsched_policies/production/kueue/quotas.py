@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simsched.toolkit import Tenant
+from simsched.model import Tenant
 from simsched_policies.production.kueue.model import ClusterQueue, Cohort, FlavourResource, Quota, Reclaim, Within
 from simsched_policies.production.kueue.tree import QuotaTree
 

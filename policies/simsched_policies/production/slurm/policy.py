@@ -17,9 +17,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.model import Allocation, JobRequest
+from simsched.model import Allocation, JobRequest, Tenant
 from simsched.policy import TIME_LIMITS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName, Tenant
+from simsched.toolkit import PLACERS, FreeGpus, PlacerName
 from simsched_policies.production.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, Ints
 from simsched_policies.production.slurm.longest_run import LongestRun
 from simsched_policies.production.slurm.multifactor import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from simsched.toolkit import Tenant
+from simsched.model import Tenant
 from simsched_policies.production.slurm.multifactor import Account, AccountTree
 
 

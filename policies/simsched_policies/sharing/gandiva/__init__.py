@@ -41,11 +41,12 @@ from simsched.policy import (
     Decision,
     JobView,
     Policy,
+    Quantum,
     Signal,
     View,
     Wants,
 )
-from simsched.toolkit import Quantum, usable_gpus
+from simsched.toolkit import usable_gpus
 from simsched_policies.sharing.gandiva.homes import Fit, Homes
 from simsched_policies.sharing.gandiva.pairs import Pairs
 
