@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import cast
 
 import simpy
 
@@ -161,7 +160,7 @@ class _Simulation:
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
-        if model is not None and getattr(policy, "guaranteed_first", False):
+        if model is not None and policy.traits.guaranteed_first:
             model = GuaranteedFirst(model)
         self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
@@ -222,8 +221,8 @@ class _Simulation:
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
         job.agent = self._agents.agent(request, facts)
-        if hasattr(job.agent, "lease"):
-            job.leases = cast("LeasingAgent", job.agent)
+        if isinstance(job.agent, LeasingAgent):
+            job.leases = job.agent
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from simsched.engine import EngineError, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
-from simsched.model import FIXED_DURATION, Cluster, JobSpec, NodeGroup, facts_of
-from simsched.plugins import place_of
+from simsched.model import FIXED_DURATION, TENANTS_PARAMETER, Cluster, JobSpec, NodeGroup, facts_of
+from simsched.plugins import parameters, place_of
 from simsched.policy import (
     PAIR_SPEEDS,
     SERVICE_HISTORY,
@@ -150,7 +150,11 @@ def _declaration(trial: Trial) -> None:
     made_up = policy.signals - {*PROVIDERS, SERVICE_HISTORY, PAIR_SPEEDS}
     unprovided = sorted(str(signal) for signal in made_up if isinstance(signal, JobSignal | ViewSignal))
     _expect(not unprovided, f"it needs signals that nothing provides: {', '.join(unprovided)}")
-    _expect(policy.needs <= policy.signals, "its 'signals' lack some of its 'needs'")
+    _expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of what its traits say that it needs")
+    traits = policy.traits
+    named = {traits.quantum, traits.diagnostics, TENANTS_PARAMETER if traits.reads_tenants else ""} - {""}
+    missing = sorted(named - {one.name for one in parameters(type(policy))})
+    _expect(not missing, f"its traits name parameters that it does not have: {', '.join(missing)}")
     _expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
 
 

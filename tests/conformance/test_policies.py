@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -12,7 +12,7 @@ from simsched_policies.queues.sjf import Sjf
 from simsched.knowledge import Known
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Signal, UndeclaredSignalError, View, registry
+from simsched.policy import Decision, Policy, Traits, UndeclaredSignalError, View, registry
 from simsched.policy.signals import REMAINING_WORK, JobSignal
 from simsched.testing import check_policy
 from simsched.toolkit.gang import most_free_first, run_in_order
@@ -197,7 +197,7 @@ def test_sjf_fails_without_its_oracle() -> None:
     class Undeclared(Sjf):
         """Is SJF, but does not say what it knows."""
 
-        needs: ClassVar[frozenset[Signal]] = frozenset()
+        traits: ClassVar[Traits] = replace(Sjf.traits, needs=frozenset())
 
     assert any("remaining_work" in failure.reason for failure in check_policy(Undeclared, seeds=1))
 
@@ -238,13 +238,21 @@ def test_the_kit_shows_types_and_lost_nodes(policy: type[Policy], check: str) ->
 class NeedsAText(Good):
     """Calls by name what it wants to know."""
 
-    needs: ClassVar = frozenset({"remaining_work"})
+    traits: ClassVar[Traits] = replace(Good.traits, needs={"remaining_work"})
+
+
+class NamesNoParameter(Good):
+    """Says that a parameter holds its quantum, and has none."""
+
+    traits: ClassVar[Traits] = replace(Good.traits, quantum="quantum_s", reads_tenants=True)
 
 
 class NeedsWhatNobodyProvides(Good):
     """Makes up a signal of its own."""
 
-    needs: ClassVar[frozenset[Signal]] = frozenset({JobSignal("mood", "what the user feels like today", Known.ORACLE)})
+    traits: ClassVar[Traits] = replace(
+        Good.traits, needs={JobSignal("mood", "what the user feels like today", Known.ORACLE)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,8 +260,9 @@ class NeedsWhatNobodyProvides(Good):
     [
         (NeedsAText, "what is no signal: remaining_work"),
         (NeedsWhatNobodyProvides, "signals that nothing provides: mood"),
+        (NamesNoParameter, "parameters that it does not have: quantum_s, tenants"),
     ],
 )
-def test_the_kit_refuses_unknown_signals(policy: type[Policy], said: str) -> None:
+def test_the_kit_refuses_unknown_signals_and_parameters(policy: type[Policy], said: str) -> None:
     failures = check_policy(policy, seeds=1)
     assert any(said in failure.reason for failure in failures if failure.check == "declaration")

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, Quantum, View
+from simsched.policy import Decision, Policy, Quantum, Traits, View
 from simsched.toolkit import PLACERS, PlacerName, PriorityScheduler
 
 
@@ -22,6 +22,7 @@ class Las(Policy):
     """Runs the jobs with the least attained GPU-seconds, compared every `quantum_s` seconds; ties by arrival."""
 
     name: ClassVar[str] = "las"
+    traits: ClassVar[Traits] = Traits(quantum="quantum_s")
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"

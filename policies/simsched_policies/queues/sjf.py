@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import REMAINING_WORK, Decision, JobView, Policy, Signal, View
+from simsched.policy import REMAINING_WORK, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler
 
 
@@ -19,7 +19,7 @@ class Sjf(Policy):
     """
 
     name: ClassVar[str] = "sjf"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK})
 
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(
