@@ -12,14 +12,16 @@ from simsched_policies.queues.sjf import Sjf
 from simsched.knowledge import Known
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Traits, UndeclaredSignalError, View, registry
-from simsched.policy.signals import REMAINING_WORK, JobSignal
+from simsched.policy import GOODPUT, Decision, Policy, Traits, UndeclaredSignalError, View, registry, signals
+from simsched.policy.signals import REMAINING_WORK, FileSignal, JobSignal, ViewSignal
 from simsched.testing import check_policy
 from simsched.toolkit.gang import most_free_first, run_in_order
 
 #: Policies that solve programs or fit curves at every round; for these one seed of random workloads instead of three
 #: is enough.
 SOLVERS = ("pollux", "gavel-", "sia", "shockwave", "slaq", "optimus-online")
+
+EVERY_SIGNAL = {one for one in vars(signals).values() if isinstance(one, JobSignal | ViewSignal | FileSignal)}
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -239,6 +241,24 @@ class NeedsAText(Good):
     """Calls by name what it wants to know."""
 
     traits: ClassVar[Traits] = replace(Good.traits, needs={"remaining_work"})
+
+
+class NeedsEverything(Good):
+    """Reads every signal that there is of the view and of each job."""
+
+    traits: ClassVar[Traits] = Traits(needs=EVERY_SIGNAL)
+
+    def decide(self, view, rng):
+        for signal in EVERY_SIGNAL:
+            if isinstance(signal, ViewSignal):
+                assert view[signal] is not None
+            elif isinstance(signal, JobSignal) and signal is not GOODPUT:  # which the agents of Good fit none of
+                _ = [job[signal] for job in view.jobs.values()]
+        return super().decide(view, rng)
+
+
+def test_the_kit_provides_every_signal() -> None:
+    assert check_policy(NeedsEverything, seeds=1) == []
 
 
 class NamesNoParameter(Good):
