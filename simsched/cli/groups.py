@@ -20,7 +20,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     """Print one table for each policy of a run (its first seed), or for a cell."""
     from simsched.cli.tables import print_table
     from simsched.errors import input_error
-    from simsched.knowledge import legend, marked
+    from simsched.knowledge import legend
     from simsched.results.by_group import by_group
     from simsched.results.compare import row_name
     from simsched.results.reader import RUN_FILE, read_cell, read_run
@@ -46,7 +46,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
         if number:
             click.echo()
         cell = told[name]
-        shown = groups_table(groups, title=row_name(marked(cell.policy, cell.knows), cell.point))
+        shown = groups_table(groups, title=row_name(cell.shown_policy, cell.point))
         print_table(replace(shown, notes=(*shown.notes, *legend({cell.policy: cell.knows}))))
 
 
