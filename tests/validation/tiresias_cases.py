@@ -1,0 +1,65 @@
+"""Random traces for the published Tiresias simulator's rules, and what of them the engine and the oracle differ in."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import simsched as sim
+from simsched.policy import registry
+from tests.validation.oracles import tiresias_simulator as oracle
+
+#: What the shipped queues have of the published habits; the others are what limits and completions should not hang on.
+HABITS = oracle.Habits(late_jumps=False, running_first=True, stale=False)
+
+Rows = list[tuple[int, int, int, int]]
+
+#: How the shipped policies that follow these rules are called, with their parameters, and what the oracle plays.
+SCHEDULES: dict[str, tuple[str, dict[str, Any]]] = {
+    "fifo": ("fifo", {"placement": "any"}),
+    "fjf": ("fifo", {"backfill": True, "placement": "any"}),
+    "sjf": ("smallest-first", {"placement": "any"}),
+    "shortest": ("srtf", {"placement": "any"}),
+    "shortest-gpu": ("srsf", {"placement": "any"}),
+    "dlas-gpu": ("tiresias", {"placement": "any"}),
+    "dlas-gpu-1": ("tiresias", {"placement": "any", "promote_knob": 1}),
+    "dlas-gpu-4": ("tiresias", {"placement": "any", "promote_knob": 4}),
+}
+
+
+def random_rows(rng: random.Random, gpus: int, count: int) -> Rows:
+    """Draw (id, GPUs, submission, duration): bursts and gaps, short and long jobs, small and large ones."""
+    sizes = [size for size in (1, 1, 1, 2, 2, 3, 4, 8, gpus) if size <= gpus]
+    scale_s, now_s, rows = rng.choice([100, 1000, 5000]), 0, []
+    for number in range(count):
+        now_s += 0 if rng.random() < 0.3 else int(rng.expovariate(1 / scale_s))
+        longest = rng.choice([300, 5_000, 30_000])
+        rows.append((number, rng.choice(sizes), now_s, rng.randint(1, longest)))
+    return rows
+
+
+def by_oracle(rows: Rows, gpus: int, schedule: str) -> list[oracle.Job]:
+    """Play rows by the oracle, as the shipped policies define ties and without the published program's habits."""
+    if schedule in ("fifo", "fjf"):
+        return oracle.replay_started(rows, gpus, schedule)
+    if schedule in oracle.SORTED:
+        return oracle.replay_sorted(rows, gpus, schedule, by_submission=True)
+    knob = int(schedule.removeprefix("dlas-gpu").removeprefix("-") or 0)
+    return oracle.Queues(rows, gpus, knob=knob, habits=HABITS).replay()
+
+
+def differs(rows: Rows, gpus: int, schedule: str) -> list[str]:
+    """Say which jobs start, end or are preempted otherwise under the shipped policy than under the oracle."""
+    name, params = SCHEDULES[schedule]
+    if name == "tiresias":
+        params = {**params, "queue_thresholds_gpu_s": list(oracle.LIMITS), "interval_s": None}
+    policy = registry.load(name)(**params)
+    jobs = [{"id": f"j{row}", "num_gpus": wanted, "submit_time_s": submit_s, "duration_s": duration_s}
+            for row, wanted, submit_s, duration_s in rows]  # fmt: skip
+    found = sim.simulate(jobs=jobs, policy=policy, cluster=(1, gpus), restart_delay_s=0).jobs.set_index("job_id")
+    expected = {f"j{job.id}": (job.start_s, job.end_s, job.preemptions) for job in by_oracle(rows, gpus, schedule)}
+    columns = ["start_time_s", "end_time_s", "restarts"]
+    got = {name: tuple(int(value) for value in row) for name, row in zip(found.index, found[columns].to_numpy())}
+    names = sorted(expected.keys() | got.keys())
+    return [f"{name}: {expected.get(name)} and not {got.get(name)}" for name in names
+            if expected.get(name) != got.get(name)]  # fmt: skip
