@@ -9,9 +9,6 @@ import simsched as sim
 from simsched.policy import registry
 from tests.validation.oracles import tiresias_simulator as oracle
 
-#: What the shipped queues have of the published habits; the others are what limits and completions should not hang on.
-HABITS = oracle.Habits(late_jumps=False, running_first=True, stale=False)
-
 Rows = list[tuple[int, int, int, int]]
 
 #: How the shipped policies that follow these rules are called, with their parameters, and what the oracle plays.
@@ -22,6 +19,7 @@ SCHEDULES: dict[str, tuple[str, dict[str, Any]]] = {
     "shortest": ("srtf", {"placement": "any"}),
     "shortest-gpu": ("srsf", {"placement": "any"}),
     "dlas-gpu": ("tiresias", {"placement": "any"}),
+    "dlas-gpu-05": ("tiresias", {"placement": "any", "promote_knob": 0.5}),
     "dlas-gpu-1": ("tiresias", {"placement": "any", "promote_knob": 1}),
     "dlas-gpu-4": ("tiresias", {"placement": "any", "promote_knob": 4}),
 }
@@ -44,8 +42,8 @@ def by_oracle(rows: Rows, gpus: int, schedule: str) -> list[oracle.Job]:
         return oracle.replay_started(rows, gpus, schedule)
     if schedule in oracle.SORTED:
         return oracle.replay_sorted(rows, gpus, schedule, by_submission=True)
-    knob = int(schedule.removeprefix("dlas-gpu").removeprefix("-") or 0)
-    return oracle.Queues(rows, gpus, knob=knob, habits=HABITS).replay()
+    knob = SCHEDULES[schedule][1].get("promote_knob", 0)
+    return oracle.Queues(rows, gpus, knob=knob, habits=oracle.PAPER).replay()
 
 
 def differs(rows: Rows, gpus: int, schedule: str) -> list[str]:
@@ -59,7 +57,10 @@ def differs(rows: Rows, gpus: int, schedule: str) -> list[str]:
     found = sim.simulate(jobs=jobs, policy=policy, cluster=(1, gpus), restart_delay_s=0).jobs.set_index("job_id")
     expected = {f"j{job.id}": (job.start_s, job.end_s, job.preemptions) for job in by_oracle(rows, gpus, schedule)}
     columns = ["start_time_s", "end_time_s", "restarts"]
-    got = {name: tuple(int(value) for value in row) for name, row in zip(found.index, found[columns].to_numpy())}
+    got = {
+        name: tuple(int(value) for value in row)
+        for name, row in zip(found.index, found[columns].to_numpy(), strict=True)
+    }
     names = sorted(expected.keys() | got.keys())
     return [f"{name}: {expected.get(name)} and not {got.get(name)}" for name in names
             if expected.get(name) != got.get(name)]  # fmt: skip

@@ -22,6 +22,7 @@ RESTART_S = 30
 THRESHOLD_GPU_S = 3600 * 16
 #: Bounds that the artifact sets itself, against its measurements.
 _MAX_LOCAL = {"yolov3": 8}
+_COLUMNS = ("progress", "iteration", "grad_sqr", "grad_var")
 #: Applications that Optimus never gives a second GPU.
 _ONE_GPU = ("ncf",)
 
@@ -42,10 +43,14 @@ class Application:
     def __init__(self, folder: Path) -> None:
         self.name = folder.name
         sizes = {int(path.stem.partition("-")[2]): _rows(path) for path in folder.glob("validation-*.csv")}
-        self.curves = {size: sizes[size] for size in sorted(sizes)}
-        self.least, self.most = min(sizes), max(sizes)
-        self.epochs = len(self.curves[self.least])
-        self.boundaries = [0.0] + [min(float(rows[e]["progress"]) for rows in sizes.values()) for e in range(self.epochs)]
+        self.sizes = sorted(sizes)
+        self.curves = {
+            (size, column): [float(row[column]) for row in sizes[size]] for size in self.sizes for column in _COLUMNS
+        }
+        self.least, self.most = self.sizes[0], self.sizes[-1]
+        self.epochs = len(sizes[self.least])
+        ends = zip(*(self.curves[size, "progress"] for size in self.sizes), strict=True)
+        self.boundaries = [0.0, *map(min, ends)]
         self.placed: dict[str, list[tuple[int, float, float]]] = {}
         for row in _rows(folder / "placements.csv"):
             point = int(row["local_bsz"]), float(row["step_time"]), float(row["sync_time"])
@@ -88,13 +93,13 @@ class Application:
 
     def measured(self, column: str, batch: int, epoch: int) -> float:
         """Interpolate a column of the training curves between measured batch sizes."""
-        low = max(size for size in self.curves if size <= batch)
-        high = min(size for size in self.curves if size >= batch)
-        at_low, at_high = float(self.curves[low][epoch][column]), float(self.curves[high][epoch][column])
+        low = max(size for size in self.sizes if size <= batch)
+        high = min(size for size in self.sizes if size >= batch)
+        at_low, at_high = self.curves[low, column][epoch], self.curves[high, column][epoch]
         return at_low if low == high else ((batch - low) * at_high + (high - batch) * at_low) / (high - low)
 
     def split(self, target: int, gpus: int, *, predicted: bool = False) -> tuple[int, int]:
-        """Return the size on each GPU and the steps of accumulation for a total batch; `predicted` as Optimus thinks."""
+        """Return the size on each GPU and the steps of accumulation for a batch; `predicted` as Optimus thinks."""
         local = rounded_up(target / gpus)
         steps = rounded_up(local / self.max_local) - 1
         if gpus == 1 and (predicted or target > self.least):
@@ -221,7 +226,9 @@ class Optimus:
 
     def decide(self, now_s: int, active: list[Job], nodes: int) -> dict[Job, list[int]]:
         """Return the nodes of each job that gets any."""
-        most = {job: 1 if job.application.name in _ONE_GPU else job.batch // job.application.min_local for job in active}
+        most = {
+            job: 1 if job.application.name in _ONE_GPU else job.batch // job.application.min_local for job in active
+        }
         left = {job: self._left(job) for job in active}
 
         def gain(job: Job, gpus: int) -> float:
@@ -249,13 +256,17 @@ class Optimus:
         return {job: where for job, where in chosen.items() if where}
 
 
+#: Read once and kept.
+measured_in = cache(Application)
+
+
 def read_jobs(path: Path, traces: Path) -> list[Job]:
     """Read a workload, with the measurements of its applications."""
-    applications = cache(lambda name: Application(traces / name))
     return [
-        Job(row["name"], int(row["time"]), applications(row["application"]), int(row["num_replicas"]), int(row["batch_size"]))
+        Job(row["name"], int(row["time"]), measured_in(traces / row["application"]), int(row["num_replicas"]),
+            int(row["batch_size"]))
         for row in _rows(path)
-    ]
+    ]  # fmt: skip
 
 
 def _slowed(job: Job, jobs: list[Job], interference: float) -> float:

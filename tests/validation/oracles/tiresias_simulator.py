@@ -5,7 +5,8 @@ the engine and its policies nor the other oracles of queues. It gives the test v
 the schedules by a Gittins index, whose table comes from a file that is not at hand, and schemes of placement, which
 decide about those schedules only that do not preempt.
 
-`Habits` are what the published program does to its own rules by the way: each can be left out, one by one.
+`Habits` are where the published program leaves the rules of its paper (Gu et al., NSDI'19, sections 3.2 and 3.3): each
+can be left out, one by one.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ LIMITS = (3250, 7200)
 
 @dataclass(frozen=True)
 class Habits:
-    """What the published multi-level queues do by the way, beyond their rules.
+    """Where the published program does otherwise than its paper.
 
     `late_jumps` takes a limit in GPU-seconds less service in seconds for the time until a job reaches it, so that jobs
-    of several GPUs are moved at a later event. `running_first` puts the pending jobs of a queue behind its running ones
-    after each event. `stale` completes jobs with an arrival that has once fallen together with their end, whatever has
-    become of them since.
+    of several GPUs are moved at a later event. With `tails` a job enters its next queue at the tail, and after each
+    event pending jobs go behind the running ones of their queue; by the paper jobs of a queue go by their first start,
+    those that have not run behind them by arrival. With `waits_add_up` the knob counts all waiting since the last
+    promotion against whole seconds, rounded down; by the paper it counts that since the job last ran. `stale` completes
+    jobs with an arrival that has once fallen together with their end, whatever has become of them since.
     """
 
     late_jumps: bool = True
-    running_first: bool = True
+    tails: bool = True
+    waits_add_up: bool = True
     stale: bool = True
 
 
-PUBLISHED, NONE = Habits(), Habits(late_jumps=False, running_first=False, stale=False)
+PUBLISHED, PAPER = Habits(), Habits(late_jumps=False, tails=False, waits_add_up=False, stale=False)
 
 
 @dataclass(eq=False)
@@ -170,11 +174,21 @@ class Queues:
         self.queues[0] += arriving
         for job in self.live:
             self._account(job, now_s)
+        if not self.habits.tails:
+            for queue in self.queues:
+                queue.sort(key=self._by_start)
         serve([job for queue in self.queues for job in queue], self.gpus, now_s)
-        if self.habits.running_first:
+        if self.habits.tails:
             for queue in self.queues:
                 queue.sort(key=lambda job: not job.running)
+        if not self.habits.waits_add_up:
+            for job in self.live:
+                job.waited_s *= not job.running
         return gone
+
+    def _by_start(self, job: Job) -> tuple[bool, int, int]:
+        began_s = job.submit_s if job.start_s is None else job.start_s
+        return job.start_s is None, began_s, self.jobs.index(job)
 
     def _account(self, job: Job, now_s: int) -> None:
         passed = account(job, now_s)
@@ -184,7 +198,7 @@ class Queues:
                 job.demoted_s.append(now_s)
         elif job.served_s > 0:
             job.waited_s += passed
-            if self._may_rise(job) and job.waited_s >= math.trunc(job.served_s * self.knob):
+            if self._may_rise(job) and job.waited_s >= self._patience_s(job):
                 job.served_s = job.waited_s = 0
                 job.promotions += 1
                 self._move(job, 0)
@@ -208,9 +222,13 @@ class Queues:
                 return now_s + (limit - job.served_s) // each
             return now_s - (self._service(job) - limit) // each  # rounded up
         if not job.running and self._may_rise(job):
-            left = math.trunc(job.served_s * self.knob - job.waited_s)
-            return now_s + left if left > 0 else math.inf
+            left_s = self._patience_s(job) - job.waited_s
+            return now_s + left_s if left_s > 0 else math.inf
         return math.inf
+
+    def _patience_s(self, job: Job) -> int:
+        patience_s = job.served_s * self.knob
+        return math.trunc(patience_s) if self.habits.waits_add_up else math.ceil(patience_s)
 
 
 #: Preemptive schedules without queues, and by what each sorts its jobs at every event.
