@@ -64,12 +64,11 @@ def test_optimus_believes_the_step_times_of_the_description(data):
 
 
 @pytest.mark.parametrize("policy", cases.POLICIES)
-def test_every_published_completion_time_comes_out(data, policy):
+@pytest.mark.parametrize("workload", ["workload-1", "workload-2", "workload-3", "workload-4"])
+def test_every_published_completion_time_comes_out(data, policy, workload):
     with (data / "published" / f"{policy}.csv").open(newline="") as stream:
-        published = {
-            row["job"]: float(row["jct_s"]) for row in csv.DictReader(stream) if row["workload"] == "workload-1"
-        }
-    jobs = oracle.read_jobs(data / "workloads" / "workload-1.csv", data / "traces")
+        published = {row["job"]: float(row["jct_s"]) for row in csv.DictReader(stream) if row["workload"] == workload}
+    jobs = oracle.read_jobs(data / "workloads" / f"{workload}.csv", data / "traces")
     assert len(published) == 160
     assert oracle.replay(jobs, cases.POLICIES[policy]()) == published
 
