@@ -67,7 +67,8 @@ def tiresias_differs(rng: random.Random, data: Path, folder: Path) -> list[str] 
     """Return the schedules of Tiresias's simulator under which a job of a random trace fares otherwise."""
     gpus = rng.choice([2, 4, 8, 16, 32])
     rows = tiresias.random_rows(rng, gpus, rng.choice([5, 10, 40, 100]))
-    return [schedule for schedule in tiresias.SCHEDULES if tiresias.differs(rows, gpus, schedule)]
+    placer = rng.choice(tiresias.PLACERS)
+    return [schedule for schedule in tiresias.SCHEDULES if tiresias.differs(rows, gpus, schedule, placer)]
 
 
 def pollux_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
