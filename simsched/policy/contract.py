@@ -85,6 +85,11 @@ class Policy(Protocol):
         return False
 
     @property
+    def knows(self) -> dict[str, str]:
+        """Return how a real scheduler would come by each signal that this instance reads, by name."""
+        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
+
+    @property
     def signals(self) -> frozenset[Signal]:
         """Return the signals that this instance reads: `needs`, and those that its parameters call for."""
         return self.needs
