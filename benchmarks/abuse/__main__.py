@@ -1,12 +1,17 @@
 """Attack simsched and say what broke.
 
-Usage: python -m benchmarks.abuse [--only NAME ...] [--rounds N] [--first N] [--seed N] [--workers N] [--page FILE]
+Usage: python -m benchmarks.abuse [--only NAME ...] [--rounds N] [--first N] [--seed N] [--workers N] [--results DIR]
+       [--page FILE]
 
 Without options all attacks are made with their full numbers of tries, on two processes. A try is determined by the seed
 and its number: `--only fuzz --seed 1 --first 37 --rounds 1` makes try 37 again. The exit code is 1 if anything broke.
+
+With `--results` what came of each attack is kept in a folder, so that they can be made one at a time, or in parts with
+`--first` and `--rounds`; the table is then of all that the folder holds. With `--rounds 0` nothing is tried.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,15 +41,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make the attacks that are asked for."""
     given = _parser().parse_args(arguments)
     tallies = []
-    for attack in ATTACKS:
+    for attack in ATTACKS if given.rounds != 0 else ():
         if given.only and attack.name not in given.only:
             continue
         rounds = given.rounds or attack.rounds
         tally = make_tries(attack, rounds, given.seed, first=given.first, workers=given.workers)
+        if given.results:
+            given.results.mkdir(parents=True, exist_ok=True)
+            write(given.results / f"{attack.name}-{given.seed}-{given.first}.json", tally)
         for line in tally.broken:
             print(f"{attack.name}: BROKEN: {line}")
         print(f"{attack.name}: {tally.tries} tries, {_counted(tally)} ({tally.lasted_s:.0f} s)", flush=True)
         tallies.append(tally)
+    if given.results:
+        tallies = read(given.results)
     print(f"\n{table(tallies)}")
     if given.page:
         fill(given.page, tallies)
@@ -59,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="number of the first try")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2, help="processes that make tries")
+    parser.add_argument("--results", type=Path, help="keep what came of the attacks in this folder, and tell all of it")
     parser.add_argument("--page", type=Path, help="fill the table of this page")
     return parser
 
@@ -71,6 +82,25 @@ def table(tallies: Sequence[Tally]) -> str:
     ]
     head = ["| attack | what is done | tries | outcomes | broke |", "|---|---|---:|---|---:|"]
     return "\n".join([*head, *rows])
+
+
+def write(path: Path, tally: Tally) -> None:
+    """Keep a tally."""
+    path.write_text(json.dumps({"tries": tally.tries, "outcomes": tally.outcomes, "broken": tally.broken}))
+
+
+def read(folder: Path) -> list[Tally]:
+    """Read what was kept of each attack, its parts added up."""
+    tallies = []
+    for attack in ATTACKS:
+        tally = Tally(attack)
+        for path in sorted(folder.glob(f"{attack.name}-*.json")):
+            part = json.loads(path.read_text())
+            tally.tries += part["tries"]
+            tally.outcomes.update(part["outcomes"])
+            tally.broken += part["broken"]
+        tallies += [tally] if tally.tries else []
+    return tallies
 
 
 def _counted(tally: Tally) -> str:

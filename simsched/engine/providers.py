@@ -8,13 +8,13 @@ from typing import Any
 
 from simsched.agent.goodput_agent import Prior
 from simsched.agent.offline import offline_priors
-from simsched.agent.report import GoodputReport
+from simsched.agent.report import GoodputReport, no_goodput
 from simsched.engine.clock import Clock
 from simsched.engine.losses import LossReporter
 from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.state import JobState
 from simsched.engine.streams import stream
-from simsched.errors import input_error
+from simsched.errors import InputError
 from simsched.model.application import ApplicationSource, StepTime, facts_of
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
@@ -46,8 +46,7 @@ def goodput(job: JobState) -> GoodputReport:
     """Return the model of a job's agent; raises `InputError` where its agent fits none."""
     report = job.agent.goodput
     if report is None:
-        message = f"the agent of job '{job.request.id}' fits no goodput model, which the policy reads"
-        raise input_error("agent", message, "choose an agent that fits one, such as 'goodput'")
+        raise InputError(no_goodput(job.request.id))
     return report
 
 

@@ -36,7 +36,7 @@ LONGEST_MESSAGE = 1 << 20
 #: Characters that the path of a socket may have, and those that Python adds to the folder of temporary files.
 _SOCKET_PATH, _SOCKET_NAME = 100, len("/pymp-12345678/listener-12345678")
 #: What a copied process has loaded.
-_LOADED = (__name__, "simsched.results.summary", "pandas", "pyarrow.parquet", "threadpoolctl")
+_LOADED = (__name__, "numpy.random", "threadpoolctl")
 #: How often it is tried to start a worker, and the seconds between two tries.
 _TRIES, _AGAIN_S = 50, 0.1
 _SAFE_PATH = "PYTHONSAFEPATH"

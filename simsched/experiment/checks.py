@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.agent.agent import AgentFactory
+from simsched.agent.report import no_goodput
 from simsched.engine.admission import LEAVE_OUT, check_jobs
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError, Problem
@@ -18,6 +19,7 @@ from simsched.model.placement import Site
 from simsched.plugins import quiet_stdout
 from simsched.policy import Policy
 from simsched.policy.quantum import Quantum
+from simsched.policy.signals import GOODPUT
 
 _MOST_PROBLEMS = 20
 
@@ -170,7 +172,13 @@ def _agent_problems(
     for job, application in _kinds(jobs, applications):
         try:
             with quiet_stdout():
-                agents.agent(job.request, facts_of(application))
+                facts = facts_of(application)
+                policy.agent(job.request, facts)  # refuses jobs that the policy cannot schedule, whatever their agents
+                agent = agents.agent(job.request, facts)
+                told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
+            if not told:
+                yield replace(no_goodput(job.id), where=f"agent, policy '{policy.name}'")
+                return
         except InputError as error:
             yield from (replace(one, where=f"{one.where}, policy '{policy.name}'") for one in error.problems)
         except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (as above)
