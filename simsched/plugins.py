@@ -24,6 +24,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from simsched.errors import input_error, nearest
+from simsched.files import absolute
 
 #: Stands for the default of a parameter that has none.
 REQUIRED = inspect.Parameter.empty
@@ -194,7 +195,7 @@ def _module(where: str, dotted: str) -> ModuleType:
 
 
 def _module_of_file(where: str, path: Path) -> ModuleType:
-    path = path.resolve()
+    path = absolute(path)
     if not path.is_file():
         raise input_error(where, f"there is no file '{path}'")
     alias = f"simsched_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"

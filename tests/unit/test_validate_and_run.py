@@ -124,7 +124,7 @@ def test_an_agent_that_does_not_know_what_the_policy_reads_is_refused(read, agen
 
 def test_jobs_that_the_policy_cannot_schedule_are_refused_whatever_their_agent(read):
     text = "policies: [{name: or-elastic, agent: {name: fixed-batch}}]\nworkload: {path: jobs.csv, recipe: replay}\n"
-    with pytest.raises(InputError, match="no model of batch sizes|batch-size model"):
+    with pytest.raises(InputError, match=r"no model of batch sizes|batch-size model"):
         look_into(read(text))
 
 
