@@ -23,7 +23,7 @@ ATTACKS = (
     Attack("mutants", "a trace of every format is changed in bytes, cells, encoding, size, nesting, kind", 4000),
     Attack("doctor", "a folder of results is doctored and read by every command", 500, 2400, batch=25),
     Attack("kill", "a sweep is killed at a random moment and finished", 100, 600),
-    Attack("hostile", "a policy that means badly runs between two good cells", 86, 300),
+    Attack("hostile", "a policy that means badly runs between two good cells", 104, 300),
     Attack("reuse", "an experiment is changed in one value, cells that are reused compared with fresh ones", 150, 300),
     Attack("unsaid", "what a trace says is used, or the user is told", 200),
     Attack("calls", "`sim.simulate` is called with odd jobs, clusters and settings", 400),

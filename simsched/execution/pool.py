@@ -28,7 +28,15 @@ from simsched.execution.manifest import describe_environment
 from simsched.execution.outcome import Outcome
 from simsched.execution.progress import ProgressFile
 from simsched.execution.store import Store
-from simsched.execution.worker import LONGEST_MESSAGE, READY, Surroundings, serve_cells, sigint_ignored, start
+from simsched.execution.worker import (
+    LONGEST_MESSAGE,
+    READY,
+    Surroundings,
+    how_it_ended,
+    serve_cells,
+    sigint_ignored,
+    start,
+)
 from simsched.experiment.grid import GridCell
 from simsched.experiment.task import Task
 from simsched.plugins import Kind
@@ -240,13 +248,6 @@ class _Pool:
 
 def _cause_of_death(worker: _Worker) -> str:
     code = worker.process.exitcode
-    if code is None:
-        how = "closed the connection to the run"
-    elif code < 0:
-        names = {int(one): one.name for one in signal.Signals}
-        how = f"was killed ({names.get(-code, f'signal {-code}')})"
-    else:
-        how = f"ended with exit code {code}"
     perhaps = ", perhaps for want of memory" if code == -signal.SIGKILL else ""
     held = f"; it held up to {worker.memory_mib} MiB" if worker.memory_mib else ""
-    return f"its process {how}{perhaps}{held}"
+    return f"its process {how_it_ended(code)}{perhaps}{held}"

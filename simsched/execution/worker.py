@@ -95,6 +95,16 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     return process, ours
 
 
+def how_it_ended(code: int | None) -> str:
+    """Say how a process ended that did not say so itself, by its exit code; None where it goes on."""
+    if code is None:
+        return "closed the connection to the run"
+    if code < 0:
+        names = {int(one): one.name for one in signal.Signals}
+        return f"was killed ({names.get(-code, f'signal {-code}')})"
+    return f"ended with exit code {code}"
+
+
 @contextlib.contextmanager
 def _stranger_free() -> Iterator[None]:
     """Start processes that do not run the user's main script, nor load what lies in the current folder by chance."""
