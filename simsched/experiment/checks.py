@@ -173,9 +173,10 @@ def _agent_problems(
         try:
             with quiet_stdout():
                 facts = facts_of(application)
-                policy.agent(job.request, facts)  # refuses jobs that the policy cannot schedule, whatever their agents
                 agent = agents.agent(job.request, facts)
                 told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
+                if agents is not policy:
+                    policy.agent(job.request, facts)  # refuses jobs that it cannot schedule, whatever their agents
             if not told:
                 yield replace(no_goodput(job.id), where=f"agent, policy '{policy.name}'")
                 return
