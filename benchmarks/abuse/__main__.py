@@ -75,11 +75,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def table(tallies: Sequence[Tally]) -> str:
-    """Return the table of tries and outcomes in Markdown."""
-    rows = [
-        f"| `{tally.attack.name}` | {tally.attack.about} | {tally.tries:,} | {_counted(tally)} | {len(tally.broken)} |"
-        for tally in tallies
-    ]
+    """Return the table of tries and outcomes in Markdown; where fewer than the full number were made, it says so."""
+    rows = []
+    for tally in tallies:
+        attack = tally.attack
+        tries = f"{tally.tries:,}" if tally.tries >= attack.rounds else f"{tally.tries:,} of {attack.rounds:,}"
+        rows.append(f"| `{attack.name}` | {attack.about} | {tries} | {_counted(tally)} | {len(tally.broken)} |")
     head = ["| attack | what is done | tries | outcomes | broke |", "|---|---|---:|---|---:|"]
     return "\n".join([*head, *rows])
 
