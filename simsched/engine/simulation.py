@@ -144,7 +144,8 @@ class _Simulation:
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._patience = Patience(policy.name, self._clock, options.idle_rounds)
+        pause_s = getattr(policy, "longest_pause_s", 0.0)  # a policy need not be a subclass of Policy
+        self._patience = Patience(policy.name, self._clock, options.idle_rounds, pause_s)
         self._watch = ProgressWatch(policy.name, self._clock, self._cluster, self._active)
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
