@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from simsched.agent import GoodputReport, Prior, offline_priors
+from simsched.agent import GoodputReport, Prior, no_goodput, offline_priors
 from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError
 from simsched.engine.losses import LossReporter
@@ -15,7 +15,7 @@ from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
 from simsched.engine.streams import stream
-from simsched.errors import input_error
+from simsched.errors import InputError
 from simsched.model import ApplicationSource, BatchRegimes, Cluster, JobSpec, Site, StepTime, TabulatedJob, facts_of
 from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
 
@@ -40,8 +40,7 @@ def goodput(job: JobState) -> GoodputReport:
     """Return the model of a job's agent; raises `InputError` where its agent fits none."""
     report = job.agent.goodput
     if report is None:
-        message = f"the agent of job '{job.request.id}' fits no goodput model, which the policy reads"
-        raise input_error("agent", message, "choose an agent that fits one, such as 'goodput'")
+        raise InputError(no_goodput(job.request.id))
     return report
 
 
@@ -89,9 +88,9 @@ class TrueSteps:
         """Return the seconds of each epoch of the profile on a GPU type."""
         return self._app.profile_s(gpu_type)
 
-    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
-        """Return steps per second on the GPUs asked for."""
-        return self._app.rate(gpu_type, batch_size)
+    def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
+        """Return steps per second at a batch size on some GPUs."""
+        return self._app.rate(gpu_type, batch_size, num_gpus)
 
 
 def steps(job: JobState) -> TrueSteps | None:
@@ -155,6 +154,7 @@ class Granted:
         service_history: Sequence[float],
         pairs: PairSpeeds,
         next_arrival: Callable[[], float],
+        coming_jobs: Callable[[], Sequence[JobView]],
         seed: int,
     ) -> None:
         """Grant `wanted`; raises `EngineError` for signals that nothing provides. `seed` is that of the run."""
@@ -164,6 +164,7 @@ class Granted:
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,
             signals.NEXT_ARRIVAL: next_arrival,
+            signals.COMING_JOBS: coming_jobs,
         }
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
         made_up = sorted(str(signal) for signal in set(wanted) - of_jobs.keys() - of_views.keys() - self.files)
@@ -177,7 +178,7 @@ class Granted:
     @classmethod
     def at_first(cls, wanted: Collection[Signal], cluster: Cluster) -> Granted:
         """Grant signals of a cluster on which nothing has happened yet, and no GPU is shared."""
-        return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, 0)
+        return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), 0)
 
     def prepare(self, job: JobState) -> None:
         """Have a job that is submitted keep what it measures and report its losses, where somebody may read them."""
