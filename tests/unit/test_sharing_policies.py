@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 from simsched_policies.queues.qssf import Qssf
 from simsched_policies.rounds.themis import Themis, ThemisRho
 from simsched_policies.sharing.antman import AntMan
