@@ -139,7 +139,8 @@ def normalised(problem, entities):
     return problem.rates(water_filling(problem, entities)) / problem.proportional_rate()
 
 
-# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody. The other 17 are of queues with seven jobs or more.
+# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody. The other 17 are of
+# queues with seven jobs or more.
 AGREE = [
     *[(notebook, "perf", jobs) for notebook, sizes in (("13", [1]), ("14", [1, 17, 18])) for jobs in sizes],
     *[(notebook, "agnostic", jobs) for notebook in ("13", "14") for jobs in (1, 18)],
