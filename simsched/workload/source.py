@@ -16,9 +16,7 @@ from simsched.paths import data_folder
 from simsched.words import counted
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
-from simsched.workload.readers import head_of, read_trace
-from simsched.workload.readers.format import Head
-from simsched.workload.readers.head import is_workload, workload_files
+from simsched.workload.readers.format import Head, head_of, is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
 from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
@@ -26,8 +24,7 @@ from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
 from simsched.workload.recipes.sia import SiaRecipe
-from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
-from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasTestbedRecipe
+from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasExampleRecipe, TiresiasTestbedRecipe
 from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
 from simsched.workload.trace import Trace
 
@@ -218,7 +215,7 @@ def recipe_of(options: WorkloadOptions) -> Recipe:
 def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     """Read or generate the trace that the options name; raises `InputError` for a source that is neither."""
     if options.source == SHIPPED:
-        return replace(read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
+        return replace(_read(data_folder("traces") / f"{SHIPPED}.csv.gz", "auto"), name=SHIPPED)
     if options.source == GENERATED:
         usual = STRETCH_DAYS if options.recipe in (None, "pollux") else 7
         made = GeneratorOptions(days=options.days or usual, scale=options.scale, statuses=options.statuses)
@@ -233,13 +230,19 @@ def _read(place: Path, layout: str) -> Trace:
     """Read a trace; a small file is kept for the next seeds of an experiment, which want it too."""
     at = place.stat()
     if place.is_dir() or at.st_size > _MOST_KEPT_BYTES:
-        return read_trace(place, layout)
+        return _fresh(place, layout)
     kept = _kept(place, layout, at.st_mtime_ns, at.st_size)
     return replace(kept, columns=dict(kept.columns))
 
 
 @lru_cache(maxsize=2)
 def _kept(place: Path, layout: str, mtime_ns: int, size: int) -> Trace:
+    return _fresh(place, layout)
+
+
+def _fresh(place: Path, layout: str) -> Trace:
+    from simsched.workload.readers import read_trace  # loads pandas
+
     return read_trace(place, layout)
 
 
