@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from simsched.agent.agent import Agent, Measurement
+from simsched.agent.agent import Agent, GoodputReport, Measurement, TypeReport
 from simsched.agent.fit import Configuration, Fits, Profile
 from simsched.agent.measurement_error import MeasurementError, check_noise
-from simsched.agent.report import GoodputReport, TypeReport
 from simsched.errors import input_error
 from simsched.model import (
     ApplicationFacts,

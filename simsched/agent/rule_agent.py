@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simsched.agent.agent import Agent, Measurement
-from simsched.agent.batch_rules.adabatch import AdaBatch
-from simsched.agent.batch_rules.cabs import cabs
-from simsched.agent.batch_rules.noise import NEWEST, NoiseAverage, averaged, noise_doubling, noise_rule
 from simsched.agent.batch_rules.regime import Accordion, MeasuredAccordion, NoiseSchedule
-from simsched.agent.batch_rules.rule import BatchMetrics, BatchRule, BatchState
+from simsched.agent.batch_rules.rules import (
+    NEWEST,
+    AdaBatch,
+    BatchMetrics,
+    BatchRule,
+    BatchState,
+    NoiseAverage,
+    averaged,
+    cabs,
+    noise_doubling,
+    noise_rule,
+)
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.errors import InputError, input_error
 from simsched.model import (

@@ -30,7 +30,9 @@ from simsched.model import (
     TensorModelJob,
     with_types,
 )
+from simsched.model.colocation import PairTable, read_pairs
 from simsched.paths import data_folder
+from simsched.reading import read_text
 
 #: The type that published speeds are relative to.
 _BASE = "t4"
@@ -184,3 +186,8 @@ def _read_files(files: list[Path]) -> dict[str, Application]:
     if problems:
         raise InputError(*problems)
     return found
+
+
+def read_pair_table(path: Path, default: float | None = None) -> PairTable:
+    """Read a CSV of pairs; raises `InputError` naming file and line for everything that is wrong with it."""
+    return read_pairs(read_text(path), str(path), default)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
-from simsched.model.efficiency import gradient_of
-from simsched.model.loss import LossCurve
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, MemoryNeed, Running, StepTime
+from simsched.model.goodput import gradient_of
 from simsched.model.placement import Site
 from simsched.model.step_model import Placements, StepModel
 

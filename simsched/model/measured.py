@@ -16,8 +16,7 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
-from simsched.model.loss import LossCurve
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, MemoryNeed, Running, StepTime
 from simsched.model.placement import Shape, Site, canonical_rotation
 
 Floats = NDArray[np.float64]

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from simsched.errors import Problem
-from simsched.workload.readers import head_of, philly_csv, plain, read_trace
+from simsched.workload.readers import head_of, plain, published_csv, read_trace
 from simsched.workload.readers.elasticflow import is_elasticflow_trace
-from simsched.workload.readers.head import is_workload
+from simsched.workload.readers.format import is_workload
 from simsched.workload.readers.muri import is_muri_trace
 from simsched.workload.readers.sheet import open_sheet
 
 _NAMED = re.compile(r"^workload, job '(.*)'$")
 #: Formats in which a line is a job.
-_LINE_BY_LINE = (plain.FORMAT.name, philly_csv.FORMAT.name)
+_LINE_BY_LINE = (plain.FORMAT.name, published_csv.PHILLY.name)
 
 
 def located(problems: Iterable[Problem], file: Path) -> list[Problem]:

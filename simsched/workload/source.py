@@ -17,10 +17,8 @@ from simsched.words import counted
 from simsched.workload import readers
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
-from simsched.workload.readers import head_of
 from simsched.workload.readers.elasticflow import is_elasticflow_trace, read_elasticflow_jobs
-from simsched.workload.readers.format import Head
-from simsched.workload.readers.head import is_workload, workload_files
+from simsched.workload.readers.format import Head, head_of, is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
 from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
@@ -28,8 +26,7 @@ from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
 from simsched.workload.recipes.sia import SiaRecipe
-from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
-from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasTestbedRecipe
+from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasExampleRecipe, TiresiasTestbedRecipe
 from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
 from simsched.workload.trace import Trace
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from simsched_policies.queues.sjf import Sjf
+from simsched_policies.queues.by_key import Sjf
 
 from simsched.knowledge import Known
 from simsched.model.job import JobSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.fixed_agent import fixed_agent
@@ -181,7 +181,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 
 @dataclass

@@ -18,7 +18,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Decision, Policy
 from simsched.results.reader import read_run

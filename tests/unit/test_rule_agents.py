@@ -1,13 +1,12 @@
 """Agents that change the batch by a rule, and applications known by a table, on cases worked by hand."""
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.agent import registry
 from simsched.agent.agent import Measurement
-from simsched.agent.batch_rules.noise import noise_doubling
 from simsched.agent.batch_rules.regime import MeasuredAccordion
-from simsched.agent.batch_rules.rule import BatchMetrics, BatchState
+from simsched.agent.batch_rules.rules import BatchMetrics, BatchState, noise_doubling
 from simsched.agent.rule_agent import AdaBatchAgents, CabsAgents, NoiseAgents, configured_agent
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder

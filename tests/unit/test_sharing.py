@@ -16,9 +16,8 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import MemoryNeed
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
-from simsched.model.colocation.time_slicing import TimeSlicing
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, Triggers, View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 from simsched_policies.queues.qssf import Qssf
 from simsched_policies.rounds.themis import Themis, ThemisRho
 from simsched_policies.sharing.antman import AntMan
@@ -20,11 +20,11 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import Application, MemoryNeed
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.colocation.stages import StageInterleaving
+from simsched.model.fixed import StagedJob
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
-from simsched.model.staged import StagedJob
 from simsched.policy import Decision, Policy, View
 from simsched.testing.builders import Applications, fresh_view, toy_application
 from simsched.toolkit.gpu_memory import GpuMemory

@@ -139,8 +139,8 @@ def normalised(problem, entities):
     return problem.rates(water_filling(problem, entities)) / problem.proportional_rate()
 
 
-# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody
-# (benchmarks/hierarchical_vectors.py). The other 17 are of queues with seven jobs or more.
+# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody. The other 17 are of
+# queues with seven jobs or more.
 AGREE = [
     *[(notebook, "perf", jobs) for notebook, sizes in (("13", [1]), ("14", [1, 17, 18])) for jobs in sizes],
     *[(notebook, "agnostic", jobs) for notebook in ("13", "14") for jobs in (1, 18)],
@@ -196,7 +196,7 @@ def test_all_jobs_of_a_published_vector_can_have_more(shared, jobs):
 @pytest.mark.parametrize("mode", ["perf", "agnostic"])
 @pytest.mark.parametrize("notebook", ["13", "14", "15", "16"])
 def test_invariants_of_hierarchical_shares(rates, notebook, mode):
-    for jobs in (2, 8, 13, 18):  # benchmarks/hierarchical_vectors.py has all 18
+    for jobs in (2, 8, 13, 18):
         problem, entities = hierarchy(rates, notebook, jobs)
         if mode == "agnostic":
             problem = problem.agnostic()

@@ -10,7 +10,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from simsched.applications.pairs import read_pair_table
+from simsched.applications.catalogue import read_pair_table
 from simsched.applications.rate_table import read_rate_table
 from simsched.model.colocation.pairs import gavel_kind, pairs_from_gavel
 from simsched.model.tabulated import Setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from simsched.agent.batch_rules.rule import BatchMetrics, BatchState
+from simsched.agent.batch_rules.rules import BatchMetrics, BatchState
 from simsched.model import BatchRegimes
 
 

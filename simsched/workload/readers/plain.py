@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 
 from simsched.errors import Problem, nearest
-from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.format import Format, Head, Jobs, check_version
 from simsched.workload.readers.sheet import Sheet, open_sheet
-from simsched.workload.readers.version import check_version
 from simsched.workload.trace import EPOCH, MOST_SECONDS, STATUSES
 
 KIND = "simsched-trace"

@@ -18,8 +18,17 @@ import numpy.typing as npt
 from simsched.errors import input_error, nearest
 from simsched.keys import key
 from simsched.model import JobSpec
-from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
-from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES, size_class_of
+from simsched.workload.recipes.recipe import (
+    HOUR_S,
+    MAX_GPU_TIME_S,
+    SIZE_CLASSES,
+    Configurations,
+    Ingredients,
+    jobs_key,
+    load_key,
+    size_class_of,
+    trace_of,
+)
 from simsched.workload.stratify import stratified_sample
 from simsched.workload.trace import OPTIONAL, Trace
 

@@ -13,9 +13,8 @@ from simsched.keys import key
 from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.estimates import with_estimates
 from simsched.workload.recipes.as_is import RUNTIME_FROM, settled, specs_of
-from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
+from simsched.workload.recipes.recipe import SIZE_CLASSES, Ingredients, jobs_key, load_key, size_class_of, trace_of
 from simsched.workload.recipes.tiresias_testbed import MODELS, with_models
-from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
 from simsched.workload.trace import Trace
 
 if TYPE_CHECKING:
