@@ -17,6 +17,16 @@ from .batch import (
     clip_to_max as clip_to_max,
     split_batch as split_batch,
 )
+from .capacity import (
+    Amount as Amount,
+    Capacity as Capacity,
+    Claim as Claim,
+    NodeShape as NodeShape,
+    Placer as Placer,
+    Pool as Pool,
+    Room as Room,
+    lowest as lowest,
+)
 from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
 from .efficiency import efficiency as efficiency
 from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training

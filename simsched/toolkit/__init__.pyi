@@ -49,7 +49,13 @@ from .loss_curves import (
 )
 from .narrowed import NarrowedView as NarrowedView
 from .node_demand import NodeDemand as NodeDemand, nodes_to_wake as nodes_to_wake
-from .placers import ANY as ANY, PLACERS as PLACERS, FreeGpus as FreeGpus, Placer as Placer, PlacerName as PlacerName
+from .placers import (
+    ANY as ANY,
+    MOST_FREE as MOST_FREE,
+    PLACERS as PLACERS,
+    Placer as Placer,
+    PlacerName as PlacerName,
+)
 from .priority import Key as Key, PriorityScheduler as PriorityScheduler
 from .recording import Recording as Recording, play as play
 from .skew import PlacementName as PlacementName, SkewPlacement as SkewPlacement
