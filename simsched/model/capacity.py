@@ -268,6 +268,8 @@ class Capacity:
 
     def choose(self, placer: Placer, gpus: int, types: Iterable[int] | None = None) -> Allocation | None:
         """Ask a placer for GPUs of one of some types (None: of any), in their order; changes nothing."""
+        if gpus > self.total:
+            return None
         for pool in self._pools if types is None else (self._pools[kind] for kind in types):
             found = placer.choose(pool, gpus) if pool.total >= gpus else None
             if found is not None:
@@ -278,6 +280,13 @@ class Capacity:
         """Ask a placer for GPUs of a type; changes nothing."""
         pool = self._pools[kind]
         return placer.choose(pool, gpus) if pool.total >= gpus else None
+
+    def place(self, placer: Placer, gpus: int, types: Iterable[int] | None = None) -> Allocation | None:
+        """Take what `choose` finds."""
+        found = self.choose(placer, gpus, types)
+        if found is not None:
+            self.take(found)
+        return found
 
     def holds(self, allocation: Allocation) -> bool:
         """Return whether these very GPUs are free."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
@@ -102,6 +102,19 @@ def _closest_nodes(pool: Pool, gpus: int, within: int) -> list[tuple[int, int]]:
     return [*picked, (last, gpus)]
 
 
+def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
+    node = pool.best_fit(gpus)
+    return _most_free(pool, gpus) if node is None else ((node, gpus),)
+
+
+def most_free_among(nodes: Iterable[int]) -> Placer:
+    """Return a placer that takes the nodes with the most free GPUs first, and only of some nodes."""
+    within = sum(1 << node for node in nodes)
+    return Placer("most-free", lambda pool, gpus: _fill(pool.most_free(within), gpus))
+
+
+#: The node with the least free GPUs that suffices, else those with the most first.
+BEST_FIT = Placer("best-fit", _best_fit)
 #: The node with the most free GPUs first, as the published Pollux simulator places jobs.
 MOST_FREE = Placer("most-free", _most_free)
 #: As few machines as the empty cluster would need, the last of them by best fit; waits until there are such machines.

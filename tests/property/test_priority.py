@@ -14,9 +14,24 @@ from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view
-from simsched.toolkit.gang import most_free_first
 from simsched.toolkit.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS
 from simsched.toolkit.priority import PriorityScheduler
+
+
+def most_free_first(free: list[int], gpus: int) -> tuple[tuple[int, int], ...] | None:
+    """Take GPUs from the node with the most free ones (lowest index on a tie), and so on until there are enough."""
+    if sum(free) < gpus:
+        return None
+    picked: list[tuple[int, int]] = []
+    while gpus:
+        most = max(free)
+        node = free.index(most)
+        took = min(most, gpus)
+        picked.append((node, took))
+        free[node] -= took
+        gpus -= took
+    return tuple(picked)
+
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 

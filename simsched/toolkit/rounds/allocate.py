@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from simsched.model import Allocation, Capacity, Placer, Pool
+from simsched.model import Allocation, Capacity
 from simsched.policy import Decision, View
-from simsched.toolkit.placers import MOST_FREE
+from simsched.toolkit.placers import BEST_FIT
 from simsched.toolkit.rounds.mechanism import Grant
 
 
@@ -95,7 +95,7 @@ def _shared(grants: Sequence[Grant], view: View) -> Placed:
     kept: dict[str, Allocation] = {}
     coming = [grant for grant in grants if not _stays(grant, view, kept)]
     held = [kept[grant.unit[0]] for grant in grants if grant.unit[0] in kept]
-    free = Capacity(view.nodes, view.up, _left(held, view))
+    free = Capacity.idle(view, held)
     placed = Placed()
     for grant in coming:
         placed.allocations.update(dict.fromkeys(grant.unit, _take(free, grant)))
@@ -107,29 +107,11 @@ def _shared(grants: Sequence[Grant], view: View) -> Placed:
 
 
 def _take(free: Capacity, grant: Grant) -> Allocation:
-    found = free.choose_of(free.types.index(grant.gpu_type), _BEST_FIT, grant.num_gpus)
+    found = free.place(BEST_FIT, grant.num_gpus, (free.types.index(grant.gpu_type),))
     if found is None:
         message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
         raise ValueError(message)
-    free.take(found)
     return found
-
-
-def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
-    node = pool.best_fit(gpus)
-    return MOST_FREE.choose(pool, gpus) if node is None else ((node, gpus),)
-
-
-_BEST_FIT = Placer("best-fit", _best_fit)
-
-
-def _left(held: Iterable[Allocation], view: View) -> list[int]:
-    """Count, for each node that is up, the GPUs beside those held."""
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-    for allocation in held:
-        for node, gpus in allocation:
-            free[node] -= gpus
-    return free
 
 
 def _by_size(grant: Grant) -> int:
