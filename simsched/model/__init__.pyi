@@ -61,7 +61,7 @@ from .placement import (
     from_counts as from_counts,
     gpus_of as gpus_of,
 )
-from .pod import GPU_MILLI as GPU_MILLI, Pod as Pod, PodNode as PodNode, models_of as models_of
+from .pod import GPU_MILLI as GPU_MILLI, Pod as Pod, models_of as models_of
 from .regimes import (
     BatchRegimes as BatchRegimes,
     CriticalEpochs as CriticalEpochs,

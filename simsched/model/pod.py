@@ -1,4 +1,4 @@
-"""Pods that ask for parts of GPUs, and the nodes that they are put on."""
+"""Pods: requests for cores, memory and parts of GPUs."""
 
 from __future__ import annotations
 
@@ -41,14 +41,3 @@ class Pod:
     def shares(self) -> bool:
         """Return whether it wants a part of one GPU."""
         return self.num_gpus == 1 and self.gpu_milli < GPU_MILLI
-
-
-@dataclass(frozen=True)
-class PodNode:
-    """A node: thousandths of cores, MiB, and GPUs of one model."""
-
-    name: str
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_model: str = ""
