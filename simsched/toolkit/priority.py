@@ -18,9 +18,8 @@ from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
 
-from simsched.model import NOTHING, Allocation, Node
+from simsched.model import NOTHING, Allocation, Capacity, Node, Placer
 from simsched.policy import JobView, View
-from simsched.toolkit.placers import FreeGpus, Placer
 from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
 
 __all__ = ["Changes", "Key", "PriorityScheduler"]
@@ -51,7 +50,7 @@ class PriorityScheduler:
         self._nodes: tuple[Node, ...] = ()
         self._up: list[bool] = []
         self._shown_up: Sequence[bool] = ()
-        self._free = FreeGpus((), (), ())
+        self._free = Capacity((), (), ())
         #: The job that was added last.
         self._newest: Entry | None = None
         self._numbers, self._versions = count(), count()
@@ -303,7 +302,7 @@ class PriorityScheduler:
         for item in less_urgent:
             for node, gpus in item[3].allocation:
                 free[node] += gpus
-        allocation = FreeGpus(self._nodes, self._up, free).choose_of(kind, entry.placer, entry.gpus)
+        allocation = Capacity(self._nodes, self._up, free).choose_of(kind, entry.placer, entry.gpus)
         if allocation is None:
             return None
         for item in reversed(less_urgent):
@@ -354,7 +353,7 @@ class PriorityScheduler:
     def _look_again(self, view: View) -> None:
         """Take over who holds what after the nodes changed, or at the first view."""
         self._nodes, self._up = tuple(view.nodes), list(view.up)
-        self._free = FreeGpus(self._nodes, self._up, view.free)
+        self._free = Capacity(self._nodes, self._up, view.free)
         entries = [entry for job_id, entry in self._entries.items() if job_id in view.jobs]
         self._entries = {entry.id: entry for entry in entries}
         self._waiting, self._running = Waiting(), [Running() for _ in self._free.types]

@@ -77,6 +77,12 @@ def test_antman_keeps_opportunistic_jobs_off_busy_gpus() -> None:
     assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF_MORE)) == {"a": 110, "b": 210}
 
 
+def test_antman_alone_on_gpus_starts_both_classes_at_once_where_both_fit() -> None:
+    # What the guaranteed job takes leaves two of four GPUs, so the opportunistic one of two does not wait.
+    jobs = [job("a", 0, 2, guaranteed=True), job("b", 0, 2)]
+    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 4), HALF_MORE, most=1)) == {"a": 100, "b": 100}
+
+
 def test_antman_reserves_gpus_for_the_first_guaranteed_job() -> None:
     # c would fit beside a at second 0, but the second GPU is reserved for b.
     jobs = [job("a", 0, 1, guaranteed=True), job("b", 0, 2, guaranteed=True), job("c", 0, 1, guaranteed=True)]

@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.model import Allocation, Tenant
+from simsched.model import Allocation, Capacity, Tenant
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName
+from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.kueue.cycle import Asking, Entry, Rules, admit, run_cycle
 from simsched_policies.production.kueue.model import Reclaim, Within, Workload
 from simsched_policies.production.kueue.quotas import OTHERS, RESOURCE, Terms, quotas_of
@@ -58,7 +58,7 @@ class Kueue(Policy):
     _tree: QuotaTree | None = field(default=None, init=False, repr=False)
     _pending: dict[str, Asking] = field(default_factory=dict, init=False, repr=False)
     _held: dict[str, tuple[Workload, Allocation]] = field(default_factory=dict, init=False, repr=False)
-    _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
+    _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     _up: list[bool] = field(default_factory=list, init=False, repr=False)
     #: Jobs by the numbers, in order of arrival, under which the quotas know them, and the other way round.
     _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
@@ -190,7 +190,7 @@ class Kueue(Policy):
             if number in self._held:
                 self._release(self._tree, number)
         if list(view.up) != self._up or view.lost:
-            self._up, self._free = list(view.up), FreeGpus(view.nodes, view.up, view.free)
+            self._up, self._free = list(view.up), Capacity.of(view)
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
             self._pending[asking.id] = asking

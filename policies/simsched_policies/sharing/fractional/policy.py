@@ -14,9 +14,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simsched.model import SLACK, Allocation
+from simsched.model import SLACK, Allocation, Capacity
 from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName
+from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.sharing.fractional.fragmentation import UsualJobs
 
 
@@ -60,7 +60,7 @@ class Fractional(Policy):
     backfill: bool = False
     placement: PlacerName = "fragments"
     _waiting: dict[str, _Wish] = field(default_factory=dict, init=False, repr=False)
-    _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
+    _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     _up: list[bool] = field(default_factory=list, init=False, repr=False)
     _whole: dict[str, Allocation] = field(default_factory=dict, init=False, repr=False)
     _part: dict[str, _SharedGpu] = field(default_factory=dict, init=False, repr=False)
@@ -158,7 +158,7 @@ class Fractional(Policy):
             self._let_go(job_id)
         up = list(view.up) if lost or view.up != self._up else self._up
         if up is not self._up:
-            self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
+            self._up, self._free = up, Capacity(view.nodes, up, view.free)
             self._sizes = [node.gpus for node in view.nodes]
             back = {job_id: self._wish(job) for job_id, job in lost.items() if job_id in view.jobs}
             self._waiting = back | self._waiting
