@@ -7,19 +7,21 @@ the order within one instant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import ClassVar, Protocol, cast
 
-import simpy
+import numpy as np
 
-from simsched.agent import AgentFactory, LeasingAgent
+from simsched.agent import Agent, AgentFactory, LeasingAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failure_options import FailureOptions
 from simsched.engine.failures import Failures
+from simsched.engine.fork import copy_of
 from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
 from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
@@ -32,14 +34,14 @@ from simsched.engine.outage_log import OutageLog
 from simsched.engine.patience import Patience
 from simsched.engine.progress_watch import ProgressWatch
 from simsched.engine.providers import Granted
-from simsched.engine.records import JobRecord, Recorder
+from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
-from simsched.model import Allocation, ApplicationSource, Cluster, JobSpec, facts_of
+from simsched.model import Allocation, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, facts_of
 from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
-from simsched.policy import Decision, JobView, Policy, no_decision
+from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View, no_decision
 from simsched.threads import one_thread
 
 #: Called now and then with the simulated second and the number of finished jobs.
@@ -50,8 +52,54 @@ OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 _PROGRESS_EVERY = 50  # decisions
 
+#: The stages of a simulation, as `repr` names them.
+_NEW, _RUNNING, _DUE, _OVER, _FAILED = "not begun", "under way", "a decision is due", "complete", "failed"
+
 #: What many decisions of policies that decide at every event are.
 _NO_CHANGE = Decision.change({}, [])
+
+
+class Decides(Protocol):
+    """Whatever makes decisions: a policy, or the part of one."""
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Decide on the basis of the view."""
+        ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a simulation needs to know of whoever decides in it, as a `Policy` says it of itself.
+
+    `name` stands in messages. `triggers` say when a decision is due, `signals` what its views show. `rigid` promises
+    every job the GPUs that it asks for, or none. With `guaranteed_first` a guaranteed job keeps all of its speed on a
+    GPU that it shares.
+    """
+
+    name: str = "driver"
+    triggers: Triggers = field(default_factory=Triggers.on_events)
+    signals: Collection[Signal] = frozenset()
+    rigid: bool = True
+    guaranteed_first: bool = False
+
+    @classmethod
+    def of(cls, policy: Policy) -> Terms:
+        """Return those of a policy."""
+        first = getattr(policy, "guaranteed_first", False)
+        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first)
+
+
+class _ConfiguredAgents:
+    """Makes the agents that users configured for their jobs."""
+
+    name: ClassVar[str] = "configured"
+
+    def begin(self, cluster: Cluster) -> None:
+        """Need nothing of the cluster."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job."""
+        return configured_agent(request, facts)
 
 
 def simulate(
@@ -70,99 +118,121 @@ def simulate(
     on_finish: OnFinish | None = None,
     failures: FailureOptions | None = None,
 ) -> Mapping[str, str]:
-    """Run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
+    """Run `jobs` until all are complete: a `Simulation` in which `policy` makes every decision.
 
-    Every record goes to `recorder` in the order in which things happen. The same arguments give the same records.
-    `agents` makes the agents instead of the policy; `colocation` says how fast jobs are that share a GPU (None: at 1/k
-    among k jobs), where the options let them, and a policy that is `guaranteed_first` how they divide that. Returns the
-    class of the agents by application.
-    `on_finish` is asked at every completion for the jobs submitted in reply to it, at that second or later; the run
-    ends when these are complete too. `check_invariants` has the numbered invariants checked as the run goes (None: if
-    the environment says so). `failures` says how nodes and jobs fail (None: they do not).
-
-    Raises `InputError` for a workload that cannot run, `InfeasibleDecisionError` for a decision that cannot be carried
-    out, `StuckError` where jobs are left that the policy never places, and `StalledError` where things happen for ever
-    but no job comes nearer to its end.
+    Every record goes to `recorder` in the order in which things happen. `agents` makes the agents instead of the
+    policy. Returns the class of the agents by application; raises what `Simulation` raises.
     """
-    check_jobs(jobs, cluster, applications, rigid=policy.rigid)
-    checking = wanted_by_environment() if check_invariants is None else check_invariants
-    if checking:
-        recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
-    run = _Simulation(
+    simulation = Simulation(
         cluster,
         jobs,
         applications,
-        policy,
         options,
         seed,
-        recorder,
-        progress,
+        policy,
+        recorder=recorder,
+        progress=progress,
         agents=agents,
         colocation=colocation,
-        checking=checking,
+        check_invariants=check_invariants,
         on_finish=on_finish,
         failures=failures,
     )
-    with one_thread(), spared_by_the_collector():
-        run.run()
-    return run.agent_classes
+    with one_thread():
+        if simulation.agents is not policy:
+            policy.begin(cluster)
+        simulation.run(policy)
+    return simulation.agent_classes
 
 
-class _Simulation:
+class Simulation:
+    """A simulation that stops at every decision, for whoever drives it.
+
+    `advance` runs to the next instant at which a decision is due and returns the view, `act` carries a decision out:
+
+        while (view := simulation.advance()) is not None:
+            simulation.act(policy.decide(view, simulation.rng))
+
+    `run` is this loop. `fork` makes a copy that goes on alone.
+    """
+
     def __init__(
         self,
         cluster: Cluster,
         jobs: Sequence[JobSpec],
         applications: ApplicationSource,
-        policy: Policy,
         options: EngineOptions,
         seed: int,
-        recorder: Recorder,
-        progress: ProgressCallback | None,
+        policy: Policy | Terms | None = None,
         *,
-        agents: AgentFactory | None,
-        colocation: Colocation | None,
-        checking: bool,
-        on_finish: OnFinish | None,
-        failures: FailureOptions | None,
+        recorder: Recorder | None = None,
+        progress: ProgressCallback | None = None,
+        agents: AgentFactory | None = None,
+        colocation: Colocation | None = None,
+        check_invariants: bool | None = None,
+        on_finish: OnFinish | None = None,
+        failures: FailureOptions | None = None,
     ) -> None:
+        """Get ready to run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
+
+        `policy` says on what terms decisions are made, and makes the agents unless `agents` does; `Terms` alone leave
+        every job to the agent that its user configured. Records go to `recorder`, by default one that keeps them in
+        memory. The same arguments and decisions give the same records. `colocation` says how fast jobs are that share a
+        GPU (None: at 1/k among k jobs), where the options let them. `on_finish` is asked at every completion for the
+        jobs submitted in reply to it, at that second or later; the run ends when these are complete too.
+        `check_invariants` has the numbered invariants checked as the run goes (None: if the environment says so).
+        `failures` says how nodes and jobs fail (None: they do not).
+
+        Raises `InputError` for a workload that cannot run.
+        """
+        policy = Terms() if policy is None else policy
+        terms = policy if isinstance(policy, Terms) else Terms.of(policy)
+        check_jobs(jobs, cluster, applications, rigid=terms.rigid)
+        self._checking = wanted_by_environment() if check_invariants is None else check_invariants
+        #: Where the records go.
+        self.recorder = recorder = MemoryRecorder() if recorder is None else recorder
+        if self._checking:
+            recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
+        self._recorder = recorder
         self._specs = jobs
         self._applications = applications
-        self._policy = policy
-        self._triggers = policy.triggers
+        #: What makes the agents: the policy, unless another was given.
+        self.agents: AgentFactory = agents or (_ConfiguredAgents() if isinstance(policy, Terms) else policy)
+        self._terms = terms
+        self._triggers = terms.triggers
         self._options = options
-        self._recorder = recorder
         self._progress = progress
-        self._checking = checking
         self._on_finish = on_finish
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
         self._expected = len(jobs)
         self._listed = self._submitted = self._finished = self._decisions = 0
-        self._rng = stream(seed, "policy")
+        #: The random stream of the decisions.
+        self.rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s)
         self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._patience = Patience(policy.name, self._clock, options.idle_rounds)
-        self._watch = ProgressWatch(policy.name, self._clock, self._cluster, self._active)
+        self._patience = Patience(terms.name, self._clock, options.idle_rounds)
+        self._watch = ProgressWatch(terms.name, self._clock, self._cluster, self._active)
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._news = News()
-        self._agents = agents or policy
+        self._stage = _NEW
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
-        if model is not None and getattr(policy, "guaranteed_first", False):
+        if model is not None and terms.guaranteed_first:
             model = GuaranteedFirst(model)
         self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
         self._granted = Granted(
-            policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, self._next_arrival_s, seed
+            terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, self._next_arrival_s, seed
         )
         shown = (self._clock, self._cluster, self._views, self._granted.view)
-        self._view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
-        self._fragmentation = Fragmentation(cluster, rigid=policy.rigid) if options.fragmentation else None
+        #: What the driver sees: queue and cluster as they are now, and what has changed since the last decision.
+        self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
+        self._fragmentation = Fragmentation(cluster, rigid=terms.rigid) if options.fragmentation else None
         self._log = OutageLog(self._clock, recorder, [node for node, up in enumerate(self._cluster.up) if not up])
         state = (self._clock, self._cluster, self._ledger, self._active, self._log)
         happens = (self._on_failure, self._on_repair)
@@ -179,28 +249,109 @@ class _Simulation:
             ledger.neighbourhood = Neighbourhood(colocation, occupancy, self._active, shares=shares)
         return ledger
 
-    def run(self) -> None:
-        """Let the clock run until every job is complete."""
-        self._policy.begin(self._cluster.cluster)
-        if self._agents is not self._policy:
-            self._agents.begin(self._cluster.cluster)
-        self._clock.env.process(self._arrivals())
-        if self._failures is not None:
-            self._failures.begin()
+    def __repr__(self) -> str:
+        """Say in a line how far it is."""
+        jobs = f"{len(self._active)} of {self._expected} jobs active, {self._finished} finished"
+        return f"<simulation at {self._clock.now_s} s: {jobs}, {self._stage}>"
+
+    def advance(self) -> View | None:
+        """Run to the next instant at which a decision is due and return the view, None once all jobs are complete.
+
+        Raises `StuckError` where jobs are left that are never placed, `StalledError` where things happen for ever but
+        no job comes nearer to its end, and `EngineError` where a decision is due already, or the run has failed.
+        """
+        if self._stage != _RUNNING:
+            if self._stage == _OVER:
+                return None
+            self._begin()
+        self._stage = _FAILED  # unless all goes well
         if not self._clock.run():
             raise self._patience.stuck(self._active)
+        if self._stage == _DUE:
+            self._news.tell(self.view, self._active)
+            return self.view
+        self._close()
+        return None
+
+    def act(self, decision: Decision) -> None:
+        """Carry out a decision that is due; one that is refused changes nothing, and another may be made instead.
+
+        Raises `InfeasibleDecisionError` for a decision that cannot be carried out, and `EngineError` where none is due.
+        """
+        if self._stage != _DUE:
+            raise self._misused("no decision is due", "call advance() first")
+        if not isinstance(decision, Decision):
+            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [no_decision(decision)])
+        changes = {} if decision == _NO_CHANGE else self._check(decision)
+        self._stage = _FAILED  # unless all goes well
+        self._clock.stopped = False
+        moves = self._apply(changes, decision)
+        self._record(moves, decision.diagnostics)
+        if decision.renew_leases:
+            self._ledger.renew_leases(self._active.values())
+        elif self._ledger.paused:
+            self._ledger.renew_leases()
+        if self._options.interference:
+            self._ledger.interfere(self._active.values(), self._options.interference)
+        if self._interval is not None:
+            self._request((self._clock.now // self._interval + 1) * self._interval)
+        if decision.wake_at_s is not None:
+            self._request(self._clock.wake(decision.wake_at_s))
+        self._after_decision()
+        self._stage = _RUNNING
+
+    def run(self, policy: Decides) -> None:
+        """Let a policy make every decision from here to the end."""
+        with one_thread(), spared_by_the_collector():
+            view = self.view if self._stage == _DUE else self.advance()
+            while view is not None:
+                self.act(policy.decide(view, self.rng))
+                view = self.advance()
+
+    def fork(self) -> Simulation:
+        """Copy the simulation as it stands; both go on alone, and alike under the same decisions.
+
+        Agents, records and random streams are copied too, and with them a policy that makes the agents: the copy has it
+        as its `agents`. Whoever decides without being known to the simulation is not. Applications, jobs and cluster
+        are shared, and so are functions. Raises `EngineError` where something cannot be copied, such as an open file.
+        """
+        applications = [self._applications, *(job.app for job in self._active.values())]
+        return copy_of(self, [self._specs, *applications])
+
+    def _misused(self, problem: str, remedy: str) -> EngineError:
+        if self._stage == _FAILED:
+            problem, remedy = "the run has failed", "make another simulation"
+        elif self._stage == _OVER:
+            problem, remedy = "all jobs are complete", "advance() has returned None"
+        return EngineError(f"'{self._terms.name}' at t={self._clock.now_s} s: {problem}; {remedy}")
+
+    def _begin(self) -> None:
+        """Appoint what happens first."""
+        if self._stage != _NEW:
+            raise self._misused("a decision is due", "answer it with act() before you advance()")
+        self.agents.begin(self._cluster.cluster)
+        if self._failures is not None:
+            self._failures.begin()
+        self._appoint_arrival()
+
+    def _close(self) -> None:
+        self._stage = _OVER
         self._log.close()
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
 
-    def _arrivals(self) -> Generator[simpy.Event, None, None]:
-        clock = self._clock
-        for spec in self._specs:
-            time = clock.ticks(spec.submit_time_s)
-            if time > clock.now or not self._submitted:
-                yield clock.until(time, Phase.ARRIVAL)
+    def _appoint_arrival(self) -> None:
+        if self._listed < len(self._specs):
+            time = self._clock.ticks(self._specs[self._listed].submit_time_s)
+            self._clock.at(time, Phase.ARRIVAL, self._arrive)
+
+    def _arrive(self) -> None:
+        """Submit all jobs of the list that arrive now."""
+        clock, specs = self._clock, self._specs
+        while self._listed < len(specs) and clock.ticks(specs[self._listed].submit_time_s) <= clock.now:
             self._listed += 1
-            self._submit(spec)
+            self._submit(specs[self._listed - 1])
+        self._appoint_arrival()
 
     def _next_arrival_s(self) -> float:
         """Return when the next job of the list arrives; infinity where none does."""
@@ -213,7 +364,7 @@ class _Simulation:
         app = self._applications.for_job(request, truth)
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
-        job.agent = self._agents.agent(request, facts)
+        job.agent = self.agents.agent(request, facts)
         if hasattr(job.agent, "lease"):
             job.leases = cast("LeasingAgent", job.agent)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
@@ -286,7 +437,7 @@ class _Simulation:
     def _expect(self, replies: Sequence[JobSpec]) -> None:
         """Have jobs that follow a completion arrive when they are due."""
         check_replies(
-            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self._policy.rigid
+            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self._terms.rigid
         )
         self._expected += len(replies)
         self._known_ids.update(spec.id for spec in replies)
@@ -294,38 +445,18 @@ class _Simulation:
             self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self) -> None:
-        now = self._clock.now
-        self._due.remove(now)
+        """Have the clock stop for a decision."""
+        self._due.remove(self._clock.now)
         self._ledger.retune_stale()
-        if not self._asks():
-            return
-        decision = self._ask()
-        moves = self._apply({} if decision == _NO_CHANGE else self._check(decision), decision)
-        self._record(moves, decision.diagnostics)
-        if decision.renew_leases:
-            self._ledger.renew_leases(self._active.values())
-        elif self._ledger.paused:
-            self._ledger.renew_leases()
-        if self._options.interference:
-            self._ledger.interfere(self._active.values(), self._options.interference)
-        if self._interval is not None:
-            self._request((now // self._interval + 1) * self._interval)
-        if decision.wake_at_s is not None:
-            self._request(self._clock.wake(decision.wake_at_s))
-        self._after_decision()
-
-    def _ask(self) -> Decision:
-        self._news.tell(self._view, self._active)
-        decision = self._policy.decide(self._view, self._rng)
-        if not isinstance(decision, Decision):
-            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [no_decision(decision)])
-        return decision
+        if self._asks():
+            self._stage = _DUE
+            self._clock.stop()
 
     def _check(self, decision: Decision) -> dict[str, Allocation]:
-        name, now = self._policy.name, self._clock.now_s
+        name, now = self._terms.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active)
-        check_changes(changes, self._active, self._cluster, decision, name, now, rigid=self._policy.rigid)
+        check_changes(changes, self._active, self._cluster, decision, name, now, rigid=self._terms.rigid)
         if decision.target_nodes is not None:
             check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
         return changes
@@ -340,7 +471,7 @@ class _Simulation:
                 moves = self._move(changes, decision)
             self._ledger.set_speeds()
         except EngineError as error:
-            raise InfeasibleDecisionError(self._policy.name, self._clock.now_s, [str(error)]) from error
+            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
         if decision.target_nodes is not None:
             self._provision(set(decision.target_nodes))
         if decision.declined:
