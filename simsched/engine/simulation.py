@@ -200,7 +200,8 @@ class Simulation:
         self.agents: AgentFactory = agents or (_ConfiguredAgents() if isinstance(policy, Terms) else policy)
         self._terms = terms
         self._triggers = terms.triggers
-        self._options = options
+        #: What it was given.
+        self.cluster, self.options = cluster, options
         self._progress = progress
         self._on_finish = on_finish
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
@@ -241,11 +242,11 @@ class Simulation:
     def _made_ledger(self, recorder: Recorder, colocation: Colocation | None) -> Ledger:
         """Make the ledger, with a model of colocation where GPUs are shared."""
         heard = (self._on_complete, self._on_threshold, self._on_leases_over, self._on_failed_attempt)
-        ledger = Ledger(self._clock, self._cluster, recorder, self._options.restart_delay_s, *heard)
-        ledger.kill_at_time_limit = self._options.kill_at_time_limit
+        ledger = Ledger(self._clock, self._cluster, recorder, self.options.restart_delay_s, *heard)
+        ledger.kill_at_time_limit = self.options.kill_at_time_limit
         occupancy = self._cluster.occupancy
         if occupancy is not None and colocation is not None:
-            shares = self._options.gpu_shares
+            shares = self.options.gpu_shares
             ledger.neighbourhood = Neighbourhood(colocation, occupancy, self._active, shares=shares)
         return ledger
 
@@ -291,8 +292,8 @@ class Simulation:
             self._ledger.renew_leases(self._active.values())
         elif self._ledger.paused:
             self._ledger.renew_leases()
-        if self._options.interference:
-            self._ledger.interfere(self._active.values(), self._options.interference)
+        if self.options.interference:
+            self._ledger.interfere(self._active.values(), self.options.interference)
         if self._interval is not None:
             self._request((self._clock.now // self._interval + 1) * self._interval)
         if decision.wake_at_s is not None:
@@ -307,6 +308,11 @@ class Simulation:
             while view is not None:
                 self.act(policy.decide(view, self.rng))
                 view = self.advance()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all jobs are complete and `advance` has said so."""
+        return self._stage == _OVER
 
     def fork(self) -> Simulation:
         """Copy the simulation as it stands; both go on alone, and alike under the same decisions.
@@ -514,7 +520,7 @@ class Simulation:
     def _provision(self, wanted: set[int]) -> None:
         """Let nodes go that are not wanted, and have those come up that are wanted and down."""
         cluster = self._cluster
-        ready = self._clock.now + self._clock.ticks(self._options.node_start_s)
+        ready = self._clock.now + self._clock.ticks(self.options.node_start_s)
         for node in range(len(cluster.up)):
             if node not in wanted:
                 cluster.returning.discard(node)
@@ -535,7 +541,7 @@ class Simulation:
     def _after_decision(self) -> None:
         self._decisions += 1
         if self._checking:
-            check_state(self._cluster, self._active, self._submitted, self._finished, self._options.tick_s)
+            check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
             self._patience.renew()
         elif not self._cluster.broken:  # otherwise the next repair may change something
