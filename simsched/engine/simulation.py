@@ -38,10 +38,18 @@ from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
-from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
-from simsched.model import Allocation, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, facts_of
+from simsched.engine.validate import (
+    ALONE,
+    NO_CHANGES,
+    Changes,
+    changes_of,
+    check_changes,
+    check_names,
+    check_nodes_to_leave,
+)
+from simsched.model import ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, facts_of
 from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
-from simsched.policy import Decision, JobView, Policy, Signal, Triggers, View, no_decision
+from simsched.policy import Decision, Decline, JobView, Place, Policy, Signal, Triggers, View, no_decision
 from simsched.threads import one_thread
 
 #: Called now and then with the simulated second and the number of finished jobs.
@@ -283,7 +291,7 @@ class Simulation:
             raise self._misused("no decision is due", "call advance() first")
         if not isinstance(decision, Decision):
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [no_decision(decision)])
-        changes = {} if decision == _NO_CHANGE else self._check(decision)
+        changes = NO_CHANGES if decision == _NO_CHANGE else self._check(decision)
         self._stage = _FAILED  # unless all goes well
         self._clock.stopped = False
         moves = self._apply(changes, decision)
@@ -458,57 +466,53 @@ class Simulation:
             self._stage = _DUE
             self._clock.stop()
 
-    def _check(self, decision: Decision) -> dict[str, Allocation]:
+    def _check(self, decision: Decision) -> Changes:
         name, now = self._terms.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
-        changes = changes_of(decision, self._active)
-        check_changes(changes, self._active, self._cluster, decision, name, now, rigid=self._terms.rigid)
-        if decision.target_nodes is not None:
-            check_nodes_to_leave(decision.target_nodes, changes, self._active, name, now)
+        changes = changes_of(decision, self._active, name, now)
+        check_changes(changes, self._active, self._cluster, name, now, rigid=self._terms.rigid)
+        if decision.nodes is not None:
+            check_nodes_to_leave(decision.nodes, changes.gpus, self._active, name, now)
         return changes
 
-    def _apply(self, changes: Mapping[str, Allocation], decision: Decision) -> Moves:
+    def _apply(self, changes: Changes, decision: Decision) -> Moves:
         """Carry out a decision that has been checked."""
         moves = NO_MOVES
-        for job_id, guaranteed in decision.guaranteed.items():
-            self._active[job_id].guaranteed = guaranteed
+        for job_id, action in changes.actions.items():
+            if isinstance(action, Decline):
+                self._active[job_id].declined = True
+            elif isinstance(action, Place) and action.guaranteed is not None:
+                self._active[job_id].guaranteed = action.guaranteed
         try:
-            if changes or decision.cancel:
-                moves = self._move(changes, decision)
+            if changes.gpus or changes.actions:
+                moves = self._move(changes)
             self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
-        if decision.target_nodes is not None:
-            self._provision(set(decision.target_nodes))
-        if decision.declined:
-            for job_id in decision.declined:
-                self._active[job_id].declined = True
-        if decision.watch:
-            for job_id, attained_gpu_s in decision.watch.items():
-                self._ledger.watch(self._active[job_id], attained_gpu_s)
+        if decision.nodes is not None:
+            self._provision(set(decision.nodes))
+        for job_id, attained_gpu_s in decision.watch.items():
+            self._ledger.watch(self._active[job_id], attained_gpu_s)
         return moves
 
-    def _move(self, changes: Mapping[str, Allocation], decision: Decision) -> Moves:
+    def _move(self, changes: Changes) -> Moves:
         """Take GPUs from jobs and give them to others."""
-        active, ledger = self._active, self._ledger
+        active, ledger, shared = self._active, self._ledger, changes.shared
         started = stopped = moved = 0
-        for job_id, allocation in changes.items():
+        for job_id, allocation in changes.gpus.items():
             job = active[job_id]
             if job.allocation:
-                (ledger.begin_anew if job_id in decision.unsaved else ledger.release)(job)
+                (ledger.release if changes.saves(job_id) else ledger.begin_anew)(job)
                 moved += bool(allocation)
                 stopped += not allocation
             else:
                 started += bool(allocation)
-        if decision.cancel:
-            given = {job_id: active[job_id] for job_id, allocation in changes.items() if allocation}
-            for job_id in decision.cancel:
-                ledger.complete(active[job_id], CANCELLED)
-            active = given
-        beside, onto = decision.beside, decision.onto
-        for job_id, allocation in changes.items():
+        for job_id in changes.cancelled:
+            ledger.complete(active[job_id], CANCELLED)
+        for job_id, allocation in changes.gpus.items():
             if allocation:
-                ledger.place(active[job_id], allocation, beside.get(job_id, ()), onto.get(job_id))
+                place = shared.get(job_id, ALONE)
+                ledger.place(active[job_id], allocation, place.beside, place.onto)
         return Moves(started, stopped, moved)
 
     def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:

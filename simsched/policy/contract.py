@@ -71,7 +71,7 @@ class Policy(Protocol):
     #: Whether a guaranteed job keeps all of its speed on a GPU that it shares, the others getting what it leaves of
     #: what they do together; otherwise they divide it as the experiment's model of sharing says.
     guaranteed_first: ClassVar[bool] = False
-    #: Whether the policy has nodes come and go (`Decision.target_nodes`).
+    #: Whether the policy has nodes come and go (`Decision.nodes`).
     scales: ClassVar[bool] = False
 
     @property
