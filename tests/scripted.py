@@ -37,8 +37,8 @@ class Script(Policy):
         here = self.steps.get(view.now_s, {})
         stop = [job_id for job_id, new in here.items() if not new]
         start = {job_id: new for job_id, new in here.items() if new}
-        watch, target_nodes = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
-        return Decision.change(start, stop, watch=watch, target_nodes=target_nodes)
+        watch, nodes = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
+        return Decision.change(start, stop, watch=watch, nodes=nodes)
 
 
 def fixed(job_id: str, submit_s: int = 0, gpus: int = 1, duration_s: int = 100) -> JobSpec:

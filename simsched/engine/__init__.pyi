@@ -13,7 +13,7 @@ from .records import (
 )
 from .remaining import TrueRemainingWork as TrueRemainingWork, true_rates as true_rates
 from .sharing import TruePairs as TruePairs
-from .simulation import simulate as simulate
+from .simulation import Simulation as Simulation, Terms as Terms, simulate as simulate
 from .streams import stream as stream
 
 SEMANTICS: int

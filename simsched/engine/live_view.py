@@ -10,6 +10,7 @@ from simsched.engine.clock import Clock
 from simsched.engine.state import ClusterState
 from simsched.model import Node
 from simsched.policy import JobView, ViewSignal, undeclared
+from simsched.words import counted
 
 T = TypeVar("T")
 
@@ -30,6 +31,9 @@ class ReadOnly(Sequence[T]):
 
     def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
         return iter(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
 
     def __eq__(self, other: object) -> bool:
         return self._items == other
@@ -75,6 +79,11 @@ class LiveView:
         if self._up is not self._cluster.up:
             self._up, self._shown_up = self._cluster.up, ReadOnly(self._cluster.up)
         return self._shown_up
+
+    def __repr__(self) -> str:
+        """Say in a line how full queue and cluster are."""
+        jobs = f"{counted(len(self.jobs), 'job')}, {self._cluster.running_jobs} running"
+        return f"<view at {self.now_s} s: {jobs}, {sum(self.free)} of {self._cluster.available_gpus} GPUs free>"
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Read a declared signal."""

@@ -156,7 +156,7 @@ def _declaration(trial: Trial) -> None:
 
 def _empty_queue(trial: Trial) -> None:
     decision = _asked(trial.make(), FakeView(Cluster.uniform()))
-    _expect(not decision.allocations and not decision.stop, f"it allocates without jobs: {decision}")
+    _expect(not decision.jobs, f"it decides on jobs where there are none: {decision}")
 
 
 def _all_nodes_down(trial: Trial) -> None:
@@ -164,7 +164,7 @@ def _all_nodes_down(trial: Trial) -> None:
     view = _view(policy, Cluster.uniform(2, 4), 3)
     view.up = [False, False]
     decision = _asked(policy, view)
-    placed = sorted(job_id for job_id, held in decision.allocations.items() if held)
+    placed = sorted(decision.allocations)
     _expect(not placed, f"with all nodes down it places {', '.join(placed)}")
 
 
@@ -212,8 +212,9 @@ def _node_lost(trial: Trial) -> None:
 def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:
     """Check what a decision leaves on the nodes of a view."""
     held = {job.id: job.allocation for job in view.jobs.values()}
-    after = {**({} if decision.complete else held), **decision.allocations}
-    after = {job_id: placed for job_id, placed in after.items() if placed and job_id not in decision.stop}
+    others = {job_id: at for job_id, at in held.items() if at and job_id not in decision.jobs}
+    stay = others if decision.rest == "stays" else {}
+    after = stay | decision.allocations
     used: dict[int, int] = {}
     for job_id, placed in after.items():
         types = {view.nodes[node].gpu_type for node, _ in placed}

@@ -94,7 +94,7 @@ def test_a_node_that_holds_a_job_cannot_go() -> None:
         run(Script({10: {"a": ((1, 1),)}}, rent={20: {0}}), [fixed("a")])
 
 
-def test_target_nodes_that_do_not_exist_are_named() -> None:
+def test_nodes_that_do_not_exist_are_named() -> None:
     for wanted in ({0, 2}, {-1}):
-        with pytest.raises(InfeasibleDecisionError, match="target_nodes names nodes outside 0 to 1"):
+        with pytest.raises(InfeasibleDecisionError, match="no other nodes to provision than 0 to 1"):
             run(Script({}, rent={10: wanted}), [fixed("a")])

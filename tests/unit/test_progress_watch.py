@@ -15,7 +15,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
-from simsched.policy import Decision, Policy, Triggers
+from simsched.policy import Decision, Policy, Stop, Triggers
 from simsched.testing.builders import Applications, run, toy_application
 from tests.scripted import ONE_GPU, fixed
 
@@ -32,7 +32,7 @@ class OnAndOff(Policy):
         first = next(iter(view.jobs.values()))
         if not first.allocation:
             return Decision({first.id: ((0, 1),)}, wake_at_s=view.now_s + self.on_s)
-        return Decision({}, wake_at_s=view.now_s + 1, unsaved=(first.id,) if self.unsaved else ())
+        return Decision({first.id: Stop(saved=not self.unsaved)}, wake_at_s=view.now_s + 1)
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Flips(Policy):
 
     def decide(self, view, rng):
         self.wanted = not getattr(self, "wanted", False)
-        return Decision({}, target_nodes=(0, 1) if self.wanted else (), wake_at_s=view.now_s + 1)
+        return Decision({}, nodes=(0, 1) if self.wanted else (), wake_at_s=view.now_s + 1)
 
 
 @pytest.fixture

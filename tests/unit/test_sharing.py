@@ -20,7 +20,7 @@ from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, Place, Policy, Triggers, View
 from simsched.testing.builders import Applications, run, two_type_application
 
 
@@ -42,10 +42,8 @@ class Plan(Policy):
     def decide(self, view: View, rng) -> Decision:
         self.seen[view.now_s] = {job.id: job.neighbours for job in view.jobs.values()}
         here = self.steps.get(int(view.now_s), {})
-        start = {job_id: placed for job_id, placed in here.items() if placed}
-        stop = [job_id for job_id, placed in here.items() if not placed]
-        beside = {job_id: others for job_id, others in self.beside.items() if job_id in start}
-        return Decision.change(start, stop, beside=beside)
+        start = {job_id: Place(placed, self.beside.get(job_id, ())) for job_id, placed in here.items() if placed}
+        return Decision.change(start, [job_id for job_id, placed in here.items() if not placed])
 
 
 class GuaranteedPlan(Plan):
@@ -199,7 +197,7 @@ def test_random_sharing_keeps_the_invariants_and_finishes(seed: int) -> None:
             running = {one.id for one in view.jobs.values() if one.running}
             stop = [one for one in sorted(running) if rng.random() < 0.1]
             stay = running - set(stop)
-            start, beside = {}, {}
+            start = {}
             for one in view.jobs.values():
                 node = int(rng.integers(0, 2))
                 if one.id in running or sum(view.nodes[node].gpus for _ in start.values()) > 0:
@@ -209,8 +207,8 @@ def test_random_sharing_keeps_the_invariants_and_finishes(seed: int) -> None:
                     view.jobs[other].num_gpus for other in on_node if not view.jobs[other].neighbours
                 )
                 if one.num_gpus <= room - (0 if view.free[node] >= one.num_gpus else view.free[node]):
-                    start[one.id], beside[one.id] = ((node, one.num_gpus),), tuple(on_node)
-            return Decision.change(start, stop, beside=beside)
+                    start[one.id] = Place(((node, one.num_gpus),), on_node)
+            return Decision.change(start, stop)
 
     records = share(Shuffles({}), jobs, cluster=Cluster.uniform(2, 3), most=2, delay_s=2)
     assert len(records.jobs) == 12

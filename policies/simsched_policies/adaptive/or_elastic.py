@@ -133,7 +133,7 @@ class OrElastic(Policy):
             if held:
                 allocations[job.id] = held
         wanted = sorted({*provisioned, *(node for held in allocations.values() for node, _ in held)})
-        return Decision(allocations, target_nodes=wanted or [0])
+        return Decision(allocations, nodes=wanted or [0])
 
     def _nodes(self, job: JobView, view: View, untaken: list[int]) -> list[int]:
         """Pick the nodes for a job, its own first, and take them from those that nobody has."""

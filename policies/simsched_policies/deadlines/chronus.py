@@ -23,7 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.model import Allocation
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.policy import (
+    DEADLINES,
+    REMAINING_WORK,
+    Becomes,
+    Decision,
+    Decline,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
 from simsched.toolkit import TypePool, available_gpus, run_in_order, type_pools
 from simsched.toolkit.programs import reserve, usable_seconds
 
@@ -75,7 +87,7 @@ class Chronus(Policy):
             rest = [job for job in pool.jobs.values() if job.id not in self._holders]
             rest.sort(key=lambda job: job[REMAINING_WORK].seconds * job.num_gpus)
             allocations |= run_in_order([*first, *rest], pool.view)
-        return Decision(allocations, declined=declined)
+        return Decision(allocations | {job_id: Decline(allocations.get(job_id, ())) for job_id in declined})
 
     def _plan(self, pool: TypePool, new: Sequence[JobView]) -> list[str]:
         """Decide who is admitted and who holds the lease under way; return those declined."""

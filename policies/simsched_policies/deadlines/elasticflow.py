@@ -24,7 +24,19 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.policy import (
+    DEADLINES,
+    REMAINING_WORK,
+    Becomes,
+    Decision,
+    Decline,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
 from simsched.toolkit import (
     Counts,
     DeadlineJob,
@@ -92,7 +104,7 @@ class ElasticFlow(Policy):
         for pool in type_pools(view, home=self._types):
             allocations |= self._serve(pool)
         declined = [job_id for job_id, promised in self._promised.items() if not promised and job_id not in before]
-        return Decision(allocations, declined=declined)
+        return Decision(allocations | {job_id: Decline(allocations.get(job_id, ())) for job_id in declined})
 
     def _serve(self, pool: TypePool) -> dict[str, Allocation]:
         gpus = available_gpus(pool.view)

@@ -35,6 +35,7 @@ from simsched.policy import (
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
     Signal,
     View,
@@ -97,8 +98,11 @@ class AntMan(Policy):
                         start[job.id] = picked
                         beside[job.id] = [other.id for other in near if _touches(board.held[other.id], picked)]
                         board.start(job, picked)
-        shared = {job_id: others for job_id, others in beside.items() if others and sharing}
-        return Decision.change(start, beside=shared, guaranteed=classes)
+        placed = {job_id: view.jobs[job_id].allocation for job_id in classes} | start
+        others = beside if sharing else {}
+        return Decision.change(
+            {job_id: Place(at, others.get(job_id, ()), guaranteed=classes.get(job_id)) for job_id, at in placed.items()}
+        )
 
     def _classify(self, view: View) -> dict[str, bool]:
         """Settle who is guaranteed, and return the jobs whose class is not, or not any more, the one they asked for."""

@@ -25,9 +25,11 @@ from simsched.policy import (
     GPU_BUSY,
     SHARED_GPUS,
     UNPACKED,
+    Action,
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
     Signal,
     View,
@@ -66,8 +68,7 @@ class Horus(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Learn from the jobs that have finished, then start others."""
         self._expected.learn(view)
-        start: dict[str, Allocation] = {}
-        onto: dict[str, str] = {}
+        start: dict[str, Allocation | Action] = {}
         for pool in type_pools(view, rigid=True):
             free = Capacity.of(pool.view)
             shares = self.packing and view.max_jobs_per_gpu > 1
@@ -78,13 +79,12 @@ class Horus(Policy):
                 picked = free.place(MOST_FREE, job.num_gpus)
                 host = self._host(job, hosts, pool) if shares and picked is None else None
                 if picked is not None:
-                    hosts[job.id] = picked
+                    start[job.id] = hosts[job.id] = picked
                 elif host is not None:
-                    picked, onto[job.id] = hosts.pop(host), host
-                if picked:
-                    start[job.id] = picked
+                    start[job.id] = Place(hosts.pop(host), onto=host)
+                if job.id in start:
                     self._expected.started(job, view.now_s)
-        return Decision.change(start, onto=onto)
+        return Decision.change(start)
 
     def _host(self, job: JobView, hosts: Iterable[str], pool: TypePool) -> str | None:
         """Return the job beside which another is predicted to be disturbed least, None where it would be too much."""

@@ -30,9 +30,11 @@ from simsched.policy import (
     GPU_BUSY,
     SHARED_GPUS,
     UNPACKED,
+    Action,
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
     Signal,
     View,
@@ -50,9 +52,8 @@ _MEDIUM = 1
 class _Changes:
     """What a decision changes."""
 
-    start: dict[str, Allocation] = field(default_factory=dict)
+    start: dict[str, Allocation | Action] = field(default_factory=dict)
     stop: list[str] = field(default_factory=list)
-    onto: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -102,7 +103,7 @@ class Lucid(Policy):
         for job_id in changes.start:
             self._expected.started(view.jobs[job_id], view.now_s)
         wake_at_s = min(self._profiling.values(), default=None)
-        return Decision.change(changes.start, changes.stop, onto=changes.onto, wake_at_s=wake_at_s)
+        return Decision.change(changes.start, changes.stop, wake_at_s=wake_at_s)
 
     def _update(self, view: View) -> None:
         self._expected.learn(view)
@@ -174,8 +175,7 @@ class Lucid(Policy):
             fitting = (pool.jobs[host] for host in hosts)
             host = next((one for one in fitting if self._may_share(job, one, pool.gpu_type, gpu_time[job.id])), None)
             if host is not None:
-                changes.start[job.id] = hosts.pop(host.id)
-                changes.onto[job.id] = host.id
+                changes.start[job.id] = Place(hosts.pop(host.id), onto=host.id)
 
     def _hosts(self, pool: TypePool, queue: Iterable[JobView]) -> dict[str, Allocation]:
         """Return the GPUs of the jobs that run alone on them and stay there."""

@@ -28,9 +28,11 @@ from simsched.policy import (
     SHARED_GPUS,
     STAGE_TIMES,
     STAGES,
+    Action,
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
     Signal,
     Triggers,
@@ -94,17 +96,14 @@ class _Muri(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Group and place the jobs of each GPU type."""
-        allocations: dict[str, Allocation] = {}
-        onto: dict[str, str] = {}
-        anew: list[str] = []
+        jobs: dict[str, Allocation | Action] = {}
         most = min(self.most_jobs, view.max_jobs_per_gpu)
         for pool in type_pools(view, rigid=True):
             for group, place, stays in self._places(pool, most):
-                allocations |= dict.fromkeys((one.view.id for one in group), place)
-                if not stays:
-                    onto |= dict.fromkeys((one.view.id for one in group[1:]), group[0].view.id)
-                    anew += [one.view.id for one in group]
-        return Decision(allocations, onto=onto, anew=anew)
+                first, *others = (one.view.id for one in group)
+                jobs[first] = place if stays else Place(place, restart=True)
+                jobs |= dict.fromkeys(others, place if stays else Place(place, onto=first, restart=True))
+        return Decision(jobs)
 
     def _places(self, pool: TypePool, most: int) -> list[tuple[tuple[_Candidate, ...], Allocation, bool]]:
         """Return the groups that run, where, and whether they have been there together before."""

@@ -3,36 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from simsched.model import Allocation, Capacity
-from simsched.policy import Decision, View
+from simsched.policy import Action, Decision, Place, View
 from simsched.toolkit.placers import BEST_FIT
 from simsched.toolkit.rounds.mechanism import Grant
-
-
-@dataclass
-class Placed:
-    """Allocations of a round by job; who is put onto whose GPUs; and who is placed anew although its nodes stay.
-
-    Where it is not `complete`, `allocations` has the jobs whose GPUs change only, and none for those that stop.
-    """
-
-    allocations: dict[str, Allocation] = field(default_factory=dict)
-    onto: dict[str, str] = field(default_factory=dict)
-    anew: list[str] = field(default_factory=list)
-    complete: bool = True
-
-    def decision(self, wake_at_s: float | None, *, renew_leases: bool = False) -> Decision:
-        """Return the decision that carries the round out."""
-        return Decision(
-            self.allocations,
-            complete=self.complete,
-            wake_at_s=wake_at_s,
-            renew_leases=renew_leases,
-            onto=self.onto,
-            anew=self.anew,
-        )
 
 
 class Allocator:
@@ -48,12 +23,12 @@ class Allocator:
         self._free: Capacity | None = None
         self._up: tuple[bool, ...] = ()
 
-    def allocate(self, grants: Iterable[Grant], view: View) -> Placed:
+    def allocate(self, grants: Iterable[Grant], view: View) -> Decision:
         """Place the jobs of the grants that run."""
         runs = [grant for grant in grants if grant.runs]
         if view.max_jobs_per_gpu == 1:
-            return Placed(self._whole(runs, view), complete=False)
-        return _shared(sorted(runs, key=_by_size), view)
+            return Decision.change(self._whole(runs, view))
+        return Decision(_shared(sorted(runs, key=_by_size), view))
 
     def _whole(self, grants: Sequence[Grant], view: View) -> dict[str, Allocation]:
         """Return what differs from the round before where no GPU is shared, in the order of the jobs."""
@@ -90,20 +65,18 @@ class Allocator:
         return self._free
 
 
-def _shared(grants: Sequence[Grant], view: View) -> Placed:
+def _shared(grants: Sequence[Grant], view: View) -> dict[str, Allocation | Action]:
     """Place all grants, the largest first, where several jobs may hold a GPU."""
     kept: dict[str, Allocation] = {}
     coming = [grant for grant in grants if not _stays(grant, view, kept)]
     held = [kept[grant.unit[0]] for grant in grants if grant.unit[0] in kept]
     free = Capacity.idle(view, held)
-    placed = Placed()
+    jobs: dict[str, Allocation | Action] = {**kept}
     for grant in coming:
-        placed.allocations.update(dict.fromkeys(grant.unit, _take(free, grant)))
-        placed.onto.update(dict.fromkeys(grant.unit[1:], grant.unit[0]))
-        if len(grant.unit) > 1 or view.jobs[grant.unit[0]].neighbours:
-            placed.anew += grant.unit
-    placed.allocations = kept | placed.allocations
-    return placed
+        at, (first, *others) = _take(free, grant), grant.unit
+        jobs[first] = Place(at, restart=bool(others or view.jobs[first].neighbours))
+        jobs |= dict.fromkeys(others, Place(at, onto=first, restart=True))
+    return jobs
 
 
 def _take(free: Capacity, grant: Grant) -> Allocation:

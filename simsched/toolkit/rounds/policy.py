@@ -253,7 +253,7 @@ class SharesPolicy(Policy):
 
     def _carry_out(self, view: View) -> Decision:
         """Place the grants."""
-        return self._allocator.allocate(self._grants, view).decision(view.now_s + self.round_s)
+        return self._allocator.allocate(self._grants, view)._replace(wake_at_s=view.now_s + self.round_s)
 
     def _grant(self, view: View, rng: np.random.Generator) -> Decision:
         """Compute shares and grant them as they are."""

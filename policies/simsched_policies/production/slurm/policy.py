@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.model import Allocation, Capacity, JobRequest, Tenant
-from simsched.policy import TIME_LIMITS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.policy import CANCEL, TIME_LIMITS, Action, Becomes, Decision, JobView, Place, Policy, Stop, View, Wants
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, Ints
 from simsched_policies.production.slurm.longest_run import LongestRun
@@ -139,9 +139,12 @@ class SlurmBackfill(Policy):
                 self._start(kind, pool, now, view.now_s, changes.start, backfills=backfills)
         self._free.give_back(kept)
         wake = self._wake(view.now_s)
-        stop = [job_id for job_id in changes.stop if job_id not in changes.start]  # others only move, or go on
-        unsaved = list(changes.stop) if self.requeue_loses and self.preemption == "requeue" else ()
-        return Decision.change(changes.start, stop, cancel=list(changes.cancel), wake_at_s=wake, unsaved=unsaved)
+        jobs: dict[str, Allocation | Action] = {**changes.start}
+        if changes.stop:
+            saved = not (self.requeue_loses and self.preemption == "requeue")
+            jobs |= {name: Place(at, saved=saved) for name, at in changes.start.items() if name in changes.stop}
+            jobs = {name: Stop(saved=saved) for name in changes.stop if name not in jobs} | jobs
+        return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
     def _backfills(self, now_s: float) -> bool:
         """Say whether this decision runs backfill, or looks at the head of the queue alone."""

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from simsched.model import SLACK, Allocation, Capacity
-from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, View, Wants
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.sharing.fractional.fragmentation import UsualJobs
 
@@ -86,7 +86,7 @@ class Fractional(Policy):
                 break
         for job_id in start:
             del self._waiting[job_id]
-        return Decision.change(start, onto=onto)
+        return Decision.change({**start, **{job_id: Place(start[job_id], onto=host) for job_id, host in onto.items()}})
 
     def _place(self, job_id: str, wish: _Wish, most: int, onto: dict[str, str]) -> Allocation | None:
         """Choose GPUs, or a GPU that is shared, for a job, and note that it holds them; None where it must wait."""

@@ -38,8 +38,10 @@ from simsched.policy import (
     MEASURED_SPEEDS,
     SHARED_GPUS,
     UNPACKED,
+    Action,
     Decision,
     JobView,
+    Place,
     Policy,
     Quantum,
     Signal,
@@ -124,17 +126,18 @@ class Gandiva(Policy):
         return self._decision(allocations, unpacked, view)
 
     def _decision(self, allocations: dict[str, Allocation], unpacked: list[str], view: View) -> Decision:
-        onto: dict[str, str] = {}
-        anew = [guest for guest in unpacked if view.jobs[guest].running]
+        jobs: dict[str, Allocation | Action] = dict(allocations)
+        for guest in unpacked:
+            if guest in allocations:
+                jobs[guest] = Place(allocations[guest], restart=True)
         for host, guest in self._pairs.guests.items():
             if host in allocations:
-                allocations[guest] = allocations[host]
-                if host not in view.jobs[guest].neighbours or view.jobs[host].allocation != allocations[host]:
-                    onto[guest] = host
-                    anew.append(guest)
-        waits = len(allocations) < len(view.jobs)
+                at = allocations[host]
+                stays = host in view.jobs[guest].neighbours and view.jobs[host].allocation == at
+                jobs[guest] = at if stays else Place(at, onto=host, restart=True)
+        waits = len(jobs) < len(view.jobs)
         wake_at_s = self._quantum.end_s(view.now_s) if waits or self._pairs.on_trial or self.grow else None
-        return Decision(allocations, onto=onto, anew=anew, wake_at_s=wake_at_s)
+        return Decision(jobs, wake_at_s=wake_at_s)
 
     def _update(self, view: View) -> None:
         """Forget what has finished, and queue what has arrived; guests left alone stay where they are."""
