@@ -4,7 +4,7 @@ Written as `muri.py` is: from the description alone, by somebody who had seen ne
 replay. [figures] marks what the published figures decided where the description is open.
 
 One line was changed after it had been held against simsched: ends were joined within 1e-4 s alone. They are grouped
-relatively first, as all ends are, and groups are joined within 1e-4 s, as the third correction named in `muri.py` has it.
+relatively first, as all ends are, and groups within 1e-4 s are joined, as the third correction in `muri.py` has it.
 """
 
 from __future__ import annotations
