@@ -23,10 +23,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simsched.errors import InputError
-from tests.validation import muri_cases as muri
-from tests.validation import pollux_cases as pollux
-from tests.validation import shockwave_cases as shockwave
-from tests.validation import tiresias_cases as tiresias
+from tests.validation import (
+    muri_cases as muri,
+    pollux_cases as pollux,
+    shockwave_cases as shockwave,
+    tiresias_cases as tiresias,
+)
 
 
 def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:

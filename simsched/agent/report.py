@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from simsched.model.goodput import GoodputModel
+from simsched.model import GoodputModel
 
 
 class TypeReport(NamedTuple):

@@ -14,14 +14,18 @@ from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error
-from simsched.execution.limits import Limits
-from simsched.execution.worker import begin_loading
-from simsched.experiment.grid import Grid, make_grid
-from simsched.experiment.results_name import results_name
-from simsched.experiment.shipped import find_experiment
-from simsched.experiment.validation import Experiment, check_experiment, read_experiment
-from simsched.fairness.finish_time_fairness import run_with_fairness
-from simsched.results.reader import RUN_FILE
+from simsched.experiment import (
+    Experiment,
+    Grid,
+    check_experiment,
+    find_experiment,
+    make_grid,
+    read_experiment,
+    results_name,
+)
+from simsched.experiment.fairness import run_with_fairness
+from simsched.experiment.running import Limits, begin_loading
+from simsched.results import RUN_FILE
 
 #: An experiment: the name of a shipped one, a YAML file, or what such a file would say.
 ExperimentSource = str | Path | Mapping[str, Any]
