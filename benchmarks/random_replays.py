@@ -20,8 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simsched.errors import InputError
-from tests.validation import muri_cases as muri
-from tests.validation import shockwave_cases as shockwave
+from tests.validation import muri_cases as muri, shockwave_cases as shockwave
 
 
 def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.abuse.command import TRACE, run
 from benchmarks.abuse.fuzz import fault
 from benchmarks.abuse.tries import Ending
-from simsched.results.reader import read_run
+from simsched.results import read_run
 
 _GOOD = """
 from simsched.policy import Decision, Policy

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from simsched.errors import Problem
-from simsched.model.goodput import GoodputModel
+from simsched.model import GoodputModel
 
 
 class TypeReport(NamedTuple):

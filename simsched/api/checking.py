@@ -10,13 +10,18 @@ from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
-from simsched.documents import yaml_lines
-from simsched.documents.yaml_lines import Document
+from simsched.documents import Document, yaml_lines
 from simsched.errors import input_error
-from simsched.experiment.grid import Grid, GridCell, look_into, make_grid
-from simsched.experiment.results_name import results_name
-from simsched.experiment.shipped import find_experiment
-from simsched.experiment.validation import check_experiment, foreign_code
+from simsched.experiment import (
+    Grid,
+    GridCell,
+    check_experiment,
+    find_experiment,
+    foreign_code,
+    look_into,
+    make_grid,
+    results_name,
+)
 
 #: An experiment: the name of a shipped one, a YAML file, or what such a file would say.
 ExperimentSource = str | Path | Mapping[str, Any]
@@ -64,10 +69,10 @@ def _apart(
     foreign = foreign_code(document, overrides)
     if not foreign or current_process().daemon:  # which may have no processes of its own
         return None
-    from simsched.execution.apart import apart  # loads what runs cells
+    from simsched.experiment.running import done_apart  # loads what runs cells
 
     whose = ", ".join(f"'{one}'" for one in foreign)
-    return apart(work, document, tuple(overrides), *rest, whose=whose, progress=progress, limit_s=limit_s)
+    return done_apart(work, document, tuple(overrides), *rest, whose=whose, progress=progress, limit_s=limit_s)
 
 
 def _kept_grid(*arguments: Any) -> Grid | None:
@@ -89,7 +94,7 @@ def _grid(
 ) -> Grid:
     checked = check_experiment(document, overrides)
     if ahead:
-        from simsched.execution.worker import begin_loading  # loads what runs cells
+        from simsched.experiment.running import begin_loading  # loads what runs cells
 
         begin_loading()
     grid = make_grid(checked, progress).select(labels)

@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from simsched.errors import input_error, nearest
-from simsched.results.compare import Row, comparison, paired_differences
-from simsched.results.metric_names import find_metric
-from simsched.results.metrics import HEADLINE, OCCASIONAL
-from simsched.results.reader import Cell, Run
-from simsched.results.reader import read_run as read_folder
-from simsched.results.what_was_run import what_was_run
+from simsched.results import (
+    HEADLINE,
+    OCCASIONAL,
+    Cell,
+    Row,
+    Run,
+    comparison,
+    find_metric,
+    paired_differences,
+    read_run as read_folder,
+    what_was_run,
+)
 
 if TYPE_CHECKING:
-    from simsched.report.figures.style import Figure
+    from simsched.report.figures import Figure
 
 #: The swept key under which the files of a folder of workloads appear; they count as replications.
 _WORKLOAD_FILE = "workload"
@@ -145,7 +151,7 @@ class RunResults:
 
     def figures(self) -> tuple[str, ...]:
         """Return the names of the figures that fit this run."""
-        from simsched.report.figures.draw import figure_names
+        from simsched.report.figures import figure_names
 
         return figure_names(self.run, self.replicated_over)
 
@@ -154,7 +160,7 @@ class RunResults:
 
         `metrics` are those shown by figures that compare metrics (`bars` and sweeps).
         """
-        from simsched.report.figures.draw import draw_figure
+        from simsched.report.figures import draw_figure
 
         return draw_figure(self.run, name, self.replicated_over, metrics)[0]
 

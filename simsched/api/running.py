@@ -13,9 +13,9 @@ from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error
-from simsched.execution.limits import Limits
-from simsched.fairness.finish_time_fairness import run_with_fairness
-from simsched.results.reader import RUN_FILE
+from simsched.experiment.fairness import run_with_fairness
+from simsched.experiment.running import Limits
+from simsched.results import RUN_FILE
 
 
 def run(

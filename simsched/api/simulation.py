@@ -12,21 +12,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord
-from simsched.engine.simulation import simulate as run_engine
+from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
+from simsched.engine import (
+    AllocationRecord,
+    DecisionRecord,
+    EngineOptions,
+    JobRecord,
+    MemoryRecorder,
+    OutageRecord,
+    simulate as run_engine,
+)
 from simsched.errors import input_error, nearest
-from simsched.model.application import Application, ApplicationSource
-from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.job import FIXED_DURATION, JobSpec
-from simsched.model.speedup import Speedup
-from simsched.policy import Policy, registry
-from simsched.policy.registry import POLICIES
-from simsched.results.metrics import summarise
-from simsched.results.schema import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
+from simsched.policy import POLICIES, Policy, registry
+from simsched.results import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table, summarise
 from simsched.words import counted
-from simsched.workload.trace import MOST_SECONDS
+from simsched.workload import MOST_SECONDS
 
 #: Names under which tables and traces have the fields of a job.
 _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",

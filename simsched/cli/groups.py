@@ -11,9 +11,8 @@ import click
 from simsched.cli.output import print_json
 
 if TYPE_CHECKING:
-    from simsched.report.tables import TextTable
-    from simsched.results.by_group import By, Groups
-    from simsched.results.reader import Cell
+    from simsched.report import TextTable
+    from simsched.results import By, Cell, Groups
 
 
 def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
@@ -21,9 +20,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     from simsched.cli.tables import print_table
     from simsched.errors import input_error
     from simsched.knowledge import legend, marked
-    from simsched.results.by_group import by_group
-    from simsched.results.compare import row_name
-    from simsched.results.reader import RUN_FILE, read_cell, read_run
+    from simsched.results import RUN_FILE, by_group, read_cell, read_run, row_name
 
     cells = read_run(folder).cells if (folder / RUN_FILE).is_file() else (read_cell(folder),)
     found: dict[str, Groups] = {}
@@ -52,7 +49,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
 
 def groups_table(groups: Groups, *, title: str) -> TextTable:
     """Put groups into a table, times in hours."""
-    from simsched.report.tables import TextTable
+    from simsched.report import TextTable
 
     headers = (
         groups.by, "jobs", "users", "mean wait (h)", "median wait (h)", "p90 wait (h)", "slow-down", "GPU hours",

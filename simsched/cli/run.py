@@ -14,8 +14,8 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.execution.runner import Failure, RunResult
-    from simsched.experiment.grid import Grid
+    from simsched.experiment import Grid
+    from simsched.experiment.running import Failure, RunResult
 
 _FAILED = 1
 
@@ -84,11 +84,9 @@ def run(
     generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
     chance there is in policies, agents and failures. All policies face the same jobs under a seed.
     """
-    from simsched.api.checking import prepare
-    from simsched.api.progress import grid_progress, progress_listener
-    from simsched.api.running import check_ways
-    from simsched.execution.limits import Limits
-    from simsched.fairness.finish_time_fairness import run_with_fairness
+    from simsched.api import check_ways, grid_progress, prepare, progress_listener
+    from simsched.experiment.fairness import run_with_fairness
+    from simsched.experiment.running import Limits
 
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
@@ -122,7 +120,7 @@ def run(
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
-    from simsched.execution.store import Store
+    from simsched.experiment.running import Store
 
     store = Store(out / grid.folder_name)
     cells = [
@@ -153,7 +151,7 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str:
     """Print the tables of a run and where its figures are; returns why these could not be written, if so."""
     from simsched.cli.results import comparison_json, print_comparison, replicated_over
-    from simsched.results.reader import RUN_FILE, read_run
+    from simsched.results import RUN_FILE, read_run
 
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
         return ""
@@ -162,7 +160,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
     paths: Sequence[Path] = []
     undrawn = ""
     if plots:
-        from simsched.report.figures.draw import draw_run
+        from simsched.report.figures import draw_run
 
         try:
             paths = draw_run(found, result.folder / "figures", replicated_over(found))

@@ -13,9 +13,9 @@ from simsched.experiment.canonical import digest_of
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.policy_params import full_params, input_files
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, code
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster
 from simsched.policy import Policy
-from simsched.results.version import SCHEMA_VERSION
+from simsched.results import SCHEMA_VERSION
 from simsched.sources import content_of, plugin_closure
 
 

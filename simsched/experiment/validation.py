@@ -12,20 +12,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simsched.agent import registry as agent_registry
-from simsched.agent.registry import AGENTS
-from simsched.documents import yaml_lines
-from simsched.documents.overrides import Draft, draft_of
-from simsched.documents.validation_messages import problems_of
-from simsched.documents.yaml_lines import Document
+from simsched.agent import AGENTS, registry as agent_registry
+from simsched.documents import Document, Draft, draft_of, problems_of, yaml_lines
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys
 from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
-from simsched.results.curves import read_curves
-from simsched.results.metric_names import find_metric
+from simsched.results import find_metric, read_curves
 
 _NOT_SWEPT = (
     "name",

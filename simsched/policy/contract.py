@@ -9,11 +9,9 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.rule_agent import configured_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
+from simsched.agent import Agent, configured_agent
+from simsched.keys import INFINITE as INFINITE, INPUT_FILE as INPUT_FILE
+from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.physics import Wants
 from simsched.policy.signals import Signal

@@ -18,8 +18,7 @@ from simsched.results.metric_names import range_of
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
 from simsched.results.schema import TABLES
-from simsched.results.stored import RUN_AGAIN, CellEntry, Manifest, RunIndex, Summary
-from simsched.results.stored import read_json as read_json
+from simsched.results.stored import RUN_AGAIN, CellEntry, Manifest, RunIndex, Summary, read_json as read_json
 from simsched.results.what_was_run import published_values_hold
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.abuse.__main__ import ATTACKS, fill, main, read, write
 from benchmarks.abuse.tries import Attack, Ending, Tally, make_tries, tried
-from simsched.execution import cell as cell_module
+from simsched.experiment.running import cell as cell_module
 from simsched.results.reader import read_run
 
 POLICY = '''

@@ -15,7 +15,7 @@ import simsched as sim
 from simsched.api import running, simulation, traces
 from simsched.errors import InputError
 from simsched.policy import Decision, Policy
-from simsched.policy.gang import run_in_order
+from simsched.toolkit.gang import run_in_order
 
 
 class LastFirst(Policy):

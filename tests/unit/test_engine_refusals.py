@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simsched_policies.fifo import Fifo
+from simsched_policies.queues.fifo import Fifo
 
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.options import LEAST_TICK_S, EngineOptions

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from simsched_policies.gavel.fifo import GavelFifo
-from simsched_policies.gavel.finish_time import FinishTimeFairness
-from simsched_policies.gavel.max_min import MaxMin
-from simsched_policies.gavel.throughput import MaxThroughput, MinCost
-from simsched_policies.gavel.water_filling import Hierarchical
+from simsched_policies.rounds.gavel.fifo import GavelFifo
+from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
+from simsched_policies.rounds.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.throughput import MaxThroughput, MinCost
+from simsched_policies.rounds.gavel.water_filling import Hierarchical
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.engine.options import EngineOptions
@@ -18,10 +18,10 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.policy import registry
-from simsched.policy.rounds import SharesPolicy
-from simsched.policy.rounds.rates import SIGNALS, rate_source
 from simsched.policy.signals import MEASURED_SPEEDS, REMAINING_WORK, TRUE_RATES
 from simsched.testing.builders import fresh_view, run
+from simsched.toolkit.rounds import SharesPolicy
+from simsched.toolkit.rounds.rates import SIGNALS, rate_source
 from simsched.workload.source import WorkloadOptions, make_workload
 
 TABLE = {

@@ -7,8 +7,7 @@ import pytest
 
 from simsched.documents.yaml_lines import parse
 from simsched.errors import InputError
-from simsched.experiment import grid as grid_module
-from simsched.experiment import validation
+from simsched.experiment import grid as grid_module, validation
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.grid import make_grid
 from simsched.experiment.task import code

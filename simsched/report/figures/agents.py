@@ -9,7 +9,7 @@ import pandas as pd
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, value_axis, values_in_order
-from simsched.results.compare import Replica, Row
+from simsched.results import Replica, Row
 
 #: What is drawn, a row of panels each; the ratio where there is a reference, because seeds differ more than agents.
 METRICS = ("jct_mean_ratio", "jct_mean_s", "statistical_efficiency")

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, looks, new_figure, styled
 from simsched.report.units import Shown, number, shown_unit
-from simsched.results.compare import Row
-from simsched.results.metric_names import find_metric
+from simsched.results import Row, find_metric
 
 _COLUMNS = ["policy", "metric", "unit", "mean", "low", "high", "seeds", "published"]
 #: More panels than these do not fit a page beside each other.

@@ -28,10 +28,7 @@ from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.tenants import tenant_figures
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
 from simsched.report.figures.trials import trials_data, trials_over_time
-from simsched.results.compare import Row, comparison, short_keys
-from simsched.results.occupancy import HELD_COLUMNS, JOB_COLUMNS
-from simsched.results.reader import Cell, Run
-from simsched.results.trials import read_trials
+from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, Cell, Row, Run, comparison, read_trials, short_keys
 
 #: More rows than this (policies times sweep points) are not told apart in one figure.
 MOST_ROWS = 8
@@ -179,7 +176,7 @@ def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> 
 
 def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
     cells = {row.name: row.cells[0] for row in rows}
-    tables = {name: (cell.table("jobs", JOB_COLUMNS), cell.table("allocations", HELD_COLUMNS))
+    tables = {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
               for name, cell in cells.items()}  # fmt: skip
     seed = rows[0].cells[0].seed
     outages = {name: cell.outages for name, cell in cells.items() if len(cell.outages)}
@@ -206,7 +203,7 @@ def node_sizes(cell: Cell, intervals: Iterable[pd.DataFrame]) -> list[int]:
 
 def _queue(run: Run, rows: Sequence[Row]) -> Drawn:
     cells = {row.name: row.cells[0] for row in rows}
-    tables = {name: (cell.table("jobs", JOB_COLUMNS), cell.table("allocations", HELD_COLUMNS))
+    tables = {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
               for name, cell in cells.items()}  # fmt: skip
     return queue_over_time(tables, title=f"{run.name}: waiting jobs (seed {rows[0].cells[0].seed})")
 

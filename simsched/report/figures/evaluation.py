@@ -9,14 +9,21 @@ from simsched.report.figures.jct_parts import jct_parts, parts_data
 from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
 from simsched.report.figures.rho import rho_cdf, rho_data
 from simsched.report.figures.style import Drawn, looks
-from simsched.results.compare import Row
-from simsched.results.curves import CurvePoint
-from simsched.results.fairness import describe, read_fairness
-from simsched.results.predictions import has_predictions, prediction_errors
-from simsched.results.quality import JOB_COLUMNS as QUALITY_COLUMNS
-from simsched.results.quality import LIFE_COLUMNS as PROGRESS_COLUMNS
-from simsched.results.quality import Life, lives, read_losses
-from simsched.results.reader import Cell, Run
+from simsched.results import (
+    LIFE_COLUMNS as PROGRESS_COLUMNS,
+    QUALITY_COLUMNS,
+    Cell,
+    CurvePoint,
+    Life,
+    Row,
+    Run,
+    describe,
+    has_predictions,
+    lives,
+    prediction_errors,
+    read_fairness,
+    read_losses,
+)
 
 _MOST_ROWS = 9
 _MOST_FORESEEN = 2

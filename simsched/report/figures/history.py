@@ -15,10 +15,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S
-from simsched.results.compare import short_keys
-from simsched.results.curves import CurvePoint
-from simsched.results.reader import Cell, Run
-from simsched.results.statistics import Estimate, estimate
+from simsched.results import Cell, CurvePoint, Estimate, Run, estimate, short_keys
 
 #: Names of the point of a sweep at which published changes hold.
 _PUBLISHED_AT = ("", "load 1", "load 1.0")

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.style import Drawn, looks
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
-from simsched.results.compare import Row
-from simsched.results.reader import Run
+from simsched.results import Row, Run
 
 _CROSSING, _FRAGMENTED = "crossing_share", "fragmentation_by_node"
 #: More bars than these are not told apart.

@@ -8,8 +8,7 @@ from simsched.report.figures.agents import agents_data, agents_panels, compares_
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.style import Drawn, looks
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
-from simsched.results.compare import Row
-from simsched.results.reader import Run
+from simsched.results import Row, Run
 
 _DEADLINES = ("deadlines_met", "promises_kept", "deadlines_declined")
 _SHARED = ("speed_per_gpu", "jct_mean_s", "gpu_utilisation")

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import shown_unit
-from simsched.results.compare import Row, row_name
-from simsched.results.metric_names import find_metric
+from simsched.results import Row, find_metric, row_name
 
 #: Inches, fit for a page.
 _WIDEST = 9.0

@@ -8,9 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.results.by_group import By, by_group
-from simsched.results.compare import Row
-from simsched.results.reader import Run
+from simsched.results import By, Row, Run, by_group
 
 #: More policies than these are not told apart, and more tenants make the figure a wall.
 _MOST_ROWS, _MOST_GROUPS = 8, 16
