@@ -85,9 +85,9 @@ class TrueSteps:
         """Return the seconds of each epoch of the profile on a GPU type."""
         return self._app.profile_s(gpu_type)
 
-    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
-        """Return steps per second on the GPUs asked for."""
-        return self._app.rate(gpu_type, batch_size)
+    def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
+        """Return steps per second at a batch size on some GPUs."""
+        return self._app.rate(gpu_type, batch_size, num_gpus)
 
 
 def steps(job: JobState) -> TrueSteps | None:
@@ -151,6 +151,7 @@ class Granted:
         service_history: Sequence[float],
         pairs: PairSpeeds,
         next_arrival: Callable[[], float],
+        coming_jobs: Callable[[], Sequence[JobView]],
         seed: int,
     ) -> None:
         """Grant `wanted`; raises `KeyError` for a signal that nothing provides. `seed` is that of the run."""
@@ -160,6 +161,7 @@ class Granted:
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,
             signals.NEXT_ARRIVAL: next_arrival,
+            signals.COMING_JOBS: coming_jobs,
         }
         self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}

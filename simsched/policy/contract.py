@@ -85,6 +85,11 @@ class Policy(Protocol):
         return False
 
     @property
+    def knows(self) -> dict[str, str]:
+        """Return how a real scheduler would come by each signal that this instance reads, by name."""
+        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
+
+    @property
     def longest_pause_s(self) -> float:
         """Return the seconds for which the policy may leave everything idle on purpose although jobs wait.
 
