@@ -3,7 +3,7 @@ from .errors import EngineError as EngineError
 from .failure_options import FailureOptions as FailureOptions
 from .losses import LossReporter as LossReporter
 from .options import LEAST_TICK_S as LEAST_TICK_S, EngineOptions as EngineOptions
-from .providers import gpu_busy as gpu_busy, stage_times as stage_times, views_at_submission as views_at_submission
+from .providers import Granted as Granted, views_at_submission as views_at_submission
 from .records import (
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -99,8 +99,8 @@ class Terms:
     @classmethod
     def of(cls, policy: Policy) -> Terms:
         """Return those of a policy."""
-        first, pause_s = getattr(policy, "guaranteed_first", False), getattr(policy, "longest_pause_s", 0.0)
-        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, pause_s)
+        first = policy.traits.guaranteed_first
+        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, policy.longest_pause_s)
 
 
 class _ConfiguredAgents:
@@ -397,8 +397,8 @@ class Simulation:
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
         job.agent = self.agents.agent(request, facts)
-        if hasattr(job.agent, "lease"):
-            job.leases = cast("LeasingAgent", job.agent)
+        if isinstance(job.agent, LeasingAgent):
+            job.leases = job.agent
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:

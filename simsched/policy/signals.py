@@ -1,8 +1,8 @@
 """What a policy may know beyond the queue and the cluster.
 
 A signal is defined once, here, and provided once, in `simsched.engine.providers`. A policy lists the signals that it
-reads in `needs`, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every result
-records them.
+needs in its traits, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every
+result records them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Place, Policy, Triggers, View
+from simsched.policy import Decision, Place, Policy, Traits, Triggers, View
 from simsched.testing.builders import Applications, run, two_type_application
 
 
@@ -29,7 +29,7 @@ class Plan(Policy):
     """Decides at given seconds as told; in between everything stays."""
 
     name: ClassVar[str] = "plan"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     steps: Mapping[int, Mapping[str, Allocation]]
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Plan(Policy):
 class GuaranteedPlan(Plan):
     """The same, guaranteed jobs first."""
 
-    guaranteed_first: ClassVar[bool] = True
+    traits: ClassVar[Traits] = replace(Plan.traits, guaranteed_first=True)
 
 
 def share(policy: Policy, jobs, *, cluster=None, colocation=None, most: int = 2, applications=None, delay_s: int = 0):

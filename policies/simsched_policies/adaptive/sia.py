@@ -30,10 +30,9 @@ from simsched.policy import (
     Decision,
     JobView,
     Policy,
-    Signal,
+    Traits,
     Triggers,
     View,
-    Wants,
 )
 from simsched.toolkit import BEST_FIT, available_by_type
 from simsched.toolkit.programs import (
@@ -62,10 +61,12 @@ class Sia(Policy):
     """
 
     name: ClassVar[str] = "sia"
-    type_aware: ClassVar[bool] = True
-    wants: ClassVar[Wants] = {GPU_TYPES: Becomes("chooses numbers of GPUs alone")}
-    needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT, OFFLINE_PROFILES})
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(
+        type_aware=True,
+        wants={GPU_TYPES: Becomes("chooses numbers of GPUs alone")},
+        needs={GOODPUT, OFFLINE_PROFILES},
+        rigid=False,
+    )
 
     interval_s: int = 60
     fairness: float = -0.5

@@ -32,10 +32,9 @@ from simsched.policy import (
     Decline,
     JobView,
     Policy,
-    Signal,
+    Traits,
     Triggers,
     View,
-    Wants,
 )
 from simsched.toolkit import (
     Counts,
@@ -60,11 +59,13 @@ class ElasticFlow(Policy):
     """Admits jobs whose deadline can be met, and scales them slot by slot."""
 
     name: ClassVar[str] = "elasticflow"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
-    wants: ClassVar[Wants] = {
-        DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
-    }
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(
+        needs={REMAINING_WORK},
+        wants={
+            DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
+        },
+        rigid=False,
+    )
 
     slot_s: int = 60
     horizon_slots: int = 10_080

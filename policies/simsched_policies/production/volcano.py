@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Tenant, gpus_of
-from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName, available_gpus
 
 
@@ -55,10 +55,13 @@ class Volcano(Policy):
     """
 
     name: ClassVar[str] = "volcano"
-    wants: ClassVar[Wants] = {
-        QUOTAS: Becomes("gives the queues of all tenants the same weight"),
-        JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        wants={
+            QUOTAS: Becomes("gives the queues of all tenants the same weight"),
+            JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
+        },
+        reads_tenants=True,
+    )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     placement: PlacerName = "fragments"

@@ -37,9 +37,8 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
-    Signal,
+    Traits,
     View,
-    Wants,
 )
 from simsched.toolkit import MOST_FREE, GpuMemory, available_gpus, type_pools
 
@@ -52,13 +51,16 @@ class AntMan(Policy):
     """
 
     name: ClassVar[str] = "antman"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
-    guaranteed_first: ClassVar[bool] = True
-    wants: ClassVar[Wants] = {
-        SHARED_GPUS: UNPACKED,
-        GUARANTEED_JOBS: Becomes("starts jobs in order of arrival, with backfill", "fifo", {"backfill": True}),
-        OPPORTUNISTIC_JOBS: Becomes("reserves GPUs for each job in turn, so that no two share one"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={GPU_BUSY},
+        guaranteed_first=True,
+        wants={
+            SHARED_GPUS: UNPACKED,
+            GUARANTEED_JOBS: Becomes("starts jobs in order of arrival, with backfill", "fifo", {"backfill": True}),
+            OPPORTUNISTIC_JOBS: Becomes("reserves GPUs for each job in turn, so that no two share one"),
+        },
+        reads_tenants=True,
+    )
 
     max_busy: float = 0.8
     packing: bool = True

@@ -31,9 +31,8 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
-    Signal,
+    Traits,
     View,
-    Wants,
 )
 from simsched.toolkit import MOST_FREE, DurationHistory, GpuMemory, LearnedDurations, TypePool, type_pools
 
@@ -43,11 +42,13 @@ class Horus(Policy):
     """Starts jobs by expected GPU-time, beside others where their predicted utilisations leave room."""
 
     name: ClassVar[str] = "horus"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
-    wants: ClassVar[Wants] = {
-        SHARED_GPUS: UNPACKED,
-        BUSY_GPUS: Becomes("takes every job to keep its GPUs busy for `assumed_busy` of the time"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={GPU_BUSY},
+        wants={
+            SHARED_GPUS: UNPACKED,
+            BUSY_GPUS: Becomes("takes every job to keep its GPUs busy for `assumed_busy` of the time"),
+        },
+    )
 
     most_busy: float = 1.0
     assumed_busy: float = 0.5

@@ -36,9 +36,8 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
-    Signal,
+    Traits,
     View,
-    Wants,
 )
 from simsched.toolkit import DurationHistory, GpuMemory, LearnedDurations, TypePool, most_free_among, type_pools
 
@@ -61,11 +60,13 @@ class Lucid(Policy):
     """Profiles every job, then starts jobs by expected GPU-time, and packs them in pairs while load is high."""
 
     name: ClassVar[str] = "lucid"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
-    wants: ClassVar[Wants] = {
-        SHARED_GPUS: UNPACKED,
-        BUSY_GPUS: Becomes("gives every job the medium share score"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={GPU_BUSY},
+        wants={
+            SHARED_GPUS: UNPACKED,
+            BUSY_GPUS: Becomes("gives every job the medium share score"),
+        },
+    )
 
     profile_s: int = 500
     profiling_nodes: int = 1

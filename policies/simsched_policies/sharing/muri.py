@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -34,7 +34,7 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
-    Signal,
+    Traits,
     Triggers,
     View,
     Wants,
@@ -69,7 +69,7 @@ UNGROUPED = Becomes("merges nobody, as with most_jobs: 1", params={"most_jobs": 
 class _Muri(Policy):
     """What both have in common."""
 
-    wants: ClassVar[Wants] = {SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")}
+    traits: ClassVar[Traits] = Traits(wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")})
 
     def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:
         """Group up to `most_jobs` jobs every `interval_s` seconds."""
@@ -83,7 +83,7 @@ class _Muri(Policy):
     @property
     def counts_on(self) -> Wants:
         """Return what grouping takes, where jobs are grouped."""
-        return {} if self.most_jobs == 1 else self.wants
+        return {} if self.most_jobs == 1 else self.traits.wants
 
     @property
     def triggers(self) -> Triggers:
@@ -135,7 +135,7 @@ class MuriS(_Muri):
     """Muri that knows how long jobs take: least GPU-time left first."""
 
     name: ClassVar[str] = "muri-s"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, STAGE_TIMES})
+    traits: ClassVar[Traits] = replace(_Muri.traits, needs={REMAINING_WORK, STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
         """Return the GPU-seconds left."""
@@ -146,7 +146,7 @@ class MuriL(_Muri):
     """Muri that does not know how long jobs take: least attained GPU-time first."""
 
     name: ClassVar[str] = "muri-l"
-    needs: ClassVar[frozenset[Signal]] = frozenset({STAGE_TIMES})
+    traits: ClassVar[Traits] = replace(_Muri.traits, needs={STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
         """Return the GPU-seconds attained."""

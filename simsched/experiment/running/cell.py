@@ -250,8 +250,7 @@ def _features(task: Task) -> set[str]:
 
 def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
-    leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
-    for name, text in sorted(leave().items()):
+    for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)

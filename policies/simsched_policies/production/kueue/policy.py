@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Tenant
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.kueue.cycle import Asking, Entry, Rules, admit, run_cycle
 from simsched_policies.production.kueue.model import Reclaim, Within, Workload
@@ -42,7 +42,9 @@ class Kueue(Policy):
     """
 
     name: ClassVar[str] = "kueue"
-    wants: ClassVar[Wants] = {QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")}
+    traits: ClassVar[Traits] = Traits(
+        wants={QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")}, reads_tenants=True
+    )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "lower-priority"

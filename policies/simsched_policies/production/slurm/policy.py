@@ -18,7 +18,20 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.model import Allocation, Capacity, JobRequest, Tenant
-from simsched.policy import CANCEL, TIME_LIMITS, Action, Becomes, Decision, JobView, Place, Policy, Stop, View, Wants
+from simsched.policy import (
+    CANCEL,
+    TIME_LIMITS,
+    Action,
+    Becomes,
+    Decision,
+    JobView,
+    Place,
+    Policy,
+    Stop,
+    Traits,
+    View,
+    Wants,
+)
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, Ints
 from simsched_policies.production.slurm.longest_run import LongestRun
@@ -63,6 +76,7 @@ class SlurmBackfill(Policy):
     """
 
     name: ClassVar[str] = "slurm-backfill"
+    traits: ClassVar[Traits] = Traits(reads_tenants=True)
 
     backfill: Literal["easy", "conservative", "none"] = "easy"
     max_jobs: int = MAX_JOBS

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from simsched.model import SLACK, Allocation, Capacity
-from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, View, Wants
+from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.sharing.fractional.fragmentation import UsualJobs
 
@@ -52,9 +52,11 @@ class Fractional(Policy):
     """
 
     name: ClassVar[str] = "fractional"
-    wants: ClassVar[Wants] = {
-        GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"}),
-    }
+    traits: ClassVar[Traits] = Traits(
+        wants={
+            GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"}),
+        }
+    )
 
     rule: Literal["best-fit", "worst-fit", "first-fit", "fgd"] = "best-fit"
     backfill: bool = False
