@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import exp, gamma
+from math import exp, gamma, inf
 
 import numpy as np
 
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.ledger import Ledger
-from simsched.engine.outage_log import OutageLog
+from simsched.engine.ledger import Ledger, Lifecycle
+from simsched.engine.nodes import Nodes
+from simsched.engine.options import FailureOptions, stream
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
-from simsched.engine.streams import stream
 from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, PhillyFailures
 
 
@@ -36,7 +35,7 @@ def draw_outages(
     return draw
 
 
-class Failures:
+class Failures(Lifecycle):
     """Has nodes fail and recover as the clock goes, and takes jobs off nodes that fail."""
 
     def __init__(
@@ -47,19 +46,21 @@ class Failures:
         cluster: ClusterState,
         ledger: Ledger,
         active: Mapping[str, JobState],
-        log: OutageLog,
-        on_change: Callable[[Sequence[JobState]], None],
+        nodes: Nodes,
+        on_failure: Callable[[Sequence[JobState]], None],
+        on_failed_attempt: Callable[[JobState], None],
         on_repair: Callable[[], None],
     ) -> None:
-        """Report every failure with the jobs that it hit, and every repair; the `log` has them all."""
+        """Report every failure of nodes with the jobs that it hit, every repair, and jobs that fail by themselves."""
         self._options = options
         self._seed = seed
         self._clock = clock
         self._cluster = cluster
         self._ledger = ledger
         self._active = active
-        self._log = log
-        self._on_change = on_change
+        self._nodes = nodes
+        self._on_failure = on_failure
+        self._on_failed_attempt = on_failed_attempt
         self._on_repair = on_repair
         self._job_failures: JobFailures = PhillyFailures()
 
@@ -108,22 +109,62 @@ class Failures:
             job.recovery.failures += 1
             self._ledger.evict(job)
         for node in nodes:
-            self._cluster.break_down(node)
-            self._log.breaks(node, outage.kind)
-            if node in self._cluster.returning:
-                self._log.back(node)
+            self._nodes.break_down(node, outage.kind)
         if hit:
             self._ledger.set_speeds()
         up = max(self._clock.ticks(outage.up_s), self._clock.now)
         self._clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw, self._clock.now))
-        self._on_change(hit)
+        self._on_failure(hit)
 
     def _repair(
         self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, since: float
     ) -> None:
         for node in nodes:
-            self._cluster.repair(node)
-            self._log.repaired(node, outage.kind, since)
+            self._nodes.repair(node, outage.kind, since)
         if draw is not None:
             self._next(nodes, draw, outage.up_s)
         self._on_repair()
+
+    def begins(self, job: JobState, ticks: float) -> bool:
+        """Have the job write a checkpoint, or fail by itself, if that comes before the end of its epoch."""
+        assert job.recovery is not None
+        first = inf if ticks == inf else job.recovery.interruption(job)
+        if not first < ticks:
+            return False
+        job.appointment = self._clock.at(self._clock.now + first, Phase.PROGRESS, partial(self._interrupt, job))
+        return True
+
+    def released(self, job: JobState) -> None:
+        """Save a job that is stopped."""
+        assert job.recovery is not None
+        job.recovery.save(job)
+
+    def _interrupt(self, job: JobState) -> None:
+        recovery = job.recovery
+        assert recovery is not None
+        self._ledger.settle(job)
+        job.running, job.appointment = None, None
+        if recovery.fails_next:
+            self._fail_attempt(job, recovery)
+            return
+        recovery.writing = True
+        written = self._clock.now + recovery.cost
+        job.appointment = self._clock.at(written, Phase.RESUME, partial(self._end_checkpoint, job, recovery))
+
+    def _end_checkpoint(self, job: JobState, recovery: Recovery) -> None:
+        self._ledger.settle(job)
+        recovery.save(job)
+        self._ledger.begin(job)
+
+    def _fail_attempt(self, job: JobState, recovery: Recovery) -> None:
+        """Return a job whose attempt has failed to the queue, or end it where it is not tried again."""
+        if recovery.gives_up:
+            self._ledger.complete(job, "Failed")
+            return
+        recovery.retry()
+        if recovery.keeps:
+            self._ledger.release(job)
+        else:
+            self._ledger.evict(job)
+        self._ledger.set_speeds()
+        self._on_failed_attempt(job)

@@ -6,38 +6,35 @@ the order within one instant.
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar, Protocol, cast
+from typing import Protocol, TypedDict, Unpack, cast
 
 import numpy as np
 
-from simsched.agent import Agent, AgentFactory, LeasingAgent, configured_agent
+from simsched.agent import AgentFactory, LeasingAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
-from simsched.engine.failure_options import FailureOptions
 from simsched.engine.failures import Failures
 from simsched.engine.fork import copy_of
-from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
-from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
 from simsched.engine.job_record import CANCELLED
-from simsched.engine.ledger import Ledger
-from simsched.engine.live_view import LiveView, ReadOnly
-from simsched.engine.news import News
-from simsched.engine.options import EngineOptions
-from simsched.engine.outage_log import OutageLog
-from simsched.engine.patience import Patience
-from simsched.engine.progress_watch import ProgressWatch
+from simsched.engine.leases import Leases
+from simsched.engine.ledger import Ledger, Lifecycle
+from simsched.engine.live_view import Delta, LiveView, ReadOnly
+from simsched.engine.nodes import Nodes
+from simsched.engine.options import EngineOptions, FailureOptions, Terms, stream
 from simsched.engine.providers import Granted
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
-from simsched.engine.state import ClusterState, JobState
-from simsched.engine.streams import stream
+from simsched.engine.stalls import StallDetector
+from simsched.engine.state import ClusterState, JobState, Leasing
+from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import (
     ALONE,
     NO_CHANGES,
@@ -47,9 +44,10 @@ from simsched.engine.validate import (
     check_names,
     check_nodes_to_leave,
 )
-from simsched.model import ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, facts_of
+from simsched.engine.watches import TimeLimits, Watches
+from simsched.model import ApplicationSource, Cluster, JobSpec, facts_of
 from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
-from simsched.policy import Decision, Decline, JobView, Place, Policy, Signal, Triggers, View, no_decision
+from simsched.policy import Decision, Decline, JobView, Place, Policy, View, no_decision
 from simsched.threads import one_thread
 
 #: Called now and then with the simulated second and the number of finished jobs.
@@ -59,6 +57,10 @@ ProgressCallback = Callable[[float, int], None]
 OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 _PROGRESS_EVERY = 50  # decisions
+
+#: New objects after which the collector looks at them, instead of Python's hundreds. Jobs that have ended, and what is
+#: recorded of them, leave no cycles that only the collector could free.
+_NEW_OBJECTS = 20_000
 
 #: The stages of a simulation, as `repr` names them.
 _NEW, _RUNNING, _DUE, _OVER, _FAILED = "not begun", "under way", "a decision is due", "complete", "failed"
@@ -75,39 +77,35 @@ class Decides(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What a simulation needs to know of whoever decides in it, as a `Policy` says it of itself.
+class Settings(TypedDict, total=False):
+    """What a simulation may be given besides; see `Simulation`."""
 
-    `name` stands in messages. `triggers` say when a decision is due, `signals` what its views show. `rigid` promises
-    every job the GPUs that it asks for, or none. With `guaranteed_first` a guaranteed job keeps all of its speed on a
-    GPU that it shares.
+    progress: ProgressCallback | None
+    agents: AgentFactory | None
+    colocation: Colocation | None
+    check_invariants: bool | None
+    on_finish: OnFinish | None
+    failures: FailureOptions | None
+
+
+@contextmanager
+def spared_by_the_collector() -> Iterator[None]:
+    """Have the garbage collector look seldom, and pass over what is there before the block, while the block lasts.
+
+    Looking through the jobs and the rows of the result tables again and again took about a quarter of the time of a
+    whole trace.
     """
-
-    name: str = "driver"
-    triggers: Triggers = field(default_factory=Triggers.on_events)
-    signals: Collection[Signal] = frozenset()
-    rigid: bool = True
-    guaranteed_first: bool = False
-
-    @classmethod
-    def of(cls, policy: Policy) -> Terms:
-        """Return those of a policy."""
-        first = getattr(policy, "guaranteed_first", False)
-        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first)
-
-
-class _ConfiguredAgents:
-    """Makes the agents that users configured for their jobs."""
-
-    name: ClassVar[str] = "configured"
-
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
-
-    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
-        return configured_agent(request, facts)
+    outermost = gc.get_freeze_count() == 0
+    threshold = gc.get_threshold()
+    if outermost:
+        gc.freeze()
+        gc.set_threshold(max(_NEW_OBJECTS, threshold[0]) if threshold[0] else 0, *threshold[1:])
+    try:
+        yield
+    finally:
+        if outermost:
+            gc.set_threshold(*threshold)
+            gc.unfreeze()
 
 
 def simulate(
@@ -118,34 +116,14 @@ def simulate(
     options: EngineOptions,
     seed: int,
     recorder: Recorder,
-    progress: ProgressCallback | None = None,
-    *,
-    agents: AgentFactory | None = None,
-    colocation: Colocation | None = None,
-    check_invariants: bool | None = None,
-    on_finish: OnFinish | None = None,
-    failures: FailureOptions | None = None,
+    **settings: Unpack[Settings],
 ) -> Mapping[str, str]:
     """Run `jobs` until all are complete: a `Simulation` in which `policy` makes every decision.
 
     Every record goes to `recorder` in the order in which things happen. `agents` makes the agents instead of the
     policy. Returns the class of the agents by application; raises what `Simulation` raises.
     """
-    simulation = Simulation(
-        cluster,
-        jobs,
-        applications,
-        options,
-        seed,
-        policy,
-        recorder=recorder,
-        progress=progress,
-        agents=agents,
-        colocation=colocation,
-        check_invariants=check_invariants,
-        on_finish=on_finish,
-        failures=failures,
-    )
+    simulation = Simulation(cluster, jobs, applications, options, seed, policy, recorder=recorder, **settings)
     with one_thread():
         if simulation.agents is not policy:
             policy.begin(cluster)
@@ -204,8 +182,8 @@ class Simulation:
         self._recorder = recorder
         self._specs = jobs
         self._applications = applications
-        #: What makes the agents: the policy, unless another was given.
-        self.agents: AgentFactory = agents or (_ConfiguredAgents() if isinstance(policy, Terms) else policy)
+        #: What makes the agents: the policy, unless another was given; None where users have configured them.
+        self.agents: AgentFactory | None = agents or (None if isinstance(policy, Terms) else policy)
         self._terms = terms
         self._triggers = terms.triggers
         #: What it was given.
@@ -222,18 +200,24 @@ class Simulation:
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._patience = Patience(terms.name, self._clock, options.idle_rounds)
-        self._watch = ProgressWatch(terms.name, self._clock, self._cluster, self._active)
+        self._stalls = StallDetector(terms.name, self._clock, self._cluster, self._active, options.idle_rounds)
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
-        self._news = News()
+        self._delta = Delta()
         self._stage = _NEW
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
         if model is not None and terms.guaranteed_first:
             model = GuaranteedFirst(model)
-        self._ledger = self._made_ledger(recorder, model)
+        self._ledger = ledger = Ledger(self._clock, self._cluster, recorder, options.restart_delay_s, self._on_complete)
+        if self._cluster.occupancy is not None and model is not None:
+            shares = options.gpu_shares
+            ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
+        self._leases = Leases(self._clock, ledger, self._on_leases_over)
+        self._watches = Watches(self._clock, self._on_threshold)
+        if options.kill_at_time_limit:
+            ledger.lifecycles.append(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         self._granted = Granted(
             terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, self._next_arrival_s, seed
@@ -241,22 +225,14 @@ class Simulation:
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: What the driver sees: queue and cluster as they are now, and what has changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
-        self._fragmentation = Fragmentation(cluster, rigid=terms.rigid) if options.fragmentation else None
-        self._log = OutageLog(self._clock, recorder, [node for node, up in enumerate(self._cluster.up) if not up])
-        state = (self._clock, self._cluster, self._ledger, self._active, self._log)
-        happens = (self._on_failure, self._on_repair)
-        self._failures = None if failures is None else Failures(failures, seed, *state, *happens)
-
-    def _made_ledger(self, recorder: Recorder, colocation: Colocation | None) -> Ledger:
-        """Make the ledger, with a model of colocation where GPUs are shared."""
-        heard = (self._on_complete, self._on_threshold, self._on_leases_over, self._on_failed_attempt)
-        ledger = Ledger(self._clock, self._cluster, recorder, self.options.restart_delay_s, *heard)
-        ledger.kill_at_time_limit = self.options.kill_at_time_limit
-        occupancy = self._cluster.occupancy
-        if occupancy is not None and colocation is not None:
-            shares = self.options.gpu_shares
-            ledger.neighbourhood = Neighbourhood(colocation, occupancy, self._active, shares=shares)
-        return ledger
+        self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
+        self._nodes = Nodes(self._clock, self._cluster, recorder, options.node_start_s, self._on_join)
+        self._failures: Failures | None = None
+        if failures is not None:
+            state = (self._clock, self._cluster, ledger, self._active, self._nodes)
+            happens = (self._on_failure, self._on_failed_attempt, self._on_repair)
+            self._failures = Failures(failures, seed, *state, *happens)
+            ledger.lifecycles.append(self._failures)
 
     def __repr__(self) -> str:
         """Say in a line how far it is."""
@@ -275,9 +251,9 @@ class Simulation:
             self._begin()
         self._stage = _FAILED  # unless all goes well
         if not self._clock.run():
-            raise self._patience.stuck(self._active)
+            raise self._stalls.stuck()
         if self._stage == _DUE:
-            self._news.tell(self.view, self._active)
+            self._delta.tell(self.view, self._active)
             return self.view
         self._close()
         return None
@@ -296,10 +272,7 @@ class Simulation:
         self._clock.stopped = False
         moves = self._apply(changes, decision)
         self._record(moves, decision.diagnostics)
-        if decision.renew_leases:
-            self._ledger.renew_leases(self._active.values())
-        elif self._ledger.paused:
-            self._ledger.renew_leases()
+        self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:
             self._ledger.interfere(self._active.values(), self.options.interference)
         if self._interval is not None:
@@ -343,14 +316,15 @@ class Simulation:
         """Appoint what happens first."""
         if self._stage != _NEW:
             raise self._misused("a decision is due", "answer it with act() before you advance()")
-        self.agents.begin(self._cluster.cluster)
+        if self.agents is not None:
+            self.agents.begin(self.cluster)
         if self._failures is not None:
             self._failures.begin()
         self._appoint_arrival()
 
     def _close(self) -> None:
         self._stage = _OVER
-        self._log.close()
+        self._nodes.close()
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
 
@@ -378,9 +352,10 @@ class Simulation:
         app = self._applications.for_job(request, truth)
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
-        job.agent = self.agents.agent(request, facts)
+        job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         if hasattr(job.agent, "lease"):
-            job.leases = cast("LeasingAgent", job.agent)
+            job.leasing = Leasing(cast("LeasingAgent", job.agent))
+            self._tell_first(self._leases)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
@@ -389,10 +364,15 @@ class Simulation:
         self._active[spec.id] = job
         self._views[spec.id] = job.view
         self._submitted += 1
-        self._news.arrive(job)
+        self._delta.arrive(job)
         if self._triggers.arrival:
             self._request(self._clock.now)
         self._request_round()
+
+    def _tell_first(self, lifecycle: Lifecycle) -> None:
+        """Have the ledger tell a lifecycle what happens to jobs, once there are some that it matters to."""
+        if lifecycle not in self._ledger.lifecycles:
+            self._ledger.lifecycles.insert(0, lifecycle)
 
     def _request_round(self) -> None:
         """Ask for a decision at the next multiple of the interval (this very second included, 0 excluded)."""
@@ -410,16 +390,16 @@ class Simulation:
         return bool(self._active) or (self._triggers.quiet and self._submitted < self._expected)
 
     def _on_threshold(self, job: JobState) -> None:
-        self._news.reach(job)
+        self._delta.reach(job)
         self._request(self._clock.now)
 
     def _on_failed_attempt(self, job: JobState) -> None:
-        self._news.lose([job])
+        self._delta.lose([job])
         if self._triggers.completion or self._triggers.node_change:
             self._request(self._clock.now)
 
     def _on_failure(self, hit: Sequence[JobState]) -> None:
-        self._news.lose(hit)
+        self._delta.lose(hit)
         if self._triggers.node_change and self._active:
             self._request(self._clock.now)
 
@@ -428,7 +408,7 @@ class Simulation:
         if self._triggers.node_change and self._active:
             self._request(self._clock.now)
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
-            self._patience.idle(self._active)
+            self._stalls.idle()
 
     def _on_leases_over(self) -> None:
         if self._triggers.leases_over and self._asks():
@@ -437,7 +417,7 @@ class Simulation:
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
         del self._active[job_id], self._views[job_id]
-        self._news.go(job_id)
+        self._delta.go(job_id)
         self._finished += 1
         self._history_gpu_s.append(record.attained_gpu_s)
         del job.view  # which knows the job: two objects that would wait for the collector
@@ -490,9 +470,10 @@ class Simulation:
         except EngineError as error:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
         if decision.nodes is not None:
-            self._provision(set(decision.nodes))
+            self._nodes.provision(set(decision.nodes))
         for job_id, attained_gpu_s in decision.watch.items():
-            self._ledger.watch(self._active[job_id], attained_gpu_s)
+            self._tell_first(self._watches)
+            self._watches.watch(self._active[job_id], attained_gpu_s)
         return moves
 
     def _move(self, changes: Changes) -> Moves:
@@ -516,29 +497,12 @@ class Simulation:
         return Moves(started, stopped, moved)
 
     def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:
-        counted = self._fragmentation
+        counted = self._stranded
         stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
         now_s, active = self._clock.now_s, len(self._active)
         self._recorder.decision(decision_record(now_s, active, self._cluster, moves, diagnostics, stranded))
 
-    def _provision(self, wanted: set[int]) -> None:
-        """Let nodes go that are not wanted, and have those come up that are wanted and down."""
-        cluster = self._cluster
-        ready = self._clock.now + self._clock.ticks(self.options.node_start_s)
-        for node in range(len(cluster.up)):
-            if node not in wanted:
-                cluster.returning.discard(node)
-                cluster.take_down(node)
-                self._log.let_go(node)
-            elif node in cluster.broken:
-                cluster.returning.add(node)
-                self._log.back(node)
-            elif not cluster.up[node] and node not in cluster.starting:
-                cluster.start(node, self._clock.at(ready, Phase.RECOVERY, partial(self._on_join, node)))
-
-    def _on_join(self, node: int) -> None:
-        self._cluster.bring_up(node)
-        self._log.back(node)
+    def _on_join(self) -> None:
         if self._triggers.node_change:
             self._request(self._clock.now)
 
@@ -547,10 +511,10 @@ class Simulation:
         if self._checking:
             check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
-            self._patience.renew()
+            self._stalls.busy()
         elif not self._cluster.broken:  # otherwise the next repair may change something
-            self._patience.idle(self._active)
+            self._stalls.idle()
         if self._decisions % _PROGRESS_EVERY == 0:
-            self._watch.look(self._submitted, self._finished)
+            self._stalls.look(self._submitted, self._finished)
             if self._progress:
                 self._progress(self._clock.now_s, self._finished)

@@ -1,12 +1,12 @@
-"""Ends a run that would go on for ever: things happen in it again and again, but no job comes nearer to its end."""
+"""Gives up a run that would not end: nothing happens any more, or things happen but no job comes nearer to its end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from simsched.engine.clock import Clock
-from simsched.engine.errors import StalledError
+from simsched.engine.errors import StalledError, StuckError
 from simsched.engine.state import ClusterState, JobState
 
 #: Happenings in a row without progress of any job that are borne, and how many more for each job that is there.
@@ -38,22 +38,43 @@ class _Work(NamedTuple):
         return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
 
 
-class ProgressWatch:
-    """Looks now and then how far the jobs are, and gives up a run in which they go nowhere.
+class StallDetector:
+    """Counts the rounds that leave everything idle, and looks now and then how far the jobs are.
 
     That a job arrives or ends is progress too.
     """
 
-    def __init__(self, policy: str, clock: Clock, cluster: ClusterState, active: Mapping[str, JobState]) -> None:
-        """Watch the `active` jobs of a run."""
+    def __init__(
+        self, policy: str, clock: Clock, cluster: ClusterState, active: Mapping[str, JobState], idle_rounds: int
+    ) -> None:
+        """Watch the `active` jobs of a run; bear fewer than `idle_rounds` idle rounds in a row."""
         self._policy = policy
         self._clock = clock
         self._cluster = cluster
         self._active = active
+        self._most_idle = idle_rounds
+        self._idle = 0
         self._work: dict[str, _Work] = {}
         self._passed = (0, 0)
         self._begin_s: float = 0
         self._happened = self._failed = 0
+
+    def busy(self) -> None:
+        """Note that something runs or is due to happen."""
+        self._idle = 0
+
+    def idle(self) -> None:
+        """Count an idle round; raises `StuckError` where it is one too many."""
+        self._idle += 1
+        if self._idle >= self._most_idle:
+            raise self.stuck()
+
+    def stuck(self) -> StuckError:
+        """Return the error that names the policy and the jobs that wait."""
+        return StuckError(
+            f"policy '{self._policy}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
+            f"but {len(self._active)} jobs wait: {_named(self._active)}"
+        )
 
     def look(self, submitted: int, finished: int) -> None:
         """Look how far the jobs are, if enough has happened; raises `StalledError` where the run is to be given up.
@@ -81,9 +102,12 @@ class ProgressWatch:
         return f"{what} and nodes failed {failed} times" if failed else what
 
     def _stalled(self, repeated: str) -> StalledError:
-        ids = list(self._active)
-        names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
         return StalledError(
             f"policy '{self._policy}' at t={self._clock.now_s} s: since t={self._begin_s} s {repeated}, but none of "
-            f"{len(ids)} jobs has progressed, so that the run would not end: {names}"
+            f"{len(self._active)} jobs has progressed, so that the run would not end: {_named(self._active)}"
         )
+
+
+def _named(jobs: Iterable[str]) -> str:
+    ids = list(jobs)
+    return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
