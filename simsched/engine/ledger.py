@@ -73,6 +73,11 @@ class Ledger:
         self.neighbourhood: Neighbourhood | None = None
         self._disturbed: dict[str, JobState] = {}
 
+    def tell_first(self, lifecycle: Lifecycle) -> None:
+        """Tell a lifecycle what happens to jobs, before others, now that there are some that it matters to."""
+        if lifecycle not in self.lifecycles:
+            self.lifecycles.insert(0, lifecycle)
+
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away; its progress and its agent's knowledge stay."""
         self.settle(job)
@@ -284,7 +289,8 @@ class Ledger:
 
     def complete(self, job: JobState, status: str = "") -> None:
         """End a job now, in a final state (empty: that of its truth)."""
-        self.release(job)
+        if job.allocation:
+            self.release(job)
         self.set_speeds()
         self.stale.pop(job.request.id, None)
         for lifecycle in self.lifecycles:

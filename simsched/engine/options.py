@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal
+from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 
-from simsched.model import Outage
-from simsched.policy import Policy, Signal, Triggers
+from simsched.agent import AgentFactory
+from simsched.engine.records import JobRecord
+from simsched.model import JobSpec, Outage
+from simsched.model.colocation import Colocation
+from simsched.policy import Decision, Policy, Signal, Triggers, View
+
+#: Called now and then with the simulated second and the number of finished jobs.
+ProgressCallback = Callable[[float, int], None]
+
+#: Says which jobs follow a finished one; they arrive at the second of its end or later.
+OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 #: The shortest tick, in seconds.
 LEAST_TICK_S = 1e-6
@@ -130,6 +139,25 @@ class Terms:
         """Return those of a policy."""
         first = getattr(policy, "guaranteed_first", False)
         return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first)
+
+
+class Decides(Protocol):
+    """Whatever makes decisions: a policy, or the part of one."""
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Decide on the basis of the view."""
+        ...
+
+
+class Settings(TypedDict, total=False):
+    """What a simulation may be given besides; see `Simulation`."""
+
+    progress: ProgressCallback | None
+    agents: AgentFactory | None
+    colocation: Colocation | None
+    check_invariants: bool | None
+    on_finish: OnFinish | None
+    failures: FailureOptions | None
 
 
 def stream(seed: int, name: str) -> np.random.Generator:

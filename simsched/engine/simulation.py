@@ -6,106 +6,54 @@ the order within one instant.
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypedDict, Unpack, cast
-
-import numpy as np
+from typing import Unpack, cast
 
 from simsched.agent import AgentFactory, LeasingAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
+from simsched.engine.decision_record import Moves, decision_record
+from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Failures
 from simsched.engine.fork import copy_of
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
-from simsched.engine.job_record import CANCELLED
 from simsched.engine.leases import Leases
-from simsched.engine.ledger import Ledger, Lifecycle
+from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import Delta, LiveView, ReadOnly
 from simsched.engine.nodes import Nodes
-from simsched.engine.options import EngineOptions, FailureOptions, Terms, stream
+from simsched.engine.options import (
+    Decides,
+    EngineOptions,
+    FailureOptions,
+    OnFinish,
+    ProgressCallback,
+    Settings,
+    Terms,
+    stream,
+)
 from simsched.engine.providers import Granted
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.stalls import StallDetector
 from simsched.engine.state import ClusterState, JobState, Leasing
 from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
-from simsched.engine.validate import (
-    ALONE,
-    NO_CHANGES,
-    Changes,
-    changes_of,
-    check_changes,
-    check_names,
-    check_nodes_to_leave,
-)
+from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
 from simsched.model import ApplicationSource, Cluster, JobSpec, facts_of
 from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
-from simsched.policy import Decision, Decline, JobView, Place, Policy, View, no_decision
-from simsched.threads import one_thread
-
-#: Called now and then with the simulated second and the number of finished jobs.
-ProgressCallback = Callable[[float, int], None]
-
-#: Says which jobs follow a finished one; they arrive at the second of its end or later.
-OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
+from simsched.policy import Decision, JobView, Policy, View, no_decision
+from simsched.threads import one_thread, spared_by_the_collector
 
 _PROGRESS_EVERY = 50  # decisions
-
-#: New objects after which the collector looks at them, instead of Python's hundreds. Jobs that have ended, and what is
-#: recorded of them, leave no cycles that only the collector could free.
-_NEW_OBJECTS = 20_000
 
 #: The stages of a simulation, as `repr` names them.
 _NEW, _RUNNING, _DUE, _OVER, _FAILED = "not begun", "under way", "a decision is due", "complete", "failed"
 
 #: What many decisions of policies that decide at every event are.
 _NO_CHANGE = Decision.change({}, [])
-
-
-class Decides(Protocol):
-    """Whatever makes decisions: a policy, or the part of one."""
-
-    def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Decide on the basis of the view."""
-        ...
-
-
-class Settings(TypedDict, total=False):
-    """What a simulation may be given besides; see `Simulation`."""
-
-    progress: ProgressCallback | None
-    agents: AgentFactory | None
-    colocation: Colocation | None
-    check_invariants: bool | None
-    on_finish: OnFinish | None
-    failures: FailureOptions | None
-
-
-@contextmanager
-def spared_by_the_collector() -> Iterator[None]:
-    """Have the garbage collector look seldom, and pass over what is there before the block, while the block lasts.
-
-    Looking through the jobs and the rows of the result tables again and again took about a quarter of the time of a
-    whole trace.
-    """
-    outermost = gc.get_freeze_count() == 0
-    threshold = gc.get_threshold()
-    if outermost:
-        gc.freeze()
-        gc.set_threshold(max(_NEW_OBJECTS, threshold[0]) if threshold[0] else 0, *threshold[1:])
-    try:
-        yield
-    finally:
-        if outermost:
-            gc.set_threshold(*threshold)
-            gc.unfreeze()
 
 
 def simulate(
@@ -162,14 +110,11 @@ class Simulation:
         """Get ready to run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
 
         `policy` says on what terms decisions are made, and makes the agents unless `agents` does; `Terms` alone leave
-        every job to the agent that its user configured. Records go to `recorder`, by default one that keeps them in
-        memory. The same arguments and decisions give the same records. `colocation` says how fast jobs are that share a
-        GPU (None: at 1/k among k jobs), where the options let them. `on_finish` is asked at every completion for the
-        jobs submitted in reply to it, at that second or later; the run ends when these are complete too.
-        `check_invariants` has the numbered invariants checked as the run goes (None: if the environment says so).
-        `failures` says how nodes and jobs fail (None: they do not).
-
-        Raises `InputError` for a workload that cannot run.
+        every job to the agent that its user configured. Records go to `recorder`, by default to memory. The same
+        arguments and decisions give the same records. `colocation` says how fast jobs are that share a GPU (None: at
+        1/k among k jobs). `on_finish` is asked at every completion for jobs submitted in reply, then or later.
+        `check_invariants` has them checked as the run goes (None: if the environment says so). `failures` says how
+        nodes and jobs fail (None: never). Raises `InputError` for a workload that cannot run.
         """
         policy = Terms() if policy is None else policy
         terms = policy if isinstance(policy, Terms) else Terms.of(policy)
@@ -215,7 +160,6 @@ class Simulation:
             shares = options.gpu_shares
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
         self._leases = Leases(self._clock, ledger, self._on_leases_over)
-        self._watches = Watches(self._clock, self._on_threshold)
         if options.kill_at_time_limit:
             ledger.lifecycles.append(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
@@ -227,11 +171,13 @@ class Simulation:
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
         self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
         self._nodes = Nodes(self._clock, self._cluster, recorder, options.node_start_s, self._on_join)
+        watches = Watches(self._clock, self._on_threshold)
+        self._enactment = Enactment(terms, self._clock, self._cluster, self._active, ledger, self._nodes, watches)
         self._failures: Failures | None = None
         if failures is not None:
+            heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
             state = (self._clock, self._cluster, ledger, self._active, self._nodes)
-            happens = (self._on_failure, self._on_failed_attempt, self._on_repair)
-            self._failures = Failures(failures, seed, *state, *happens)
+            self._failures = Failures(failures, seed, *state, *heard)
             ledger.lifecycles.append(self._failures)
 
     def __repr__(self) -> str:
@@ -255,7 +201,10 @@ class Simulation:
         if self._stage == _DUE:
             self._delta.tell(self.view, self._active)
             return self.view
-        self._close()
+        self._stage = _OVER
+        self._nodes.close()
+        if self._progress:
+            self._progress(self._clock.now_s, self._finished)
         return None
 
     def act(self, decision: Decision) -> None:
@@ -267,10 +216,10 @@ class Simulation:
             raise self._misused("no decision is due", "call advance() first")
         if not isinstance(decision, Decision):
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [no_decision(decision)])
-        changes = NO_CHANGES if decision == _NO_CHANGE else self._check(decision)
+        changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
         self._stage = _FAILED  # unless all goes well
         self._clock.stopped = False
-        moves = self._apply(changes, decision)
+        moves = self._enactment.carry_out(changes, decision)
         self._record(moves, decision.diagnostics)
         self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:
@@ -322,12 +271,6 @@ class Simulation:
             self._failures.begin()
         self._appoint_arrival()
 
-    def _close(self) -> None:
-        self._stage = _OVER
-        self._nodes.close()
-        if self._progress:
-            self._progress(self._clock.now_s, self._finished)
-
     def _appoint_arrival(self) -> None:
         if self._listed < len(self._specs):
             time = self._clock.ticks(self._specs[self._listed].submit_time_s)
@@ -355,7 +298,7 @@ class Simulation:
         job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         if hasattr(job.agent, "lease"):
             job.leasing = Leasing(cast("LeasingAgent", job.agent))
-            self._tell_first(self._leases)
+            self._ledger.tell_first(self._leases)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
@@ -367,18 +310,8 @@ class Simulation:
         self._delta.arrive(job)
         if self._triggers.arrival:
             self._request(self._clock.now)
-        self._request_round()
-
-    def _tell_first(self, lifecycle: Lifecycle) -> None:
-        """Have the ledger tell a lifecycle what happens to jobs, once there are some that it matters to."""
-        if lifecycle not in self._ledger.lifecycles:
-            self._ledger.lifecycles.insert(0, lifecycle)
-
-    def _request_round(self) -> None:
-        """Ask for a decision at the next multiple of the interval (this very second included, 0 excluded)."""
-        interval = self._interval
-        if interval is not None:
-            self._request(max(-(-self._clock.now // interval), 1) * interval)
+        if self._interval is not None:  # the next multiple of it, this very second included and 0 excluded
+            self._request(max(-(-self._clock.now // self._interval), 1) * self._interval)
 
     def _request(self, time: float) -> None:
         if time not in self._due:
@@ -446,65 +379,15 @@ class Simulation:
             self._stage = _DUE
             self._clock.stop()
 
-    def _check(self, decision: Decision) -> Changes:
-        name, now = self._terms.name, self._clock.now_s
-        check_names(decision, self._active, len(self._cluster.up), name, now)
-        changes = changes_of(decision, self._active, name, now)
-        check_changes(changes, self._active, self._cluster, name, now, rigid=self._terms.rigid)
-        if decision.nodes is not None:
-            check_nodes_to_leave(decision.nodes, changes.gpus, self._active, name, now)
-        return changes
-
-    def _apply(self, changes: Changes, decision: Decision) -> Moves:
-        """Carry out a decision that has been checked."""
-        moves = NO_MOVES
-        for job_id, action in changes.actions.items():
-            if isinstance(action, Decline):
-                self._active[job_id].declined = True
-            elif isinstance(action, Place) and action.guaranteed is not None:
-                self._active[job_id].guaranteed = action.guaranteed
-        try:
-            if changes.gpus or changes.actions:
-                moves = self._move(changes)
-            self._ledger.set_speeds()
-        except EngineError as error:
-            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
-        if decision.nodes is not None:
-            self._nodes.provision(set(decision.nodes))
-        for job_id, attained_gpu_s in decision.watch.items():
-            self._tell_first(self._watches)
-            self._watches.watch(self._active[job_id], attained_gpu_s)
-        return moves
-
-    def _move(self, changes: Changes) -> Moves:
-        """Take GPUs from jobs and give them to others."""
-        active, ledger, shared = self._active, self._ledger, changes.shared
-        started = stopped = moved = 0
-        for job_id, allocation in changes.gpus.items():
-            job = active[job_id]
-            if job.allocation:
-                (ledger.release if changes.saves(job_id) else ledger.begin_anew)(job)
-                moved += bool(allocation)
-                stopped += not allocation
-            else:
-                started += bool(allocation)
-        for job_id in changes.cancelled:
-            ledger.complete(active[job_id], CANCELLED)
-        for job_id, allocation in changes.gpus.items():
-            if allocation:
-                place = shared.get(job_id, ALONE)
-                ledger.place(active[job_id], allocation, place.beside, place.onto)
-        return Moves(started, stopped, moved)
+    def _on_join(self) -> None:
+        if self._triggers.node_change:
+            self._request(self._clock.now)
 
     def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:
         counted = self._stranded
         stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
         now_s, active = self._clock.now_s, len(self._active)
         self._recorder.decision(decision_record(now_s, active, self._cluster, moves, diagnostics, stranded))
-
-    def _on_join(self) -> None:
-        if self._triggers.node_change:
-            self._request(self._clock.now)
 
     def _after_decision(self) -> None:
         self._decisions += 1
