@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from simsched.engine.clock import Clock
 from simsched.engine.decision_record import NO_MOVES, Moves
@@ -24,27 +25,17 @@ from simsched.engine.watches import Watches
 from simsched.policy import Decision, Decline, Place
 
 
+@dataclass(eq=False)
 class Enactment:
-    """Has the ledger, the nodes and the watches do what is decided."""
+    """Has the ledger, the nodes and the watches do what is decided on these terms about the `active` jobs."""
 
-    def __init__(
-        self,
-        terms: Terms,
-        clock: Clock,
-        cluster: ClusterState,
-        active: Mapping[str, JobState],
-        ledger: Ledger,
-        nodes: Nodes,
-        watches: Watches,
-    ) -> None:
-        """Act on the `active` jobs; `terms` are those on which decisions are made."""
-        self._terms = terms
-        self._clock = clock
-        self._cluster = cluster
-        self._active = active
-        self._ledger = ledger
-        self._nodes = nodes
-        self._watches = watches
+    _terms: Terms
+    _clock: Clock
+    _cluster: ClusterState
+    _active: Mapping[str, JobState]
+    _ledger: Ledger
+    _nodes: Nodes
+    _watches: Watches
 
     def check(self, decision: Decision) -> Changes:
         """Return what a decision changes; raises `InfeasibleDecisionError` where it cannot be carried out."""

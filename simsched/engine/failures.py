@@ -7,6 +7,7 @@ none of them, so that two policies under one seed meet the same failures.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from math import exp, gamma, inf
 
@@ -35,34 +36,24 @@ def draw_outages(
     return draw
 
 
+@dataclass(eq=False)
 class Failures(Lifecycle):
-    """Has nodes fail and recover as the clock goes, and takes jobs off nodes that fail."""
+    """Has nodes fail and recover as the clock goes, and takes jobs off nodes that fail.
 
-    def __init__(
-        self,
-        options: FailureOptions,
-        seed: int,
-        clock: Clock,
-        cluster: ClusterState,
-        ledger: Ledger,
-        active: Mapping[str, JobState],
-        nodes: Nodes,
-        on_failure: Callable[[Sequence[JobState]], None],
-        on_failed_attempt: Callable[[JobState], None],
-        on_repair: Callable[[], None],
-    ) -> None:
-        """Report every failure of nodes with the jobs that it hit, every repair, and jobs that fail by themselves."""
-        self._options = options
-        self._seed = seed
-        self._clock = clock
-        self._cluster = cluster
-        self._ledger = ledger
-        self._active = active
-        self._nodes = nodes
-        self._on_failure = on_failure
-        self._on_failed_attempt = on_failed_attempt
-        self._on_repair = on_repair
-        self._job_failures: JobFailures = PhillyFailures()
+    Reports every failure of nodes with the jobs that it hit, jobs that fail by themselves, and every repair.
+    """
+
+    _options: FailureOptions
+    _seed: int
+    _clock: Clock
+    _cluster: ClusterState
+    _ledger: Ledger
+    _active: Mapping[str, JobState]
+    _nodes: Nodes
+    _on_failure: Callable[[Sequence[JobState]], None]
+    _on_failed_attempt: Callable[[JobState], None]
+    _on_repair: Callable[[], None]
+    _job_failures: JobFailures = field(default_factory=PhillyFailures)
 
     def begin(self) -> None:
         """Appoint the first failure of everything that may fail."""
@@ -70,11 +61,13 @@ class Failures(Lifecycle):
         if options.node_mtbf_s is not None:
             for node in range(len(self._cluster.up)):
                 rng = stream(self._seed, f"failures of node {node}")
-                self._next((node,), draw_outages(options, options.node_mtbf_s, rng), 0)
+                draw = draw_outages(options, options.node_mtbf_s, rng)
+                self._appoint((node,), draw(0), draw)
         if options.rack_mtbf_s is not None:
             for index, rack in enumerate(options.racks):
                 rng = stream(self._seed, f"failures of rack {index}")
-                self._next(rack, draw_outages(options, options.rack_mtbf_s, rng, "rack failure"), 0)
+                draw = draw_outages(options, options.rack_mtbf_s, rng, "rack failure")
+                self._appoint(rack, draw(0), draw)
         for outage in options.outages:
             self._appoint((outage.node,), outage, None)
 
@@ -82,9 +75,9 @@ class Failures(Lifecycle):
         """Return what a job that is submitted falls back to."""
         options, clock = self._options, self._clock
         interval_s = options.checkpoint_interval_s
-        interval = None if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
+        interval = inf if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
         plan = self._plan(spec)
-        ticks = tuple(clock.ticks(seconds) for seconds in plan.run_s)
+        ticks = [clock.ticks(seconds) for seconds in plan.run_s]
         return Recovery(interval, clock.ticks(options.checkpoint_cost_s), plan, ticks)
 
     def _plan(self, spec: JobSpec) -> AttemptPlan:
@@ -93,9 +86,6 @@ class Failures(Lifecycle):
         if self._options.jobs == "philly":
             return self._job_failures.plan(spec.num_gpus, stream(self._seed, f"failures of job {spec.id}"))
         return AttemptPlan()
-
-    def _next(self, nodes: tuple[int, ...], draw: Callable[[float], Outage], after_s: float) -> None:
-        self._appoint(nodes, draw(after_s), draw)
 
     def _appoint(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
         time = max(self._clock.ticks(outage.down_s), self._clock.now)
@@ -122,7 +112,7 @@ class Failures(Lifecycle):
         for node in nodes:
             self._nodes.repair(node, outage.kind, since)
         if draw is not None:
-            self._next(nodes, draw, outage.up_s)
+            self._appoint(nodes, draw(outage.up_s), draw)
         self._on_repair()
 
     def begins(self, job: JobState, ticks: float) -> bool:

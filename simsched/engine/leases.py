@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
 from simsched.engine.clock import Clock, Phase
@@ -10,18 +11,17 @@ from simsched.engine.ledger import Ledger, Lifecycle
 from simsched.engine.state import JobState, Leasing
 
 
+@dataclass(eq=False)
 class Leases(Lifecycle):
-    """Begins and ends the leases of jobs whose agents grant some."""
+    """Begins and ends the leases of jobs whose agents grant some, and tells when the last one under way has ended."""
 
-    def __init__(self, clock: Clock, ledger: Ledger, on_over: Callable[[], None]) -> None:
-        """Report when, of the jobs that run in leases, the last one under way has ended its lease."""
-        self._clock = clock
-        self._ledger = ledger
-        self._on_over = on_over
-        #: Jobs whose lease is under way or about to begin.
-        self._leased: set[str] = set()
-        #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
-        self._paused: dict[str, JobState] = {}
+    _clock: Clock
+    _ledger: Ledger
+    _on_over: Callable[[], None]
+    #: Jobs whose lease is under way or about to begin.
+    _leased: set[str] = field(default_factory=set)
+    #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
+    _paused: dict[str, JobState] = field(default_factory=dict)
 
     def resumes(self, job: JobState) -> None:
         """Expect a lease of the job."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 
 from simsched.engine.clock import Clock, Phase
@@ -13,20 +14,24 @@ from simsched.engine.state import ClusterState
 OFF = "off"
 
 
+@dataclass(eq=False)
 class Nodes:
-    """Has nodes come and go; the recorder hears of each interval out of use as it ends. Times are in ticks."""
+    """Has nodes come and go; the recorder hears of each interval out of use as it ends.
 
-    def __init__(
-        self, clock: Clock, cluster: ClusterState, recorder: Recorder, start_s: float, on_join: Callable[[], None]
-    ) -> None:
-        """Begin with the nodes that are down as ones let go; others that are asked for are up after `start_s`."""
-        self._clock = clock
-        self._cluster = cluster
-        self._recorder = recorder
-        self._start = clock.ticks(start_s)
-        self._on_join = on_join
-        self._broken: list[tuple[float, int, str]] = []
-        self._off: dict[int, float] = {node: 0 for node, up in enumerate(cluster.up) if not up}
+    Times are in ticks: a node that is asked for is up after `_start`.
+    """
+
+    _clock: Clock
+    _cluster: ClusterState
+    _recorder: Recorder
+    _start: float
+    _on_join: Callable[[], None]
+    _broken: list[tuple[float, int, str]] = field(default_factory=list)
+    _off: dict[int, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the nodes that are down as ones let go."""
+        self._off = {node: 0 for node, up in enumerate(self._cluster.up) if not up}
 
     def provision(self, wanted: Collection[int]) -> None:
         """Let nodes go that are not wanted, and have those come up that are wanted and down."""

@@ -170,7 +170,9 @@ class Simulation:
         #: What the driver sees: queue and cluster as they are now, and what has changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
         self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
-        self._nodes = Nodes(self._clock, self._cluster, recorder, options.node_start_s, self._on_join)
+        self._nodes = Nodes(
+            self._clock, self._cluster, recorder, self._clock.ticks(options.node_start_s), self._on_join
+        )
         watches = Watches(self._clock, self._on_threshold)
         self._enactment = Enactment(terms, self._clock, self._cluster, self._active, ledger, self._nodes, watches)
         self._failures: Failures | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simsched.engine.clock import Clock
@@ -38,26 +39,24 @@ class _Work(NamedTuple):
         return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
 
 
+@dataclass(eq=False)
 class StallDetector:
-    """Counts the rounds that leave everything idle, and looks now and then how far the jobs are.
+    """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
 
-    That a job arrives or ends is progress too.
+    Fewer than `_most_idle` idle rounds in a row are borne. That a job arrives or ends is progress too.
     """
 
-    def __init__(
-        self, policy: str, clock: Clock, cluster: ClusterState, active: Mapping[str, JobState], idle_rounds: int
-    ) -> None:
-        """Watch the `active` jobs of a run; bear fewer than `idle_rounds` idle rounds in a row."""
-        self._policy = policy
-        self._clock = clock
-        self._cluster = cluster
-        self._active = active
-        self._most_idle = idle_rounds
-        self._idle = 0
-        self._work: dict[str, _Work] = {}
-        self._passed = (0, 0)
-        self._begin_s: float = 0
-        self._happened = self._failed = 0
+    _policy: str
+    _clock: Clock
+    _cluster: ClusterState
+    _active: Mapping[str, JobState]
+    _most_idle: int
+    _idle: int = 0
+    _work: dict[str, _Work] = field(default_factory=dict)
+    _passed: tuple[int, int] = (0, 0)
+    _begin_s: float = 0
+    _happened: int = 0
+    _failed: int = 0
 
     def busy(self) -> None:
         """Note that something runs or is due to happen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from simsched.engine.clock import Appointment, Clock, Phase
@@ -11,15 +12,14 @@ from simsched.engine.ledger import Ledger, Lifecycle
 from simsched.engine.state import JobState
 
 
+@dataclass(eq=False)
 class Watches(Lifecycle):
     """Has the policy told when the attained service of a job reaches a threshold."""
 
-    def __init__(self, clock: Clock, on_threshold: Callable[[JobState], None]) -> None:
-        """Watch nothing yet."""
-        self._clock = clock
-        self._on_threshold = on_threshold
-        self._gpu_ticks: dict[str, float] = {}
-        self._due: dict[str, Appointment] = {}
+    _clock: Clock
+    _on_threshold: Callable[[JobState], None]
+    _gpu_ticks: dict[str, float] = field(default_factory=dict)
+    _due: dict[str, Appointment] = field(default_factory=dict)
 
     def watch(self, job: JobState, attained_gpu_s: float) -> None:
         """Watch for a threshold, in place of the one before."""
@@ -54,14 +54,13 @@ class Watches(Lifecycle):
         self._gpu_ticks.pop(job.request.id, None)
 
 
+@dataclass(eq=False)
 class TimeLimits(Lifecycle):
     """Ends jobs that have had GPUs for as long as their time limit."""
 
-    def __init__(self, clock: Clock, ledger: Ledger) -> None:
-        """Limit no job yet."""
-        self._clock = clock
-        self._ledger = ledger
-        self._due: dict[str, Appointment] = {}
+    _clock: Clock
+    _ledger: Ledger
+    _due: dict[str, Appointment] = field(default_factory=dict)
 
     def placed(self, job: JobState) -> None:
         """Appoint the end of its time."""
