@@ -12,8 +12,7 @@ from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 from simsched.engine.errors import EngineError
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord
 from simsched.model import ApplicationFacts, Cluster, JobRequest, JobSpec, JobTruth, Outage, Site
 from simsched.policy import FileSignal, JobSignal, ViewSignal

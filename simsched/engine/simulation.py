@@ -7,56 +7,45 @@ the order within one instant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import Unpack
 
-import numpy as np
-
-from simsched.agent import Agent, AgentFactory, LeasingAgent, configured_agent
+from simsched.agent import AgentFactory, LeasingAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
+from simsched.engine.decision_record import Moves, decision_record
+from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
-from simsched.engine.failure_options import FailureOptions
 from simsched.engine.failures import Failures
 from simsched.engine.fork import copy_of
-from simsched.engine.fragmentation import NONE_STRANDED, Fragmentation
-from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
-from simsched.engine.job_record import CANCELLED
+from simsched.engine.leases import Leases
 from simsched.engine.ledger import Ledger
-from simsched.engine.live_view import LiveView, ReadOnly
-from simsched.engine.news import News
-from simsched.engine.options import EngineOptions
-from simsched.engine.outage_log import OutageLog
-from simsched.engine.patience import Patience
-from simsched.engine.progress_watch import ProgressWatch
+from simsched.engine.live_view import Delta, LiveView, ReadOnly
+from simsched.engine.nodes import Nodes
+from simsched.engine.options import (
+    Decides,
+    EngineOptions,
+    FailureOptions,
+    OnFinish,
+    ProgressCallback,
+    Settings,
+    Terms,
+    stream,
+)
 from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
-from simsched.engine.state import ClusterState, JobState
-from simsched.engine.streams import stream
-from simsched.engine.validate import (
-    ALONE,
-    NO_CHANGES,
-    Changes,
-    changes_of,
-    check_changes,
-    check_names,
-    check_nodes_to_leave,
-)
-from simsched.model import ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, facts_of
+from simsched.engine.stalls import StallDetector
+from simsched.engine.state import ClusterState, JobState, Leasing
+from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
+from simsched.engine.validate import NO_CHANGES
+from simsched.engine.watches import TimeLimits, Watches
+from simsched.model import ApplicationSource, Cluster, JobSpec, facts_of
 from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
-from simsched.policy import Decision, Decline, JobView, Place, Policy, Signal, Triggers, View, known_by, no_decision
-from simsched.threads import one_thread
-
-#: Called now and then with the simulated second and the number of finished jobs.
-ProgressCallback = Callable[[float, int], None]
-
-#: Says which jobs follow a finished one; they arrive at the second of its end or later.
-OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
+from simsched.policy import Decision, JobView, Policy, View, no_decision
+from simsched.threads import one_thread, spared_by_the_collector
 
 _PROGRESS_EVERY = 50  # decisions
 
@@ -67,55 +56,6 @@ _NEW, _RUNNING, _DUE, _OVER, _FAILED = "not begun", "under way", "a decision is 
 _NO_CHANGE = Decision.change({}, [])
 
 
-class Decides(Protocol):
-    """Whatever makes decisions: a policy, or the part of one."""
-
-    def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Decide on the basis of the view."""
-        ...
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a simulation needs to know of whoever decides in it, as a `Policy` says it of itself.
-
-    `name` stands in messages. `triggers` say when a decision is due, `signals` what its views show. `rigid` promises
-    every job the GPUs that it asks for, or none. With `guaranteed_first` a guaranteed job keeps all of its speed on a
-    GPU that it shares. It may leave everything idle on purpose for `longest_pause_s`.
-    """
-
-    name: str = "driver"
-    triggers: Triggers = field(default_factory=Triggers.on_events)
-    signals: Collection[Signal] = frozenset()
-    rigid: bool = True
-    guaranteed_first: bool = False
-    longest_pause_s: float = 0.0
-
-    @property
-    def knows(self) -> dict[str, str]:
-        """Return how a real scheduler would come by each signal, by name."""
-        return known_by(self.signals)
-
-    @classmethod
-    def of(cls, policy: Policy) -> Terms:
-        """Return those of a policy."""
-        first = policy.traits.guaranteed_first
-        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, policy.longest_pause_s)
-
-
-class _ConfiguredAgents:
-    """Makes the agents that users configured for their jobs."""
-
-    name: ClassVar[str] = "configured"
-
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
-
-    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
-        return configured_agent(request, facts)
-
-
 def simulate(
     cluster: Cluster,
     jobs: Sequence[JobSpec],
@@ -124,34 +64,14 @@ def simulate(
     options: EngineOptions,
     seed: int,
     recorder: Recorder,
-    progress: ProgressCallback | None = None,
-    *,
-    agents: AgentFactory | None = None,
-    colocation: Colocation | None = None,
-    check_invariants: bool | None = None,
-    on_finish: OnFinish | None = None,
-    failures: FailureOptions | None = None,
+    **settings: Unpack[Settings],
 ) -> Mapping[str, str]:
     """Run `jobs` until all are complete: a `Simulation` in which `policy` makes every decision.
 
     Every record goes to `recorder` in the order in which things happen. `agents` makes the agents instead of the
     policy. Returns the class of the agents by application; raises what `Simulation` raises.
     """
-    simulation = Simulation(
-        cluster,
-        jobs,
-        applications,
-        options,
-        seed,
-        policy,
-        recorder=recorder,
-        progress=progress,
-        agents=agents,
-        colocation=colocation,
-        check_invariants=check_invariants,
-        on_finish=on_finish,
-        failures=failures,
-    )
+    simulation = Simulation(cluster, jobs, applications, options, seed, policy, recorder=recorder, **settings)
     with one_thread():
         if simulation.agents is not policy:
             policy.begin(cluster)
@@ -190,14 +110,11 @@ class Simulation:
         """Get ready to run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
 
         `policy` says on what terms decisions are made, and makes the agents unless `agents` does; `Terms` alone leave
-        every job to the agent that its user configured. Records go to `recorder`, by default one that keeps them in
-        memory. The same arguments and decisions give the same records. `colocation` says how fast jobs are that share a
-        GPU (None: at 1/k among k jobs), where the options let them. `on_finish` is asked at every completion for the
-        jobs submitted in reply to it, at that second or later; the run ends when these are complete too.
-        `check_invariants` has the numbered invariants checked as the run goes (None: if the environment says so).
-        `failures` says how nodes and jobs fail (None: they do not).
-
-        Raises `InputError` for a workload that cannot run.
+        every job to the agent that its user configured. Records go to `recorder`, by default to memory. The same
+        arguments and decisions give the same records. `colocation` says how fast jobs are that share a GPU (None: at
+        1/k among k jobs). `on_finish` is asked at every completion for jobs submitted in reply, then or later.
+        `check_invariants` has them checked as the run goes (None: if the environment says so). `failures` says how
+        nodes and jobs fail (None: never). Raises `InputError` for a workload that cannot run.
         """
         policy = Terms() if policy is None else policy
         terms = policy if isinstance(policy, Terms) else Terms.of(policy)
@@ -210,8 +127,8 @@ class Simulation:
         self._recorder = recorder
         self._specs = jobs
         self._applications = applications
-        #: What makes the agents: the policy, unless another was given.
-        self.agents: AgentFactory = agents or (_ConfiguredAgents() if isinstance(policy, Terms) else policy)
+        #: What makes the agents: the policy, unless another was given; None where users have configured them.
+        self.agents: AgentFactory | None = agents or (None if isinstance(policy, Terms) else policy)
         #: Who decides, as far as the simulation needs to know.
         self.terms = terms
         self._triggers = terms.triggers
@@ -229,18 +146,25 @@ class Simulation:
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._patience = Patience(terms.name, self._clock, options.idle_rounds, terms.longest_pause_s)
-        self._watch = ProgressWatch(terms.name, self._clock, self._cluster, self._active)
+        self._stalls = StallDetector(
+            terms.name, self._clock, self._cluster, self._active, options.idle_rounds, terms.longest_pause_s
+        )
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
-        self._news = News()
+        self._delta = Delta()
         self._stage = _NEW
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
         model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
         if model is not None and terms.guaranteed_first:
             model = GuaranteedFirst(model)
-        self._ledger = self._made_ledger(recorder, model)
+        self._ledger = ledger = Ledger(self._clock, self._cluster, recorder, options.restart_delay_s, self._on_complete)
+        if self._cluster.occupancy is not None and model is not None:
+            shares = options.gpu_shares
+            ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
+        self._leases = Leases(self._clock, ledger, self._on_leases_over)
+        if options.kill_at_time_limit:
+            ledger.lifecycles.append(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         self._granted = Granted(
             terms.signals,
@@ -254,22 +178,18 @@ class Simulation:
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: What the driver sees: queue and cluster as they are now, and what has changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
-        self._fragmentation = Fragmentation(cluster, rigid=terms.rigid) if options.fragmentation else None
-        self._log = OutageLog(self._clock, recorder, [node for node, up in enumerate(self._cluster.up) if not up])
-        state = (self._clock, self._cluster, self._ledger, self._active, self._log)
-        happens = (self._on_failure, self._on_repair)
-        self._failures = None if failures is None else Failures(failures, seed, *state, *happens)
-
-    def _made_ledger(self, recorder: Recorder, colocation: Colocation | None) -> Ledger:
-        """Make the ledger, with a model of colocation where GPUs are shared."""
-        heard = (self._on_complete, self._on_threshold, self._on_leases_over, self._on_failed_attempt)
-        ledger = Ledger(self._clock, self._cluster, recorder, self.options.restart_delay_s, *heard)
-        ledger.kill_at_time_limit = self.options.kill_at_time_limit
-        occupancy = self._cluster.occupancy
-        if occupancy is not None and colocation is not None:
-            shares = self.options.gpu_shares
-            ledger.neighbourhood = Neighbourhood(colocation, occupancy, self._active, shares=shares)
-        return ledger
+        self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
+        self._nodes = Nodes(
+            self._clock, self._cluster, recorder, self._clock.ticks(options.node_start_s), self._on_join
+        )
+        watches = Watches(self._clock, self._on_threshold)
+        self._enactment = Enactment(terms, self._clock, self._cluster, self._active, ledger, self._nodes, watches)
+        self._failures: Failures | None = None
+        if failures is not None:
+            heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
+            state = (self._clock, self._cluster, ledger, self._active, self._nodes)
+            self._failures = Failures(failures, seed, *state, *heard)
+            ledger.lifecycles.append(self._failures)
 
     def __repr__(self) -> str:
         """Say in a line how far it is."""
@@ -288,11 +208,14 @@ class Simulation:
             self._begin()
         self._stage = _FAILED  # unless all goes well
         if not self._clock.run():
-            raise self._patience.stuck(self._active)
+            raise self._stalls.stuck()
         if self._stage == _DUE:
-            self._news.tell(self.view, self._active)
+            self._delta.tell(self.view, self._active)
             return self.view
-        self._close()
+        self._stage = _OVER
+        self._nodes.close()
+        if self._progress:
+            self._progress(self._clock.now_s, self._finished)
         return None
 
     def act(self, decision: Decision) -> None:
@@ -304,15 +227,12 @@ class Simulation:
             raise self._misused("no decision is due", "call advance() first")
         if not isinstance(decision, Decision):
             raise InfeasibleDecisionError(self.terms.name, self._clock.now_s, [no_decision(decision)])
-        changes = NO_CHANGES if decision == _NO_CHANGE else self._check(decision)
+        changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
         self._stage = _FAILED  # unless all goes well
         self._clock.stopped = False
-        moves = self._apply(changes, decision)
+        moves = self._enactment.carry_out(changes, decision)
         self._record(moves, decision.diagnostics)
-        if decision.renew_leases:
-            self._ledger.renew_leases(self._active.values())
-        elif self._ledger.paused:
-            self._ledger.renew_leases()
+        self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:
             self._ledger.interfere(self._active.values(), self.options.interference)
         if self._interval is not None:
@@ -356,16 +276,11 @@ class Simulation:
         """Appoint what happens first."""
         if self._stage != _NEW:
             raise self._misused("a decision is due", "answer it with act() before you advance()")
-        self.agents.begin(self._cluster.cluster)
+        if self.agents is not None:
+            self.agents.begin(self.cluster)
         if self._failures is not None:
             self._failures.begin()
         self._appoint_arrival()
-
-    def _close(self) -> None:
-        self._stage = _OVER
-        self._log.close()
-        if self._progress:
-            self._progress(self._clock.now_s, self._finished)
 
     def _appoint_arrival(self) -> None:
         if self._listed < len(self._specs):
@@ -396,9 +311,10 @@ class Simulation:
         app = self._applications.for_job(request, truth)
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
-        job.agent = self.agents.agent(request, facts)
+        job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         if isinstance(job.agent, LeasingAgent):
-            job.leases = job.agent
+            job.leasing = Leasing(job.agent)
+            self._ledger.tell_first(self._leases)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
@@ -407,16 +323,11 @@ class Simulation:
         self._active[spec.id] = job
         self._views[spec.id] = job.view
         self._submitted += 1
-        self._news.arrive(job)
+        self._delta.arrive(job)
         if self._triggers.arrival:
             self._request(self._clock.now)
-        self._request_round()
-
-    def _request_round(self) -> None:
-        """Ask for a decision at the next multiple of the interval (this very second included, 0 excluded)."""
-        interval = self._interval
-        if interval is not None:
-            self._request(max(-(-self._clock.now // interval), 1) * interval)
+        if self._interval is not None:  # the next multiple of it, this very second included and 0 excluded
+            self._request(max(-(-self._clock.now // self._interval), 1) * self._interval)
 
     def _request(self, time: float) -> None:
         if time not in self._due:
@@ -428,16 +339,16 @@ class Simulation:
         return bool(self._active) or (self._triggers.quiet and self._submitted < self._expected)
 
     def _on_threshold(self, job: JobState) -> None:
-        self._news.reach(job)
+        self._delta.reach(job)
         self._request(self._clock.now)
 
     def _on_failed_attempt(self, job: JobState) -> None:
-        self._news.lose([job])
+        self._delta.lose([job])
         if self._triggers.completion or self._triggers.node_change:
             self._request(self._clock.now)
 
     def _on_failure(self, hit: Sequence[JobState]) -> None:
-        self._news.lose(hit)
+        self._delta.lose(hit)
         if self._triggers.node_change and self._active:
             self._request(self._clock.now)
 
@@ -446,7 +357,7 @@ class Simulation:
         if self._triggers.node_change and self._active:
             self._request(self._clock.now)
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
-            self._patience.idle(self._active)
+            self._stalls.idle()
 
     def _on_leases_over(self) -> None:
         if self._triggers.leases_over and self._asks():
@@ -455,7 +366,7 @@ class Simulation:
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
         del self._active[job_id], self._views[job_id]
-        self._news.go(job_id)
+        self._delta.go(job_id)
         self._finished += 1
         self._history_gpu_s.append(record.attained_gpu_s)
         del job.view  # which knows the job: two objects that would wait for the collector
@@ -484,91 +395,25 @@ class Simulation:
             self._stage = _DUE
             self._clock.stop()
 
-    def _check(self, decision: Decision) -> Changes:
-        name, now = self.terms.name, self._clock.now_s
-        check_names(decision, self._active, len(self._cluster.up), name, now)
-        changes = changes_of(decision, self._active, name, now)
-        check_changes(changes, self._active, self._cluster, name, now, rigid=self.terms.rigid)
-        if decision.nodes is not None:
-            check_nodes_to_leave(decision.nodes, changes.gpus, self._active, name, now)
-        return changes
-
-    def _apply(self, changes: Changes, decision: Decision) -> Moves:
-        """Carry out a decision that has been checked."""
-        moves = NO_MOVES
-        for job_id, action in changes.actions.items():
-            if isinstance(action, Decline):
-                self._active[job_id].declined = True
-            elif isinstance(action, Place) and action.guaranteed is not None:
-                self._active[job_id].guaranteed = action.guaranteed
-        try:
-            if changes.gpus or changes.actions:
-                moves = self._move(changes)
-            self._ledger.set_speeds()
-        except EngineError as error:
-            raise InfeasibleDecisionError(self.terms.name, self._clock.now_s, [str(error)]) from error
-        if decision.nodes is not None:
-            self._provision(set(decision.nodes))
-        for job_id, attained_gpu_s in decision.watch.items():
-            self._ledger.watch(self._active[job_id], attained_gpu_s)
-        return moves
-
-    def _move(self, changes: Changes) -> Moves:
-        """Take GPUs from jobs and give them to others."""
-        active, ledger, shared = self._active, self._ledger, changes.shared
-        started = stopped = moved = 0
-        for job_id, allocation in changes.gpus.items():
-            job = active[job_id]
-            if job.allocation:
-                (ledger.release if changes.saves(job_id) else ledger.begin_anew)(job)
-                moved += bool(allocation)
-                stopped += not allocation
-            else:
-                started += bool(allocation)
-        for job_id in changes.cancelled:
-            ledger.complete(active[job_id], CANCELLED)
-        for job_id, allocation in changes.gpus.items():
-            if allocation:
-                place = shared.get(job_id, ALONE)
-                ledger.place(active[job_id], allocation, place.beside, place.onto)
-        return Moves(started, stopped, moved)
+    def _on_join(self) -> None:
+        if self._triggers.node_change:
+            self._request(self._clock.now)
 
     def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:
-        counted = self._fragmentation
+        counted = self._stranded
         stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
         now_s, active = self._clock.now_s, len(self._active)
         self._recorder.decision(decision_record(now_s, active, self._cluster, moves, diagnostics, stranded))
-
-    def _provision(self, wanted: set[int]) -> None:
-        """Let nodes go that are not wanted, and have those come up that are wanted and down."""
-        cluster = self._cluster
-        ready = self._clock.now + self._clock.ticks(self.options.node_start_s)
-        for node in range(len(cluster.up)):
-            if node not in wanted:
-                cluster.returning.discard(node)
-                cluster.take_down(node)
-                self._log.let_go(node)
-            elif node in cluster.broken:
-                cluster.returning.add(node)
-                self._log.back(node)
-            elif not cluster.up[node] and node not in cluster.starting:
-                cluster.start(node, self._clock.at(ready, Phase.RECOVERY, partial(self._on_join, node)))
-
-    def _on_join(self, node: int) -> None:
-        self._cluster.bring_up(node)
-        self._log.back(node)
-        if self._triggers.node_change:
-            self._request(self._clock.now)
 
     def _after_decision(self) -> None:
         self._decisions += 1
         if self._checking:
             check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
-            self._patience.renew()
+            self._stalls.busy()
         elif not self._cluster.broken:  # otherwise the next repair may change something
-            self._patience.idle(self._active)
+            self._stalls.idle()
         if self._decisions % _PROGRESS_EVERY == 0:
-            self._watch.look(self._submitted, self._finished)
+            self._stalls.look(self._submitted, self._finished)
             if self._progress:
                 self._progress(self._clock.now_s, self._finished)

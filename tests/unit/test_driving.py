@@ -14,9 +14,8 @@ import pytest
 from simsched.agent.agent import Lease
 from simsched.agent.fixed_agent import NoBatchAgent
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
-from simsched.engine.failure_options import FailureOptions
 from simsched.engine.fork import copy_of
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import Simulation, Terms, simulate
 from simsched.model.cluster import Cluster, NodeGroup

@@ -222,7 +222,7 @@ def _run(
             task.engine,
             task.seed,
             writer,
-            progress,
+            progress=progress,
             agents=agents,
             colocation=colocation_of(task.sharing),
             on_finish=reply,

@@ -8,10 +8,9 @@ from typing import ClassVar
 import pytest
 from simsched_policies.queues.by_key import Fifo
 
-from simsched.engine import progress_watch
+from simsched.engine import stalls
 from simsched.engine.errors import StalledError
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
@@ -63,8 +62,8 @@ class Flips(Policy):
 @pytest.fixture
 def after_100(monkeypatch):
     """Give up after 100 happenings, whatever the number of jobs; it is looked at every 50 decisions."""
-    monkeypatch.setattr(progress_watch, "MOST_HAPPENINGS", 100)
-    monkeypatch.setattr(progress_watch, "MOST_FOR_EACH_JOB", 0)
+    monkeypatch.setattr(stalls, "MOST_HAPPENINGS", 100)
+    monkeypatch.setattr(stalls, "MOST_FOR_EACH_JOB", 0)
 
 
 def test_a_job_that_never_gets_beyond_its_restart(after_100):
