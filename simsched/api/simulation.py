@@ -13,19 +13,11 @@ import numpy as np
 import pandas as pd
 
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
-from simsched.engine import (
-    AllocationRecord,
-    DecisionRecord,
-    EngineOptions,
-    JobRecord,
-    MemoryRecorder,
-    OutageRecord,
-    simulate as run_engine,
-)
+from simsched.engine import EngineOptions, MemoryRecorder, features_of, simulate as run_engine
 from simsched.errors import input_error, nearest
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
-from simsched.results import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table, summarise
+from simsched.results import ALLOCATIONS, JOBS, OUTAGES, ROUNDS, Feature, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
 
@@ -39,6 +31,8 @@ _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).
 _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
 #: Fields that are texts; an id may be a number, and becomes one.
 _TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
+#: Features whose columns are there even where nothing uses them: what they hold then is true, if dull.
+_SHOWN = frozenset(Feature) - {Feature.TOPOLOGY, Feature.FRAGMENTATION}
 _PAIR = 2
 _NODES = 16
 _GPUS_PER_NODE = 4
@@ -107,22 +101,13 @@ def simulate(
     except (TypeError, ValueError) as error:
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     source = _applications(applications)
-    run_engine(place, _jobs(jobs, source), source, _policy(policy), options, seed, recorder)
-    done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
-    intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
-    decisions = pd.DataFrame(recorder.decisions, columns=DecisionRecord._fields)
-    unused = {
-        feature for feature, used in ((TOPOLOGY, place.levels), (FRAGMENTATION, options.fragmentation)) if not used
-    }
-    intervals, decisions = _without(unused, intervals, ALLOCATIONS), _without(unused, decisions, ROUNDS)
+    specs = _jobs(jobs, source)
+    run_engine(place, specs, source, _policy(policy), options, seed, recorder)
+    features = _SHOWN | features_of(place, specs, options)
+    done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
+    intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
     metrics = summarise(done, intervals, decisions, place.total_gpus)
-    outages = pd.DataFrame(recorder.outages, columns=OutageRecord._fields)
-    return Simulation(done, intervals, decisions, metrics, outages)
-
-
-def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Leave out the columns of features that are not in use, which hold nothing."""
-    return frame.drop(columns=[column.name for column in table.columns if column.feature in features])
+    return Simulation(done, intervals, decisions, metrics, OUTAGES.frame(recorder.outages))
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

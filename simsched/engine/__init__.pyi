@@ -10,6 +10,7 @@ from .records import (
     JobRecord as JobRecord,
     MemoryRecorder as MemoryRecorder,
     OutageRecord as OutageRecord,
+    features_of as features_of,
 )
 from .remaining import TrueRemainingWork as TrueRemainingWork, true_rates as true_rates
 from .sharing import TruePairs as TruePairs

@@ -86,18 +86,18 @@ from .reader import (
     read_table as read_table,
 )
 from .reproduction import Reproduction as Reproduction
-from .schema import (
+from .rows import (
     ALLOCATIONS as ALLOCATIONS,
-    DEADLINES as DEADLINES,
-    FAILURES as FAILURES,
-    FINE_TIME as FINE_TIME,
-    FRAGMENTATION as FRAGMENTATION,
-    MAKES as MAKES,
-    QUEUES as QUEUES,
+    JOBS as JOBS,
+    OUTAGES as OUTAGES,
     ROUNDS as ROUNDS,
-    SHARING as SHARING,
+    SCHEMA_VERSION as SCHEMA_VERSION,
     TABLES as TABLES,
-    TOPOLOGY as TOPOLOGY,
+    AllocationRecord as AllocationRecord,
+    DecisionRecord as DecisionRecord,
+    Feature as Feature,
+    JobRecord as JobRecord,
+    OutageRecord as OutageRecord,
     Table as Table,
     schema_markdown as schema_markdown,
 )
@@ -110,6 +110,5 @@ from .statistics import (
 from .summary import summarise_folder as summarise_folder
 from .trials import TRIALS_FILE as TRIALS_FILE, read_trials as read_trials, write_trials as write_trials
 from .verdicts import UNDECIDED as UNDECIDED, WORKLOAD_FILE as WORKLOAD_FILE, Judged as Judged, judge as judge
-from .version import SCHEMA_VERSION as SCHEMA_VERSION
 from .what_was_run import what_policies_become as what_policies_become, what_was_run as what_was_run
 from .writer import TableWriter as TableWriter, json_text as json_text, write_json as write_json

@@ -84,7 +84,8 @@ def _powered_gpu_s(rounds: Columns, power: Power, span_s: float) -> dict[str, fl
         return None
     rows = [dict(row) for row in rounds["provisioned_gpus"]]
     by_type = {kind: np.array([row.get(kind, np.nan) for row in rows], dtype=np.float64) for kind in power.types}
-    counts = Columns({**by_type, "time_s": rounds["time_s"]}, len(rounds))
+    arrays = {**by_type, "time_s": rounds["time_s"]}
+    counts = Columns(arrays, len(rounds), arrays.__getitem__)
     return {kind: float(integral(counts, kind, int(span_s))) for kind in power.types}
 
 

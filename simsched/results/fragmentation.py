@@ -20,7 +20,8 @@ def _share(column: str) -> Callable[[Tables], float | None]:
         waiting = rounds["active_jobs"] > rounds["running_jobs"]
         free = np.where(waiting, rounds["available_gpus"] - rounds["allocated_gpus"], 0)
         lost = np.where(waiting, rounds[column], 0)
-        both = Columns({"time_s": rounds["time_s"], "free_gpus": free, "lost_gpus": lost}, len(rounds))
+        arrays = {"time_s": rounds["time_s"], "free_gpus": free, "lost_gpus": lost}
+        both = Columns(arrays, len(rounds), arrays.__getitem__)
         start, end, free_gpus = held_between_rounds(both, "free_gpus", until_s)
         *_, lost_gpus = held_between_rounds(both, "lost_gpus", until_s)
         return ratio(float((end - start) @ lost_gpus), float((end - start) @ free_gpus))

@@ -20,7 +20,7 @@ from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.fragmentation import PLACEMENT_METRICS
-from simsched.results.metric import Columns, LossTable, Metric, Tables, means_by
+from simsched.results.metric import NO_ROWS, Columns, LossTable, Metric, Tables, means_by
 from simsched.results.power import Power
 from simsched.results.quality import QUALITY_METRICS
 from simsched.results.rho_metrics import RHO_METRICS
@@ -121,7 +121,7 @@ def summarise(
 
 def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
     """Compute the metrics of finish-time fairness from the ratios of a cell."""
-    tables = Tables(Columns({}, 0), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    tables = Tables(NO_ROWS, None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
     values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -108,7 +108,7 @@ def _of_lives(compute: Callable[[list[Life]], float | None]) -> Callable[[Tables
     def metric(tables: Tables) -> float | None:
         if tables.losses is None or tables.held is None:
             return None
-        found = lives(tables.done.frame, tables.held.frame, tables.losses)
+        found = lives(tables.done.frame(QUALITY_COLUMNS), tables.held.frame(LIFE_COLUMNS), tables.losses)
         return compute(found) if found else None
 
     return metric

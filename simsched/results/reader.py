@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.outlets import csv_cell, one_line, visible
+from simsched.results.arrow_columns import arrow_schema
 from simsched.results.arrow_tables import ROWS_FOR_THREADS, read_arrow
 from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
@@ -17,7 +18,7 @@ from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_se
 from simsched.results.metric_names import range_of
 from simsched.results.metrics import summarise_rho
 from simsched.results.partial_rho import summarise_rho_without
-from simsched.results.schema import TABLES
+from simsched.results.rows import TABLES
 from simsched.results.stored import RUN_AGAIN, CellEntry, Manifest, RunIndex, Summary, read_json as read_json
 from simsched.results.what_was_run import published_values_hold
 
@@ -67,7 +68,7 @@ class Cell:
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Read a table, or only some of its columns; an occasional one that is not there is empty."""
         if TABLES[name].occasional and not self.has(name):
-            empty = TABLES[name].arrow().empty_table()
+            empty = arrow_schema(TABLES[name]).empty_table()
             return frame_of(empty if columns is None else empty.select(list(columns)))
         return read_table(self.folder, name, columns)
 
