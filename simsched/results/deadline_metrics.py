@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Column, Columns, Metric, Tables, ratio
+from simsched.results.metric import HIGHER, IF_THERE, LOWER, SECONDS_PER_HOUR, Column, Columns, Metric, Tables, ratio
 
 
 def _of_deadlines(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
@@ -54,6 +54,7 @@ DEADLINE_METRICS = (
         HIGHER,
         "share of the jobs with a deadline whose `jct_s` is at most `deadline_s`",
         _of_deadlines(_met),
+        shown=IF_THERE,
     ),
     Metric(
         "deadlines_declined",
@@ -62,6 +63,7 @@ DEADLINE_METRICS = (
         "",
         "share of the jobs with a deadline that are `declined`; the others are admitted",
         _of_deadlines(lambda jobs: float(jobs["declined"].mean())),
+        shown=IF_THERE,
     ),
     Metric(
         "promises_kept",
@@ -70,6 +72,7 @@ DEADLINE_METRICS = (
         HIGHER,
         "share of the jobs with a deadline that is not `declined` whose `jct_s` is at most `deadline_s`",
         _of_deadlines(lambda jobs: _met(jobs.where(~jobs["declined"]))),
+        shown=IF_THERE,
     ),
     Metric(
         "tardiness_mean_s",
@@ -78,6 +81,7 @@ DEADLINE_METRICS = (
         LOWER,
         "mean of `jct_s - deadline_s`, or 0 where that is negative, over the jobs with a deadline",
         _of_deadlines(_tardiness_s),
+        shown=IF_THERE,
     ),
     Metric(
         "late_gpu_share",
@@ -86,6 +90,7 @@ DEADLINE_METRICS = (
         LOWER,
         "`attained_gpu_s` of the jobs that miss their deadline / that of all jobs with a deadline",
         _of_deadlines(lambda jobs: ratio(_late_gpu_s(jobs), float(jobs["attained_gpu_s"].sum()))),
+        shown=IF_THERE,
     ),
     Metric(
         "late_gpu_hours",

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s
-from simsched.results.over_time import integral
+from simsched.results.integrals import integral
+from simsched.results.metric import IF_THERE, LOWER, Columns, Metric, Tables, makespan_s
 from simsched.results.power import Power
 
 #: Watt-seconds in a kilowatt-hour.
@@ -98,6 +98,7 @@ ENERGY_METRICS = (
         "integral from second 0 to `makespan_s`: held GPUs * `busy_w`, free GPUs of nodes up or coming up * `idle_w`, "
         "these nodes * `node_w`, all others * `asleep_w` (`cluster.power`)",
         energy_kwh,
+        shown=IF_THERE,
     ),
     Metric(
         "unused_energy_kwh",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ SECONDS_PER_HOUR = 3600
 _GREATEST = MappingProxyType({"share": 1.0, "%": 100.0})
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
+#: Which metrics comparisons show unasked: all of a run, or those that few runs have and then want.
+ALWAYS: Literal["always"] = "always"
+IF_THERE: Literal["if there"] = "if there"
 
 #: The percentiles that metrics name.
 PERCENTS = (50, 90, 95, 99)
@@ -158,7 +161,8 @@ class Metric:
 
     `unit` is `s`, `GPU h`, `node h`, `1/h`, `$`, `kWh`, `%`, `share` (of 1) or empty (a plain count); `better` is
     `lower`, `higher` or empty where neither is. `compute` gives None where the tables do not allow the metric.
-    `greatest` is the greatest possible value, where the unit does not tell it.
+    `greatest` is the greatest possible value, where the unit does not tell it. `shown` says whether comparisons show it
+    unasked. `of` says what it can be had of besides whole runs, in brackets behind its name.
     """
 
     name: str
@@ -168,6 +172,8 @@ class Metric:
     meaning: str
     compute: Callable[[Tables], float | None]
     greatest: float = math.inf
+    shown: Literal["", "always", "if there"] = ""
+    of: Literal["", "groups and types", "types", "all but an application"] = ""
 
     @property
     def range(self) -> tuple[float, float]:

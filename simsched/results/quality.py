@@ -18,7 +18,7 @@ import numpy.typing as npt
 from simsched.errors import input_error
 from simsched.files import write_text
 from simsched.outlets import one_line
-from simsched.results.metric import LOWER, LossTable, Metric, Tables
+from simsched.results.metric import IF_THERE, LOWER, LossTable, Metric, Tables
 from simsched.results.stored import RUN_AGAIN, Losses, read_json
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ QUALITY_METRICS = (
         "mean over the jobs in the system and over time of the loss, 1 before training and 0 at its end; only with "
         "`losses: true`, as the next two",
         _of_lives(mean_loss),
+        shown=IF_THERE,
     ),
     Metric(
         "time_to_90_mean_s",
@@ -135,6 +136,7 @@ QUALITY_METRICS = (
         LOWER,
         "mean of the time from submission until the normalised loss is 0.1",
         _of_lives(_time_to(0.9)),
+        shown=IF_THERE,
     ),
     Metric(
         "time_to_95_mean_s",

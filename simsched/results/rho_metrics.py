@@ -1,13 +1,17 @@
-"""How fair completion times are: metrics that are there only where jobs are compared with solo runs."""
+"""How fair completion times are, where jobs are compared with solo runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simsched.results.fairness import share_above
-from simsched.results.metric import LOWER, Metric, Tables, jain_index
+from simsched.results.metric import LOWER, NO_ROWS, Metric, Tables, jain_index
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def _rho(compute: Callable[[Sequence[float]], float]) -> Callable[[Tables], float | None]:
@@ -32,6 +36,7 @@ RHO_METRICS = (
         LOWER,
         "share of the jobs with `rho` > 1: treated unfairly",
         _rho(lambda rho: share_above(rho, 1)),
+        of="all but an application",
     ),
     Metric(
         "rho_above_2",
@@ -40,6 +45,7 @@ RHO_METRICS = (
         LOWER,
         "share of the jobs with `rho` > 2",
         _rho(lambda rho: share_above(rho, 2)),
+        of="all but an application",
     ),
     Metric(
         "rho_jain",
@@ -51,3 +57,26 @@ RHO_METRICS = (
         greatest=1.0,
     ),
 )
+
+
+def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
+    """Compute the metrics of finish-time fairness from the ratios of a cell."""
+    tables = Tables(NO_ROWS, None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
+    values = {metric.name: metric.compute(tables) for metric in RHO_METRICS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def summarise_rho_without(rho: pd.DataFrame) -> dict[str, float]:
+    """Compute the shares of rho above 1 and 2 among the jobs of all applications but one, for each of these.
+
+    `rho` has the columns `application` and `rho`, a row a job. An application that can use one GPU only takes as long
+    alone as under load, and where it makes up much of a workload the shares say little about the others.
+    """
+    found: dict[str, float] = {}
+    partial = [metric.name for metric in RHO_METRICS if metric.of]
+    for name in sorted(set(rho["application"])):
+        rest = rho.loc[rho["application"] != name, "rho"]
+        if len(rest):
+            values = summarise_rho(rest)
+            found |= {f"{metric}[all but {name}]": values[metric] for metric in partial}
+    return found

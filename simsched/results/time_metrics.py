@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simsched.results.metric import LOWER, SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio, total
+from simsched.results.metric import ALWAYS, LOWER, SECONDS_PER_HOUR, Metric, Tables, makespan_s, ratio, total
 
 
 def _mean(column: str) -> Callable[[Tables], float | None]:
@@ -41,10 +41,27 @@ def _restart_rate(tables: Tables) -> float | None:
 
 #: When jobs were done.
 COMPLETION_METRICS = (
-    Metric("jct_mean_s", "mean JCT", "s", LOWER, "mean of `jct_s` over the finished jobs", _mean("jct_s")),
-    Metric("jct_median_s", "median JCT", "s", LOWER, "median of `jct_s`", _percentile("jct_s", 50)),
+    Metric(
+        "jct_mean_s",
+        "mean JCT",
+        "s",
+        LOWER,
+        "mean of `jct_s` over the finished jobs",
+        _mean("jct_s"),
+        shown=ALWAYS,
+        of="groups and types",
+    ),
+    Metric("jct_median_s", "median JCT", "s", LOWER, "median of `jct_s`", _percentile("jct_s", 50), shown=ALWAYS),
     Metric("jct_p95_s", "95th percentile JCT", "s", LOWER, "95th percentile of `jct_s`", _percentile("jct_s", 95)),
-    Metric("jct_p99_s", "99th percentile JCT", "s", LOWER, "99th percentile of `jct_s`", _percentile("jct_s", 99)),
+    Metric(
+        "jct_p99_s",
+        "99th percentile JCT",
+        "s",
+        LOWER,
+        "99th percentile of `jct_s`",
+        _percentile("jct_s", 99),
+        shown=ALWAYS,
+    ),
     Metric(
         "jct_p99_ranked_s",
         "99th percentile JCT by rank",
@@ -60,12 +77,13 @@ COMPLETION_METRICS = (
         LOWER,
         "largest `end_time_s`: from second 0 of the workload to the last completion",
         makespan_s,
+        shown=ALWAYS,
     ),
 )
 
 #: How long they waited, and what restarts took of them.
 WAITING_METRICS = (
-    Metric("queueing_mean_s", "mean queueing", "s", LOWER, "mean of `queueing_s`", _mean("queueing_s")),
+    Metric("queueing_mean_s", "mean queueing", "s", LOWER, "mean of `queueing_s`", _mean("queueing_s"), shown=ALWAYS),
     Metric("queueing_median_s", "median queueing", "s", LOWER, "median of `queueing_s`", _percentile("queueing_s", 50)),
     Metric(
         "queueing_p90_s",
@@ -90,6 +108,7 @@ WAITING_METRICS = (
         LOWER,
         "mean of `restarts`; the first start is none",
         _mean("restarts"),
+        shown=ALWAYS,
     ),
     Metric(
         "restarts_per_hour",

@@ -12,7 +12,7 @@ from simsched.errors import InputError
 from simsched.model.pod import Pod, PodNode
 from simsched.operators.packing import pack, read_published
 from simsched.paths import data_folder
-from simsched.report.figures.packing import allocation_curves
+from simsched.report.figures.operators import allocation_curves
 from simsched.results.statistics import estimate
 from simsched.toolkit.packing.cluster import Free, Requests, request_of
 from simsched.toolkit.packing.fragmentation import Fragments, Target

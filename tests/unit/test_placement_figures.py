@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from simsched.report.figures.placement import placement_figures
+from simsched.report.figures.purposes import placement_figures
 from simsched.results.compare import Row
 from simsched.results.reader import Cell
 

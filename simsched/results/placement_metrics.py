@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from simsched.results.integrals import held_between_rounds
 from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s, ratio
-from simsched.results.over_time import held_between_rounds
 
 
 def _share(column: str) -> Callable[[Tables], float | None]:
