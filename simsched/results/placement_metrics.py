@@ -51,12 +51,7 @@ _FRAGMENTATION = tuple(
 #: The metrics of this page.
 PLACEMENT_METRICS = (
     *_FRAGMENTATION,
-    Metric(
-        "crossing_share",
-        "time across domains",
-        "share",
-        LOWER,
-        "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
-        _crossing,
-    ),
-)
+    Metric("crossing_share", "time across domains", "share", LOWER,
+           "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
+           _crossing),
+)  # fmt: skip

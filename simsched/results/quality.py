@@ -119,31 +119,12 @@ def _time_to(share: float) -> Callable[[list[Life]], float | None]:
 
 
 QUALITY_METRICS = (
-    Metric(
-        "normalised_loss_mean",
-        "mean normalised loss",
-        "share",
-        LOWER,
-        "mean over the jobs in the system and over time of the loss, 1 before training and 0 at its end; only with "
-        "`losses: true`, as the next two",
-        _of_lives(mean_loss),
-        shown=IF_THERE,
-    ),
-    Metric(
-        "time_to_90_mean_s",
-        "mean time to 90 % of the loss reduction",
-        "s",
-        LOWER,
-        "mean of the time from submission until the normalised loss is 0.1",
-        _of_lives(_time_to(0.9)),
-        shown=IF_THERE,
-    ),
-    Metric(
-        "time_to_95_mean_s",
-        "mean time to 95 % of the loss reduction",
-        "s",
-        LOWER,
-        "mean of the time from submission until the normalised loss is 0.05",
-        _of_lives(_time_to(0.95)),
-    ),
-)
+    Metric("normalised_loss_mean", "mean normalised loss", "share", LOWER,
+           "mean over the jobs in the system and over time of the loss, 1 before training and 0 at its end; only with "
+           "`losses: true`, as the next two", _of_lives(mean_loss), shown=IF_THERE),
+    Metric("time_to_90_mean_s", "mean time to 90 % of the loss reduction", "s", LOWER,
+           "mean of the time from submission until the normalised loss is 0.1", _of_lives(_time_to(0.9)),
+           shown=IF_THERE),
+    Metric("time_to_95_mean_s", "mean time to 95 % of the loss reduction", "s", LOWER,
+           "mean of the time from submission until the normalised loss is 0.05", _of_lives(_time_to(0.95))),
+)  # fmt: skip

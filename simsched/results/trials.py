@@ -46,22 +46,8 @@ def _accuracy_spread(tables: Tables) -> float | None:
 
 #: The metrics of trials.
 TRIAL_METRICS = (
-    Metric(
-        "top5_accuracy",
-        "top-5 accuracy",
-        "%",
-        HIGHER,
-        "mean accuracy of the five best trials of hyper-parameter tuning",
-        _accuracy,
-        shown=IF_THERE,
-    ),
-    Metric(
-        "top5_accuracy_sd",
-        "sd of top-5 accuracy",
-        "%",
-        "",
-        "standard deviation (n - 1) of the accuracies of these five",
-        _accuracy_spread,
-        shown=IF_THERE,
-    ),
-)
+    Metric("top5_accuracy", "top-5 accuracy", "%", HIGHER,
+           "mean accuracy of the five best trials of hyper-parameter tuning", _accuracy, shown=IF_THERE),
+    Metric("top5_accuracy_sd", "sd of top-5 accuracy", "%", "",
+           "standard deviation (n - 1) of the accuracies of these five", _accuracy_spread, shown=IF_THERE),
+)  # fmt: skip
