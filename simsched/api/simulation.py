@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import isnan
 from numbers import Integral, Real
 from pathlib import Path
@@ -15,6 +15,7 @@ import pandas as pd
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
 from simsched.engine import EngineOptions, MemoryRecorder, features_of, simulate as run_engine
 from simsched.errors import input_error, nearest
+from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
 from simsched.results import ALLOCATIONS, JOBS, OUTAGES, ROUNDS, Feature, summarise
@@ -49,7 +50,8 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 class Simulation:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
-    `outages` are the intervals during which a node was out of use.
+    `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
+    the policy reads, and `marks` explains it where it is more than one could know (†) or profiled before (‡).
     """
 
     jobs: pd.DataFrame
@@ -57,12 +59,21 @@ class Simulation:
     decisions: pd.DataFrame
     metrics: Mapping[str, float]
     outages: pd.DataFrame
+    policy: str = ""
+    knows: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Say what the policy reads that no real scheduler knows, or that was profiled before; () where nothing is."""
+        return legend({self.policy: self.knows})
 
     def __repr__(self) -> str:
         """Say in a line how large it was; the tables are its attributes."""
         hours = self.metrics.get("makespan_s", 0.0) / 3600
         jobs, decisions = counted(len(self.jobs), "finished job"), counted(len(self.decisions), "decision")
-        return f"<simulation: {jobs}, {decisions}, makespan {hours:.3g} h; .jobs, .allocations, .decisions, .metrics>"
+        tables = ".jobs, .allocations, .decisions, .metrics"
+        name = marked("simulation", self.knows)
+        return f"<{name}: {jobs}, {decisions}, makespan {hours:.3g} h; {tables}>"
 
 
 def simulate(
@@ -102,12 +113,13 @@ def simulate(
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     source = _applications(applications)
     specs = _jobs(jobs, source)
-    run_engine(place, specs, source, _policy(policy), options, seed, recorder)
+    made = _policy(policy)
+    run_engine(place, specs, source, made, options, seed, recorder)
     features = _SHOWN | features_of(place, specs, options)
     done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
     intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
     metrics = summarise(done, intervals, decisions, place.total_gpus)
-    return Simulation(done, intervals, decisions, metrics, OUTAGES.frame(recorder.outages))
+    return Simulation(done, intervals, decisions, metrics, OUTAGES.frame(recorder.outages), made.name, made.knows)
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

@@ -14,13 +14,11 @@ from simsched.errors import first_line, input_error
 from simsched.outlets import one_line, shortened
 from simsched.results.arrow_columns import TYPES
 from simsched.results.metric import Column, Columns
-from simsched.results.rows import SCHEMA_VERSION, TABLES, Column as Declared
+from simsched.results.rows import LARGEST, SCHEMA_VERSION, TABLES, Column as Declared
 from simsched.results.stored import RUN_AGAIN
 
 #: Tables of more rows are read by several threads, which take longer to start than a short table to read.
 ROWS_FOR_THREADS = 50_000
-#: No number of a table is larger, in whatever unit: as seconds, thirty million years.
-LARGEST = 1e15
 _FEW = 1000
 _LONGEST_SHOWN = 60
 

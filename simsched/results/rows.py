@@ -262,6 +262,8 @@ JOBS, ALLOCATIONS, ROUNDS, OUTAGES = (
     Table("rounds", DecisionRecord),
     Table("outages", OutageRecord, occasional=True),
 )
+#: No number of a table is larger, in whatever unit: as seconds, thirty million years.
+LARGEST = 1e15
 #: Stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
 #: The tables of a cell, by name.

@@ -11,6 +11,7 @@ import numpy as np
 from simsched.errors import InputError, Problem, input_error
 from simsched.files import written_aside
 from simsched.outlets import csv_cell
+from simsched.results.rows import LARGEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +34,8 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     if missing:
         raise input_error(path, f"lacks the column '{missing[0]}'", _AGAIN)
     for column in set(columns) - {"job_id"}:
-        if not pd.api.types.is_numeric_dtype(sheet[column]) or not np.isfinite(sheet[column]).all():
-            raise input_error(path, f"its column '{column}' holds what is no finite number", _AGAIN)
+        if not pd.api.types.is_numeric_dtype(sheet[column]) or not (np.abs(sheet[column]) <= LARGEST).all():
+            raise input_error(path, f"its column '{column}' holds what is no number in reach", _AGAIN)
     return sheet
 
 

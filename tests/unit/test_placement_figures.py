@@ -16,7 +16,7 @@ def rows(*metrics, points=({},)):
 
 
 def drawn(found, *swept):
-    run = SimpleNamespace(name="run", policies=["near", "far"], swept=swept)
+    run = SimpleNamespace(name="run", shown_policies=["near", "far"], policies=["near", "far"], swept=swept)
     return {name: data for name, (_, data) in placement_figures(run, found)}
 
 
