@@ -14,6 +14,7 @@ from .records import (
     JobRecord as JobRecord,
     MemoryRecorder as MemoryRecorder,
     OutageRecord as OutageRecord,
+    features_of as features_of,
 )
 from .sharing import TruePairs as TruePairs
 from .simulation import Simulation as Simulation, simulate as simulate

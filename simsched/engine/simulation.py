@@ -125,7 +125,6 @@ class Simulation:
         if self._checking:
             recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
         self._recorder = recorder
-        self._specs = jobs
         self._applications = applications
         #: What makes the agents: the policy, unless another was given; None where users have configured them.
         self.agents: AgentFactory | None = agents or (None if isinstance(policy, Terms) else policy)
@@ -133,7 +132,7 @@ class Simulation:
         self.terms = terms
         self._triggers = terms.triggers
         #: What it was given.
-        self.cluster, self.options = cluster, options
+        self.cluster, self.jobs, self.options = cluster, jobs, options
         self._progress = progress
         self._on_finish = on_finish
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
@@ -263,7 +262,7 @@ class Simulation:
         are shared, and so are functions. Raises `EngineError` where something cannot be copied, such as an open file.
         """
         applications = [self._applications, *(job.app for job in self._active.values())]
-        return copy_of(self, [self._specs, *applications])
+        return copy_of(self, [self.jobs, *applications])
 
     def _misused(self, problem: str, remedy: str) -> EngineError:
         if self._stage == _FAILED:
@@ -283,13 +282,13 @@ class Simulation:
         self._appoint_arrival()
 
     def _appoint_arrival(self) -> None:
-        if self._listed < len(self._specs):
-            time = self._clock.ticks(self._specs[self._listed].submit_time_s)
+        if self._listed < len(self.jobs):
+            time = self._clock.ticks(self.jobs[self._listed].submit_time_s)
             self._clock.at(time, Phase.ARRIVAL, self._arrive)
 
     def _arrive(self) -> None:
         """Submit all jobs of the list that arrive now."""
-        clock, specs = self._clock, self._specs
+        clock, specs = self._clock, self.jobs
         while self._listed < len(specs) and clock.ticks(specs[self._listed].submit_time_s) <= clock.now:
             self._listed += 1
             self._submit(specs[self._listed - 1])
@@ -297,13 +296,13 @@ class Simulation:
 
     def _next_arrival_s(self) -> float:
         """Return when the next job of the list arrives; infinity where none does."""
-        if self._listed == len(self._specs):
+        if self._listed == len(self.jobs):
             return math.inf
-        return self._clock.seconds(self._clock.ticks(self._specs[self._listed].submit_time_s))
+        return self._clock.seconds(self._clock.ticks(self.jobs[self._listed].submit_time_s))
 
     def _coming_jobs(self) -> list[JobView]:
         """Show the jobs of the list that have not arrived yet."""
-        coming = self._specs[self._listed :]
+        coming = self.jobs[self._listed :]
         return views_at_submission(coming, self._cluster.cluster, self._applications, self.terms.signals)
 
     def _submit(self, spec: JobSpec) -> None:

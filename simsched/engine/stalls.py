@@ -43,8 +43,8 @@ class _Work(NamedTuple):
 class StallDetector:
     """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
 
-    Fewer than `_most_idle` idle rounds in a row are borne, or however many there are within `_pause_s` seconds. A job that
-    arrives or ends is progress too.
+    Fewer than `_most_idle` idle rounds in a row are borne, or however many there are within `_pause_s` seconds. A job
+    that arrives or ends is progress too.
     """
 
     _policy: str

@@ -13,7 +13,7 @@ from simsched.model.cluster import Node
 from simsched.model.pod import Pod
 from simsched.operators.packing import pack, read_published
 from simsched.paths import data_folder
-from simsched.report.figures.packing import allocation_curves
+from simsched.report.figures.operators import allocation_curves
 from simsched.results.statistics import estimate
 from simsched.toolkit.packing.cluster import Free, Requests, request_of
 from simsched.toolkit.packing.fgd import Fragments, Target
