@@ -25,7 +25,7 @@ from .capacity import (
     Placer as Placer,
     Pool as Pool,
     Room as Room,
-    lowest as lowest,
+    lowest_node as lowest_node,
 )
 from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
 from .efficiency import efficiency as efficiency
