@@ -22,7 +22,6 @@ from simsched.toolkit.programs import (
     Elapsed,
     ShareProblem,
     allox,
-    fair_value,
     finish_time,
     makespan,
     max_min,
@@ -91,6 +90,12 @@ def draw(rows: list[tuple[str, int, str, float]], path: Path) -> None:
         axis.set(title=mix, xlabel="jobs", ylabel="CPU time (s)", xscale="log", yscale="log")
     axes[0].legend()
     figure.savefig(path)
+
+
+def fair_value(problem: ShareProblem, shares: np.ndarray) -> float:
+    """Return what `max_min` raises: the least rate relative to the proportional one, by weight and size."""
+    required = problem.weights * problem.proportional_rate() / problem.scale_factor
+    return float((problem.rates(shares)[required > 0] / required[required > 0]).min())
 
 
 def print_parts(jobs: int) -> None:

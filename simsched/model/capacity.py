@@ -186,20 +186,15 @@ class Placer:
     waits: bool = False
 
 
-class Shown(Protocol):
+class _Shown(Protocol):
     """What a view shows of a cluster."""
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        """All nodes, in index order."""
-
+    def nodes(self) -> Sequence[Node]: ...
     @property
-    def up(self) -> Sequence[bool]:
-        """Whether each node is up."""
-
+    def up(self) -> Sequence[bool]: ...
     @property
-    def free(self) -> Sequence[int]:
-        """Free GPUs of each node, 0 where it is down."""
+    def free(self) -> Sequence[int]: ...
 
 
 class Capacity:
@@ -225,12 +220,12 @@ class Capacity:
             self._held = [list(range(free, node.gpus)) for free, node in zip(self.free, nodes, strict=True)]
 
     @classmethod
-    def of(cls, view: Shown) -> Capacity:
+    def of(cls, view: _Shown) -> Capacity:
         """Return what is free as a view shows it."""
         return cls(view.nodes, view.up, view.free)
 
     @classmethod
-    def idle(cls, view: Shown, held: Iterable[Allocation] = ()) -> Capacity:
+    def idle(cls, view: _Shown, held: Iterable[Allocation] = ()) -> Capacity:
         """Return what would be free of the nodes that are up if nothing ran but what holds `held`."""
         free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
         for allocation in held:

@@ -1,7 +1,7 @@
 from .allox import allox as allox, candidates as candidates
 from .finish_time import Elapsed as Elapsed, finish_time as finish_time
 from .leases import reserve as reserve, usable_seconds as usable_seconds
-from .max_min import fair_value as fair_value, makespan as makespan, max_min as max_min
+from .max_min import makespan as makespan, max_min as max_min
 from .min_jct import min_jct as min_jct
 from .pop import partitioned as partitioned
 from .problem import (

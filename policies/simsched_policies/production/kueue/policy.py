@@ -150,13 +150,11 @@ class Kueue(Policy):
     def _admit(self, tree: QuotaTree, entry: Entry, view: View) -> Allocation | None:
         """Take quota and GPUs for a job; None where the type of its flavour has no room or does not suit it."""
         ((flavour, _), gpus) = next(iter(entry.usage.items()))
-        kind = self._free.types.index(flavour)
         if not view.jobs[self._jobs[entry.asking.id]].facts.runs_on(flavour):
             return None
-        allocation = self._free.choose_of(kind, PLACERS[self.placement], gpus)
+        allocation = self._free.place(PLACERS[self.placement], gpus, (self._free.types.index(flavour),))
         if allocation is None:
             return None
-        self._free.take(allocation)
         workload = admit(entry, view.now_s)
         tree.add(workload.queue, workload.usage)
         self._held[workload.id] = (workload, allocation)
