@@ -26,7 +26,7 @@ from .capacity import (
     Placer as Placer,
     Pool as Pool,
     Room as Room,
-    lowest as lowest,
+    lowest_node as lowest_node,
 )
 from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
 from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training

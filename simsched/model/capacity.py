@@ -123,7 +123,7 @@ class Pool:
         for count in range(gpus, len(self.nodes_with)):
             nodes = self.nodes_with[count] & within
             if nodes:
-                return lowest(nodes)
+                return lowest_node(nodes)
         return None
 
     def free_within(self, nodes: int) -> int:
@@ -153,7 +153,7 @@ class Pool:
         for count in counts:
             nodes = self.nodes_with[count] & within
             while nodes:
-                node = lowest(nodes)
+                node = lowest_node(nodes)
                 yield node, count
                 nodes &= nodes - 1
 
@@ -172,7 +172,7 @@ def _levels(
     return tuple(tuple(level.values()) for level in found)
 
 
-def lowest(nodes: int) -> int:
+def lowest_node(nodes: int) -> int:
     """Return the lowest node of a set of bits."""
     return (nodes & -nodes).bit_length() - 1
 
@@ -186,20 +186,15 @@ class Placer:
     waits: bool = False
 
 
-class Shown(Protocol):
+class _Shown(Protocol):
     """What a view shows of a cluster."""
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        """All nodes, in index order."""
-
+    def nodes(self) -> Sequence[Node]: ...
     @property
-    def up(self) -> Sequence[bool]:
-        """Whether each node is up."""
-
+    def up(self) -> Sequence[bool]: ...
     @property
-    def free(self) -> Sequence[int]:
-        """Free GPUs of each node, 0 where it is down."""
+    def free(self) -> Sequence[int]: ...
 
 
 class Capacity:
@@ -215,6 +210,7 @@ class Capacity:
         self.free = list(free)
         self.total = sum(self.free)
         self.types = list(dict.fromkeys(node.gpu_type for node in nodes))
+        self._all_types = tuple(range(len(self.types)))
         #: The pool of each node, once somebody has asked for a pool.
         self._pool_of: list[Pool] = []
         self._room: Room | None = None
@@ -224,12 +220,12 @@ class Capacity:
             self._held = [list(range(free, node.gpus)) for free, node in zip(self.free, nodes, strict=True)]
 
     @classmethod
-    def of(cls, view: Shown) -> Capacity:
+    def of(cls, view: _Shown) -> Capacity:
         """Return what is free as a view shows it."""
         return cls(view.nodes, view.up, view.free)
 
     @classmethod
-    def idle(cls, view: Shown, held: Iterable[Allocation] = ()) -> Capacity:
+    def idle(cls, view: _Shown, held: Iterable[Allocation] = ()) -> Capacity:
         """Return what would be free of the nodes that are up if nothing ran but what holds `held`."""
         free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
         for allocation in held:
@@ -252,15 +248,20 @@ class Capacity:
         self._pool_of = [pools[node.gpu_type] for node in self.nodes]
         return list(pools.values())
 
+    @cached_property
+    def _type_of(self) -> list[int]:
+        place = {kind: i for i, kind in enumerate(self.types)}
+        return [place[node.gpu_type] for node in self.nodes]
+
     def fitting(self, facts: ApplicationFacts) -> tuple[int, ...]:
         """List the types on which an application runs, in the order of the nodes."""
         if facts.gpu_types is None:
-            return tuple(range(len(self.types)))
+            return self._all_types
         return tuple(place for place, kind in enumerate(self.types) if facts.runs_on(kind))
 
     def type_of(self, allocation: Allocation) -> int:
         """Return the type of the GPUs of an allocation."""
-        return self.types.index(self.nodes[allocation[0][0]].gpu_type)
+        return self._type_of[allocation[0][0]]
 
     def total_of(self, kind: int) -> int:
         """Count the free GPUs of a type."""
@@ -294,19 +295,21 @@ class Capacity:
 
     def take(self, allocation: Allocation) -> None:
         """Mark whole GPUs as held."""
-        for node, gpus in allocation:
-            if self._room is not None:
-                places = [gpu for gpu, milli in enumerate(self._room.gpu_milli[node]) if milli == GPU_MILLI][:gpus]
+        if self._room is not None:
+            for node, gpus in allocation:
+                places = np.flatnonzero(self._room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
                 self._room.gpu_milli[node, places] = 0
                 self._held[node] += places
-            self._change(node, self.free[node] - gpus)
+        for node, gpus in allocation:
+            self._change(node, -gpus)
 
     def give_back(self, allocation: Allocation) -> None:
         """Mark whole GPUs as free."""
-        for node, gpus in allocation:
-            if self._room is not None:
+        if self._room is not None:
+            for node, gpus in allocation:
                 self._room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
-            self._change(node, self.free[node] + gpus)
+        for node, gpus in allocation:
+            self._change(node, gpus)
 
     def fit(self, shape: NodeShape) -> Claim | None:
         """Return what a shape gets, None where it does not fit; changes nothing.
@@ -376,17 +379,17 @@ class Capacity:
     def _settle(self, claim: Claim, sign: int) -> None:
         each = claim.each
         for i, node in enumerate(claim.nodes):
-            after = self.free[node] + sign * each.gpus
+            more = sign * each.gpus
             if self._room is not None:
                 self._room.cpu_milli[node] += sign * each.cpu_milli
                 self._room.memory_mib[node] += sign * each.memory_mib
                 self._room.gpu_milli[node, list(claim.gpus[i])] += sign * each.gpu_milli
-                after = int((self._room.gpu_milli[node] == GPU_MILLI).sum())
-            self._change(node, after)
+                more = int((self._room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]
+            self._change(node, more)
 
-    def _change(self, node: int, after: int) -> None:
+    def _change(self, node: int, gpus: int) -> None:
         before = self.free[node]
-        self.free[node] = after
-        self.total += after - before
+        self.free[node] = before + gpus
+        self.total += gpus
         if self._pool_of:
-            self._pool_of[node].change(node, before, after)
+            self._pool_of[node].change(node, before, before + gpus)

@@ -36,7 +36,6 @@ from .gittins import (
     ServiceDistribution as ServiceDistribution,
     ServiceHistory as ServiceHistory,
 )
-from .gpu_memory import GpuMemory as GpuMemory
 from .levels import Levels as Levels, start_order as start_order
 from .loss_curves import (
     FEWEST as FEWEST,
@@ -46,7 +45,6 @@ from .loss_curves import (
     fit_slaq as fit_slaq,
     normalised_gain as normalised_gain,
 )
-from .narrowed import NarrowedView as NarrowedView
 from .node_demand import NodeDemand as NodeDemand, nodes_to_wake as nodes_to_wake
 from .placers import (
     ANY as ANY,
@@ -67,4 +65,10 @@ from .speed_model import (
     allocate_by_time as allocate_by_time,
     samples_of as samples_of,
 )
-from .type_pools import TypePool as TypePool, gpu_types as gpu_types, type_pools as type_pools
+from .type_pools import (
+    GpuMemory as GpuMemory,
+    NarrowedView as NarrowedView,
+    TypePool as TypePool,
+    gpu_types as gpu_types,
+    type_pools as type_pools,
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from simsched.model import Allocation, Placer as Placer, Pool, lowest
+from simsched.model import Allocation, Placer as Placer, Pool, lowest_node
 
 
 def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:
@@ -24,13 +24,13 @@ def _most_free(pool: Pool, gpus: int) -> Allocation | None:
     for count in range(len(nodes_with) - 1, gpus - 1, -1):
         nodes = nodes_with[count]
         if nodes:  # one node is enough, as it nearly always is
-            return ((lowest(nodes), gpus),)
+            return ((lowest_node(nodes), gpus),)
     return _fill(pool.most_free(), gpus)
 
 
 def _fragments(pool: Pool, gpus: int) -> Allocation | None:
     if gpus < len(pool.nodes_with) and pool.nodes_with[gpus]:
-        return ((lowest(pool.nodes_with[gpus]), gpus),)
+        return ((lowest_node(pool.nodes_with[gpus]), gpus),)
     return _fill(pool.least_free(), gpus)
 
 

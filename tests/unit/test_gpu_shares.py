@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from simsched_policies.sharing.fractional.fragmentation import UsualJobs
-from simsched_policies.sharing.fractional.policy import Fractional
+from simsched_policies.sharing.fractional import Fractional, UsualJobs
 
 from simsched.engine.errors import InfeasibleDecisionError, InvariantError
 from simsched.engine.invariants import check_state

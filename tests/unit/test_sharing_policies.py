@@ -27,7 +27,7 @@ from simsched.model.fixed import StagedJob
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
 from simsched.policy import Decision, Place, Policy, View
 from simsched.testing.builders import Applications, fresh_view, toy_application
-from simsched.toolkit.gpu_memory import GpuMemory
+from simsched.toolkit.type_pools import GpuMemory
 
 
 class Staged:

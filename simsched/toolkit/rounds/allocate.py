@@ -20,8 +20,7 @@ class Allocator:
 
     def __init__(self) -> None:
         """Know no cluster yet."""
-        self._free: Capacity | None = None
-        self._up: tuple[bool, ...] = ()
+        self._free = Capacity((), (), ())
 
     def allocate(self, grants: Iterable[Grant], view: View) -> Decision:
         """Place the jobs of the grants that run."""
@@ -55,9 +54,8 @@ class Allocator:
 
     def _now_free(self, view: View) -> Capacity:
         """Return the GPUs that are free as things stand: what is known from the round before, brought up to date."""
-        up = tuple(view.up)
-        if self._free is None or up != self._up:
-            self._free, self._up = Capacity(view.nodes, up, view.free), up
+        if view.up != self._free.up:
+            self._free = Capacity.of(view)
         elif self._free.free != view.free:
             for node, (known, now) in enumerate(zip(list(self._free.free), view.free, strict=True)):
                 if known != now:

@@ -108,7 +108,6 @@ class SlurmBackfill(Policy):
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _pools: list[TypePool] = field(default_factory=list, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
-    _up: list[bool] = field(default_factory=list, init=False, repr=False)
     _total: int = field(default=0, init=False, repr=False)
     _held: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
     _tenants: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -343,11 +342,10 @@ class SlurmBackfill(Policy):
             held = self._held.pop(job_id, None)
             if held is not None:
                 self._let_go(job_id, held, view.now_s)
-        if lost or view.up != self._up:
+        if lost or view.up != self._free.up:
             if not self._pools:
                 self._open(view)
-            self._up = list(view.up)
-            self._free = Capacity(view.nodes, self._up, view.free)
+            self._free = Capacity.of(view)
         for job in [*(view.jobs[one] for one in sorted(lost) if one in view.jobs), *view.arrived]:
             if job.id not in lost or job.id in view.jobs:
                 self._add(job)

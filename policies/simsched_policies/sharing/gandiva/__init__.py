@@ -49,7 +49,7 @@ from simsched.policy import (
 )
 from simsched.toolkit import usable_gpus
 from simsched_policies.sharing.gandiva.homes import Fit, Homes
-from simsched_policies.sharing.gandiva.pairs import Pairs
+from simsched_policies.sharing.gandiva.on_trial import Pairs
 
 
 @dataclass
