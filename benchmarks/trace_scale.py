@@ -20,10 +20,7 @@ from pathlib import Path
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 POLICIES = {
     "FIFO": ("fifo", {}),
-    "Tiresias-L": (
-        "tiresias",
-        {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"},
-    ),
+    "Tiresias-L": ("tiresias", {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"}),
 }
 COLUMNS = ("jobs", "policy", "cpu_s", "us_per_job", "trace_s", "mib", "decisions", "restarts")
 

@@ -110,9 +110,7 @@ def read_document(path: Path) -> ApplicationDocument:
 
 
 def document_of(
-    application: FittedApplication,
-    seven: Mapping[str, ThroughputParams],
-    published: PublishedApplication | None = None,
+    application: FittedApplication, seven: Mapping[str, ThroughputParams], published: PublishedApplication | None = None
 ) -> ApplicationDocument:
     """Describe a fitted application, with the seven parameters by GPU type beside its own physics.
 

@@ -105,10 +105,7 @@ APPLICATIONS: Mapping[str, PublishedApplication] = MappingProxyType(
 #: Limits that the published runs kept although the measurements go further. YOLOv3 was measured with up to 16 images a
 #: GPU but run with at most 8; NeuMF never adapts: one GPU, a batch of 32768 (artifact, benchmark and simulator alike).
 POLLUX: Mapping[str, Bounds] = MappingProxyType(
-    {
-        "ncf": Bounds(fixed_batch_size=32768, max_gpus=1),
-        "yolov3": Bounds(max_local_bsz=8),
-    }
+    {"ncf": Bounds(fixed_batch_size=32768, max_gpus=1), "yolov3": Bounds(max_local_bsz=8)}
 )
 
 #: Published bounds by the name under which an experiment asks for them; no folder gets any because of its own name.

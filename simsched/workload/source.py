@@ -14,18 +14,23 @@ from simsched.keys import key, problems_with
 from simsched.model import FIXED_DURATION, JobSpec, Speedup, TabulatedModel
 from simsched.paths import data_folder
 from simsched.words import counted
+from simsched.workload.gavel.trace_file import (
+    is_gavel_trace,
+    is_shockwave_trace,
+    read_gavel_jobs,
+    read_shockwave_jobs,
+)
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
 from simsched.workload.readers.format import Head, head_of, is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
-from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
+from simsched.workload.recipes.gavel import GavelRecipe
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
 from simsched.workload.recipes.sia import SiaRecipe
 from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasExampleRecipe, TiresiasTestbedRecipe
-from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
 from simsched.workload.trace import Trace
 
 #: The source that names the ten weeks in `traces/`, and the one of which every seed has its own stretch.

@@ -135,11 +135,7 @@ def _within_class(value: Floats, gpus: Integers, job_class: int) -> Floats:
 
 
 def _other_durations(
-    statistics: PhillyStatistics,
-    batches: Batches,
-    batch: npt.NDArray[np.intp],
-    own: Floats,
-    rng: np.random.Generator,
+    statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], own: Floats, rng: np.random.Generator
 ) -> Floats:
     """Draw the service times of jobs that did not pass: one for each batch, and its jobs near it."""
     most = statistics.figures["max_duration_s"]

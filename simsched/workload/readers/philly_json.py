@@ -147,12 +147,7 @@ def _unlike(path: Path, index: int, what: str) -> InputError:
 
 
 def _seconds(
-    path: Path,
-    texts: Sequence[str | None],
-    key: str,
-    log: _Log,
-    owners: Sequence[int],
-    problems: list[Problem],
+    path: Path, texts: Sequence[str | None], key: str, log: _Log, owners: Sequence[int], problems: list[Problem]
 ) -> npt.NDArray[np.float64]:
     """Turn time strings into seconds since 1970-01-01, NaN where the log has "None"."""
     column = pd.Series(list(texts), dtype=object)

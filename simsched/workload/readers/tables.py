@@ -148,12 +148,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 
 def read_table(
-    path: str | Path,
-    layout: Layout,
-    *,
-    time_zone: str = "UTC",
-    limits: Limits | None = None,
-    strict: bool = False,
+    path: str | Path, layout: Layout, *, time_zone: str = "UTC", limits: Limits | None = None, strict: bool = False
 ) -> ClusterLog:
     """Read a CSV file (plain or .gz) of a layout.
 
