@@ -74,7 +74,7 @@ class AgentFactory(Protocol):
     name: ClassVar[str]
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn the cluster, before the first job is submitted."""
+        """Learn the cluster, before the first job is submitted; by default nothing of it."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job; raises `InputError` where the job is none for such an agent."""

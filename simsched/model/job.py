@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from simsched.model.speedup import Speedup
@@ -75,6 +76,9 @@ class JobTruth(NamedTuple):
     speedup: Speedup | None = None
 
 
+_REQUEST, _TRUTH = attrgetter(*JobRequest._fields), attrgetter(*JobTruth._fields)
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """One row of a workload: a request and the truth about it, whose fields it has."""
@@ -107,28 +111,9 @@ class JobSpec:
     @property
     def request(self) -> JobRequest:
         """Return what the user submitted."""
-        return JobRequest(
-            self.id,
-            self.submit_time_s,
-            self.num_gpus,
-            self.application,
-            self.batch_size,
-            self.tenant,
-            self.user,
-            self.group,
-            self.guaranteed,
-            self.deadline_s,
-            self.time_limit_s,
-            self.batch_rule,
-            self.weight,
-            self.profile,
-            self.queue,
-            self.priority,
-            self.qos,
-            self.gpu_share,
-        )
+        return JobRequest._make(_REQUEST(self))
 
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps, self.attempts_s, self.speedup)
+        return JobTruth._make(_TRUTH(self))

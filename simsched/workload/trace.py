@@ -46,25 +46,14 @@ STATUSES = ("Pass", "Killed", "Failed")
 #: How many problems of one file are reported before the rest is only counted.
 PROBLEM_CAP = 20
 
+#: What optional columns hold where the source says nothing.
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "tenant": "",
-        "user": "",
-        "status": "",
-        "attempts": 1,
-        "attempts_s": "",
-        "application": FIXED_DURATION,
-        "batch_size": 0,
-        "time_limit_s": 0.0,
-        "queue": "",
-        "priority": 0.0,
-        "qos": "",
-        "group": "",
-        "gpu_share": 1.0,
-    }
+    dict.fromkeys(("tenant", "user", "status", "attempts_s", "queue", "qos", "group"), "")
+    | {"attempts": 1, "application": FIXED_DURATION, "batch_size": 0}
+    | {"time_limit_s": 0.0, "priority": 0.0, "gpu_share": 1.0}
 )
 #: The columns that a source may leave out.
-OPTIONAL = tuple(_DEFAULTS)
+OPTIONAL = tuple(name for name in COLUMNS if name in _DEFAULTS)
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")
 

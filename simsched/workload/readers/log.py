@@ -43,17 +43,8 @@ LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
     }
 )
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "gpu_type": "",
-        "time_limit_s": 0.0,
-        "queue": "",
-        "qos": "",
-        "array": "",
-        "account": "",
-        "user": "",
-        "priority": 0.0,
-    }
-    | {"state": "", "attempts": 1, "nodes": ""}
+    dict.fromkeys(("gpu_type", "queue", "qos", "array", "account", "user", "state", "nodes"), "")
+    | {"time_limit_s": 0.0, "priority": 0.0, "attempts": 1}
 )
 _LATE = "jobs were eligible after their start only; they count as not having waited"
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"

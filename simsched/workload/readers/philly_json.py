@@ -17,7 +17,7 @@ import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.reading import read_json, unused
-from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.format import Format, Jobs
 from simsched.workload.trace import EPOCH, STATUSES, raise_all
 
 _STYLE = "%Y-%m-%d %H:%M:%S"
@@ -63,20 +63,16 @@ class _Log:
 
 def _gpus_of(attempts: Sequence[dict[str, Any]]) -> int:
     """Return the number of GPUs of the first attempt that lists any; a machine listed twice counts twice."""
-    return next((gpus for gpus in map(_gpus_of_attempt, attempts) if gpus), 0)
-
-
-def _gpus_of_attempt(attempt: dict[str, Any]) -> int:
-    return sum(len(container["gpus"]) for container in attempt["detail"])
-
-
-def _matches(head: Head) -> bool:
-    return head.line.lstrip().startswith("[")
+    counts = (sum(len(container["gpus"]) for container in attempt["detail"]) for attempt in attempts)
+    return next((gpus for gpus in counts if gpus), 0)
 
 
 def _read(path: Path) -> Jobs:
     """Read the jobs that ran: service is the sum over attempts of which both start and end are known."""
-    log = _collect(path, _load(path))
+    records = read_json(path, "fetch the file again; a whole log ends with ]")
+    if not isinstance(records, list):
+        raise input_error(path, "the JSON is no array", "give the log as one array of jobs")
+    log = _collect(path, records)
     count = len(log.job_id)
     problems: list[Problem] = []
     submitted = _seconds(path, log.submitted, "submitted_time", log, range(count), problems)
@@ -120,13 +116,6 @@ def _attempt_seconds(
     for job, seconds in zip(owner.tolist(), service.tolist(), strict=True):
         parts[job].append(f"{seconds:g}")
     return np.array([" ".join(texts) if len(texts) > 1 else "" for texts in parts], dtype=object)
-
-
-def _load(path: Path) -> list[Any]:
-    records = read_json(path, "fetch the file again; a whole log ends with ]")
-    if not isinstance(records, list):
-        raise input_error(path, "the JSON is no array", "give the log as one array of jobs")
-    return records
 
 
 def _collect(path: Path, records: list[Any]) -> _Log:
@@ -189,6 +178,6 @@ FORMAT = Format(
     "philly-json",
     "Philly, official cluster_job_log",
     'JSON: [{"status", "vc", "jobid", "attempts": [{"start_time", "end_time", "detail": ...}], "submitted_time", ...}]',
-    _matches,
+    lambda head: head.line.lstrip().startswith("["),
     _read,
 )

@@ -205,17 +205,13 @@ def is_pai_task(head: Head) -> bool:
     return len(cells) == len(PAI_2020.header) and cells[3] in _PAI_STATES
 
 
-def _is_acme(head: Head) -> bool:
-    return head.has("gpu_num", "state", "submit_time", "duration", "type", "node_num") and not head.has("vc")
-
-
 #: The formats of traces that are tables of this kind.
 FORMATS = (
     _format(
         ACME,
         "Shanghai AI Lab Acme (Seren, Kalos)",
         "CSV: job_id,user,node_num,gpu_num,type,state,submit_time,duration[,start_time]",
-        _is_acme,
+        lambda head: head.has("gpu_num", "state", "submit_time", "duration", "type", "node_num") and not head.has("vc"),
     ),
     _format(
         HELIOS,
