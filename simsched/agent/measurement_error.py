@@ -1,4 +1,4 @@
-"""Errors of what a job measures of itself, for those who doubt that measurements are exact."""
+"""Errors of what a job measures of itself."""
 
 from __future__ import annotations
 

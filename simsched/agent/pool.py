@@ -172,7 +172,7 @@ class HistoryPool:
 
         An application is similar if each of its four batch limits, and its step time at the batch measured, lie within
         a factor of `SIMILAR_WITHIN` of the job's. Of several, the one with the closest step time is taken. Its
-        computation is stretched to the job's pace; its synchronisation is taken over as it stands.
+        computation is stretched to the job's pace; its synchronisation is kept.
         """
         if seen.site.gpus != 1:
             return None

@@ -107,7 +107,9 @@ def _published(name: str, request: JobRequest, facts: ApplicationFacts) -> Batch
     if name == "gns":
         return NoiseSchedule(facts.regimes)
     if name != "accordion":
-        raise input_error("workload", f"job {request.id}: '{name}' is no batch rule", "known: accordion, gns, static")
+        raise input_error(
+            "workload", f"job {request.id}: '{name}' is not a batch rule", "known: accordion, gns, static"
+        )
     return Accordion(facts.regimes) if facts.regimes.critical is not None else (lambda state, metrics: state.batch)
 
 

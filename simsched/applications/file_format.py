@@ -37,7 +37,7 @@ class MemorySection(Section):
 
 
 class ApplicationDocument(Section):
-    """A fitted application as it stands in a file."""
+    """The file of a fitted application."""
 
     format: Literal["simsched-application/1"]
     name: str = Field(min_length=1)

@@ -49,7 +49,7 @@ class Document:
 def load(path: Path) -> Document:
     """Read a YAML file whose top is a mapping.
 
-    Raises `InputError` with file and line where the file cannot be read, is no YAML, gives a key twice (all such keys
+    Raises `InputError` with file and line where the file cannot be read, is not YAML, gives a key twice (all such keys
     at once), has a key that is not text, or is not a mapping.
     """
     text = read_text(path, MOST_BYTES)

@@ -27,7 +27,7 @@ class BestBatch(NamedTuple):
 class CandidateBatches:
     """The batches that an optimisation tries, which depend on an application's limits alone.
 
-    Keeping one for all goodput models of an application saves making the same candidates anew at each optimisation.
+    Shared by all goodput models of an application, so that the same candidates are made once.
     """
 
     def __init__(self, limits: BatchLimits) -> None:

@@ -21,7 +21,7 @@ class Speedup:
     table: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no speed-up; `ValueError` says why."""
+        """Refuse what is not a speed-up; `ValueError` says why."""
         if not 0 < self.exponent <= 1:
             message = f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}"
             raise ValueError(message)

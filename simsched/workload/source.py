@@ -204,7 +204,7 @@ def _made(
 
 
 def _tell_unread(options: WorkloadOptions, recipe: Recipe, trace: Trace) -> None:
-    """Say which columns that hold something in a trace a recipe makes nothing of."""
+    """Name the columns of a trace that hold something and that the recipe does not read."""
     said = [name for name in recipe.unread if trace.says(name)]
     if said:
         named = ", ".join(f"'{name}'" for name in said)
@@ -302,7 +302,7 @@ def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> Drawn:
 def _settled(path: Path, jobs: list[JobSpec], runtime_from: RuntimeFrom) -> list[JobSpec]:
     """Return the jobs of a workload CSV: an application counts before a duration, unless `runtime_from` says otherwise.
 
-    `simsched workload make` writes both, for the record; who has not said which counts is told.
+    `simsched workload make` writes both, for the record; without `runtime_from` the user is told which of them counts.
     """
     both = {job.id for job in jobs if job.duration_s > 0 and job.application not in (FIXED_DURATION, *MODELS)}
     if runtime_from == "duration":

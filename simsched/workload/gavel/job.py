@@ -33,11 +33,11 @@ _TEMPLATE = re.compile(r"(?P<model>\S+?)(?: \(batch size (?P<batch>\d+)\))?")
 def split_template(template: str) -> tuple[str, int]:
     """Return model and batch size of a job type such as `LM (batch size 10)`; batch size 0 where it names none.
 
-    Raises `ValueError` for a text that is no job type.
+    Raises `ValueError` for a text that is not a job type.
     """
     match = _TEMPLATE.fullmatch(template)
     if match is None:
-        message = f"'{template}' is no job type such as 'LM (batch size 10)'"
+        message = f"'{template}' is not a job type such as 'LM (batch size 10)'"
         raise ValueError(message)
     return match["model"], int(match["batch"] or 0)
 

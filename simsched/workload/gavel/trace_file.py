@@ -75,7 +75,7 @@ def _job(name: str, cells: Sequence[str], columns: Sequence[str]) -> JobSpec:
     cell = dict(zip(columns, cells, strict=True))
     rule = cell.get("batch rule", "")
     if rule and rule not in _BATCH_RULES:
-        raise ValueError(f"'{rule}' is no batch rule; known: {', '.join(_BATCH_RULES)}")
+        raise ValueError(f"'{rule}' is not a batch rule; known: {', '.join(_BATCH_RULES)}")
     model, batch = split_template(cell["job type"])
     value = {column: _number(column, cell[column]) for column in columns if column in _NUMBERS}
     steps = value["total steps"]

@@ -201,7 +201,7 @@ def finish(
     """
     limits = limits or Limits()
     raise_all(str(sieve.path), _beyond(sieve))
-    sieve.drop(sieve.table["gpus"].isna(), "GPUs are no number")
+    sieve.drop(sieve.table["gpus"].isna(), "GPUs are not a number")
     sieve.drop(sieve.table["gpus"] <= 0, "used no GPU")
     sieve.drop(sieve.table["submit_s"].isna(), "submission is not recorded")
     sieve.drop(sieve.table["start_s"].isna(), "never started")
@@ -293,7 +293,7 @@ def read_lines(path: Path, separator: str) -> tuple[list[str], Iterator[tuple[in
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """List the lines that are not blank, with their numbers, from the first that is no comment on."""
+    """List the lines that are not blank, with their numbers, from the first that is not a comment on."""
     begun = False
     with open_text(path, newline="\n") as file:
         for i, line in enumerate(file, 1):

@@ -71,7 +71,7 @@ def _read(path: Path) -> Jobs:
     """Read the jobs that ran: service is the sum over attempts of which both start and end are known."""
     records = read_json(path, "fetch the file again; a whole log ends with ]")
     if not isinstance(records, list):
-        raise input_error(path, "the JSON is no array", "give the log as one array of jobs")
+        raise input_error(path, "the JSON is not an array", "give the log as one array of jobs")
     log = _collect(path, records)
     count = len(log.job_id)
     problems: list[Problem] = []
@@ -143,7 +143,7 @@ def _seconds(
     missing = (column.isna() | column.isin(["None", ""])).to_numpy("bool")
     moments = pd.to_datetime(column.mask(missing, None), errors="coerce", format=_STYLE)
     for i in np.flatnonzero(moments.isna().to_numpy() & ~missing).tolist():
-        message = f"{_record(log, owners[i])}: {key} '{texts[i]}' is no time such as 2017-10-07 01:11:39"
+        message = f"{_record(log, owners[i])}: {key} '{texts[i]}' is not a time such as 2017-10-07 01:11:39"
         problems.append(Problem(str(path), message, _REMEDY))
     return ((moments - EPOCH) / pd.Timedelta(seconds=1)).to_numpy("float64").astype(np.float64)
 

@@ -164,7 +164,7 @@ def _mend_ends(table: pd.DataFrame) -> None:
 
 
 def _seconds(text: pd.Series, unit_s: float) -> Numbers:
-    """Turn durations such as 1-02:03:04 into seconds, or plain numbers of `unit_s`; what is none becomes 0."""
+    """Turn durations such as 1-02:03:04 into seconds, or plain numbers of `unit_s`; other text becomes 0."""
     values = {entry: _duration(entry.strip(), unit_s) for entry in text.unique()}
     return text.map(values).to_numpy("float64")
 
