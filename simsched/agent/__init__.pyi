@@ -7,6 +7,7 @@ from .agent import (
     LeasingAgent as LeasingAgent,
     Measurement as Measurement,
     TypeReport as TypeReport,
+    no_goodput as no_goodput,
 )
 from .fit import fit as fit
 from .fixed_agent import NoBatchAgent as NoBatchAgent, fixed_agent as fixed_agent

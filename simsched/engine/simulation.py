@@ -31,7 +31,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.outage_log import OutageLog
 from simsched.engine.patience import Patience
 from simsched.engine.progress_watch import ProgressWatch
-from simsched.engine.providers import Granted
+from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.state import ClusterState, JobState
@@ -144,7 +144,8 @@ class _Simulation:
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._patience = Patience(policy.name, self._clock, options.idle_rounds)
+        pause_s = getattr(policy, "longest_pause_s", 0.0)  # a policy need not be a subclass of Policy
+        self._patience = Patience(policy.name, self._clock, options.idle_rounds, pause_s)
         self._watch = ProgressWatch(policy.name, self._clock, self._cluster, self._active)
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
@@ -158,7 +159,13 @@ class _Simulation:
         self._ledger = self._made_ledger(recorder, model)
         pairs = TruePairs(model, self._active)
         self._granted = Granted(
-            policy.signals, cluster, ReadOnly(self._history_gpu_s), pairs, self._next_arrival_s, seed
+            policy.signals,
+            cluster,
+            ReadOnly(self._history_gpu_s),
+            pairs,
+            self._next_arrival_s,
+            self._coming_jobs,
+            seed,
         )
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         self._view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
@@ -207,6 +214,11 @@ class _Simulation:
         if self._listed == len(self._specs):
             return math.inf
         return self._clock.seconds(self._clock.ticks(self._specs[self._listed].submit_time_s))
+
+    def _coming_jobs(self) -> list[JobView]:
+        """Show the jobs of the list that have not arrived yet."""
+        coming = self._specs[self._listed :]
+        return views_at_submission(coming, self._cluster.cluster, self._applications, self._policy.signals)
 
     def _submit(self, spec: JobSpec) -> None:
         request, truth = spec.request, spec.truth

@@ -14,6 +14,7 @@ from simsched.keys import key, problems_with
 from simsched.model import FIXED_DURATION, JobSpec, Speedup, TabulatedModel
 from simsched.paths import data_folder
 from simsched.words import counted
+from simsched.workload import readers
 from simsched.workload.gavel.trace_file import (
     is_gavel_trace,
     is_shockwave_trace,
@@ -22,6 +23,7 @@ from simsched.workload.gavel.trace_file import (
 )
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
+from simsched.workload.readers.elasticflow import is_elasticflow_trace, read_elasticflow_jobs
 from simsched.workload.readers.format import Head, head_of, is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
@@ -220,7 +222,7 @@ def recipe_of(options: WorkloadOptions) -> Recipe:
 def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     """Read or generate the trace that the options name; raises `InputError` for a source that is neither."""
     if options.source == SHIPPED:
-        return replace(_read(data_folder("traces") / f"{SHIPPED}.csv.gz", "auto"), name=SHIPPED)
+        return replace(readers.read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
     if options.source == GENERATED:
         usual = STRETCH_DAYS if options.recipe in (None, "pollux") else 7
         made = GeneratorOptions(days=options.days or usual, scale=options.scale, statuses=options.statuses)
@@ -235,20 +237,14 @@ def _read(place: Path, layout: str) -> Trace:
     """Read a trace; a small file is kept for the next seeds of an experiment, which want it too."""
     at = place.stat()
     if place.is_dir() or at.st_size > _MOST_KEPT_BYTES:
-        return _fresh(place, layout)
+        return readers.read_trace(place, layout)
     kept = _kept(place, layout, at.st_mtime_ns, at.st_size)
     return replace(kept, columns=dict(kept.columns))
 
 
 @lru_cache(maxsize=2)
 def _kept(place: Path, layout: str, mtime_ns: int, size: int) -> Trace:
-    return _fresh(place, layout)
-
-
-def _fresh(place: Path, layout: str) -> Trace:
-    from simsched.workload.readers import read_trace  # loads pandas
-
-    return read_trace(place, layout)
+    return readers.read_trace(place, layout)
 
 
 @dataclass(frozen=True)
@@ -260,18 +256,13 @@ class JobList:
     read: Callable[[Path], list[JobSpec]]
 
 
-def _read_workload(path: Path) -> list[JobSpec]:
-    from simsched.workload.readers.workload_csv import read_workload  # needs pandas
-
-    return read_workload(path)
-
-
 #: The formats of lists of jobs, in the order in which a file is tried against them.
 JOB_LISTS = (
-    JobList("workload", is_workload, _read_workload),
+    JobList("workload", is_workload, lambda path: readers.read_workload(path)),
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
     JobList("muri", is_muri_trace, read_muri_jobs),
+    JobList("elasticflow", is_elasticflow_trace, read_elasticflow_jobs),
 )
 
 
