@@ -129,7 +129,7 @@ class ApplicationCatalogue:
         model = shipped_models().get(name)
         if model is None:
             known = [*self.names(), *shipped_models(), FIXED_DURATION]
-            raise input_error(self.origin, f"there is not an application '{name}'", nearest(name, known))
+            raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)
