@@ -3,8 +3,8 @@
 Usage: python benchmarks/trace_scale.py [--largest JOBS] [--seed N] [--plot FILE.png]
 
 The jobs are those of a generated Philly, of all final states, at Philly's own rate: more jobs make the trace longer and
-not denser. The cluster is like Philly's, 240 nodes of 8 GPUs and 274 of 2. Every line is a process of its own, so that
-its memory is its own; CPU time is that of the simulation with its result tables, without making the trace.
+not denser. The cluster is like Philly's, 240 nodes of 8 GPUs and 274 of 2. Every line is measured in a process
+of its own; CPU time is that of the simulation with its result tables, without making the trace.
 """
 
 import argparse

@@ -169,7 +169,7 @@ class GoodputAgent:
     def _learn(self, on: _OnType, key: Configuration, step: StepTime, *, beyond: bool) -> None:
         """Fit what is new: the seven parameters, or the pair for levels above the nodes beside them.
 
-        A job that has run across such levels alone takes that for synchronisation across nodes until it knows better.
+        A job that has run only across such levels takes that for synchronisation across nodes until it measures more.
         """
         if not beyond:
             on.profile[key] = step
@@ -182,7 +182,7 @@ class GoodputAgent:
             on.beyond_params = self._fits.fit_across(on.beyond, on.params)
 
     def _fit(self, on: _OnType, added: Configuration) -> ThroughputParams:
-        """Fit to what the prior knows and the job has measured; what it confirms to the digit changes nothing."""
+        """Fit to what the prior knows and the job has measured; an exact confirmation changes nothing."""
         prior = on.prior
         if prior is None:
             return self._fits.fit(on.profile).params

@@ -39,7 +39,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of a key, or of the nearest thing around it that stands in the file; 0 where nothing does."""
+        """Return the line of a key, or of the nearest part of the file around it; 0 where nothing does."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -138,7 +138,7 @@ def _fast_loader() -> type[Any]:
 
 
 class _Reader:
-    """Turns the nodes of one document into data and remembers where they stood."""
+    """Turns the nodes of one document into data and keeps their lines."""
 
     def __init__(self, file: str, loader: type[Any] = _Loader) -> None:
         self.file = file

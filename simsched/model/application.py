@@ -191,7 +191,7 @@ class ApplicationSource(Protocol):
 
 
 class Undeclared:
-    """What holds for applications of which nothing more is known than how they run: a base for these."""
+    """Defaults of applications of which only how they run is known: a base class."""
 
     __slots__ = ()
 

@@ -54,7 +54,7 @@ class CandidateBatches:
 class GoodputModel:
     """Predicts the goodput of one job, in examples of the initial batch size's worth per second.
 
-    It stands on fitted throughput parameters and on gradient statistics, both as of one moment. Throughput knows only
+    It combines fitted throughput parameters and gradient statistics of one moment. Throughput knows only
     whether nodes are crossed, so all numbers of nodes beyond one give the same goodput.
     """
 

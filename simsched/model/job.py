@@ -27,14 +27,13 @@ class JobRequest(NamedTuple):
     """What a user submits, and all of a job that a policy sees without asking for a signal.
 
     `submit_time_s` counts seconds from the start of the workload. `num_gpus` and `batch_size` are what the user asked
-    for (a policy may grant others; `batch_size` 0 means not given). `group` names jobs that belong together.
+    for; a policy may grant others, and a `batch_size` of 0 means not given. `group` names jobs that belong together.
     A `guaranteed` job may not be slowed down by others. `deadline_s` is when the job should be done, in seconds since
     its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `batch_rule` names
-    the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
-    `profile` is what a profile of the job on the GPUs asked for has measured, None where there is none.
-    `queue` is the queue or partition to which it was submitted, `qos` the quality of service asked for, and a job of
-    higher `priority` is more urgent. `gpu_share` is the part that the job wants of each of its GPUs, which counts where
-    the engine gives parts away; elsewhere a job gets whole ones.
+    the rule that changes the batch (empty: none), `weight` counts in policies with weights. `profile` is the profile of
+    the job on the GPUs asked for (None: not profiled). `queue` is the queue or partition, `qos` the quality of service;
+    jobs of higher `priority` are more urgent. `gpu_share` is the part of each GPU that the job wants, which counts
+    where the engine gives out parts of GPUs.
     """
 
     id: str

@@ -23,7 +23,7 @@ _KEYS = ("node_id", "event_time", "event_type", "fault_type")
 def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
     """Read a list of outages, or a trace of faults (.json), sorted by their begin.
 
-    `nodes` is how many the cluster has (None: unknown). A CSV may say of what kind an outage is, such as maintenance.
+    `nodes` is how many the cluster has (None: unknown). A CSV may name the kind of an outage, such as maintenance.
 
     Raises `InputError` naming every line with no number, an end before its begin, a node that does not exist, or an
     overlap with another outage of the same node.
@@ -98,7 +98,7 @@ def _days(given: Any) -> float:
 
 
 def merged(outages: Sequence[Outage]) -> tuple[Outage, ...]:
-    """Return outages of which those of one node that overlap or touch are one."""
+    """Merge outages of the same node that overlap or touch."""
     return tuple(sorted(_merged(outages), key=lambda one: (one.down_s, one.node)))
 
 

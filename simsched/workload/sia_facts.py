@@ -51,7 +51,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class SiaFacts:
-    """The evaluation's applications, clusters as (nodes, GPUs of a node) by GPU type, and mixes, each by name."""
+    """Applications, clusters (nodes and GPUs per node by GPU type) and mixes of the evaluation, by name."""
 
     applications: Mapping[str, SiaApplication]
     clusters: Mapping[str, Mapping[str, tuple[int, int]]]

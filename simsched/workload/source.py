@@ -121,7 +121,7 @@ def make_workload(
 
 @dataclass(frozen=True)
 class Drawn:
-    """A job list, and what its source has beyond it: counts by reason, None where jobs are sampled or made up."""
+    """A job list, and what was left out of its source: counts by reason, None where jobs are sampled or made up."""
 
     jobs: list[JobSpec]
     left_out: Mapping[str, int] | None = None

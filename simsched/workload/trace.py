@@ -126,7 +126,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def sorted_trace(name: str, source: str, columns: Mapping[str, npt.NDArray[Any]], origin: datetime) -> Trace:
-    """Make a trace of columns that are right and sorted by submission already, as those of a generator are.
+    """Make a trace of columns that are valid and sorted by submission, such as a generator's.
 
     `columns` and `origin` are those of `make_trace`. Raises `InputError` where there is no job.
     """

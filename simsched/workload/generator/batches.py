@@ -102,7 +102,7 @@ def _waits(
 def _durations(
     statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], common: Floats, own: Floats
 ) -> Floats:
-    """Return the service times of passed jobs: alike within a batch, each distributed as its class and GPUs say."""
+    """Return the service times of passed jobs: alike within a batch, distributed by class and GPUs."""
     cells = statistics.cells
     alike = np.array([statistics.alike(cell.job_class, cell.large) for cell in cells])[batches.cell[batch]]
     share = normal_share(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)

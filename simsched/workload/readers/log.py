@@ -116,7 +116,7 @@ class ClusterLog:
         return "\n".join(lines)
 
     def jobs(self) -> Jobs:
-        """Return the jobs as a trace reader does, with whole GPUs and the part of them that a job wants.
+        """Return the jobs as a trace reader does, with whole GPUs and the share of them that a job uses.
 
         Where more than one GPU is no whole number, the GPUs are rounded up.
         """
@@ -242,7 +242,7 @@ _MOST: Mapping[str, float] = MappingProxyType(
 
 
 def _beyond(sieve: Sieve) -> Iterator[Problem]:
-    """Find figures that no cluster can have written: infinite ones, and those of a slipped digit."""
+    """Find impossible figures: infinite ones, and those with a slipped digit."""
     for column, most in _MOST.items():
         if column not in sieve.table:
             continue

@@ -51,7 +51,7 @@ def read_log(
     limits: Limits | None = None,
     strict: bool = False,
 ) -> ClusterLog:
-    """Read a log in a layout that its content or `layout` tells.
+    """Read a log; `layout` names its layout, by default told by the content.
 
     Jobs that make no sense are left out and counted; `strict` makes them an error. Raises `InputError` for a file that
     cannot be read or is not a log.

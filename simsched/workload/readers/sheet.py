@@ -62,7 +62,7 @@ class Sheet:
         return self.cells[column].str.strip().isin(MISSING).to_numpy("bool")
 
     def text(self, column: str) -> Any:
-        """Return a column as text without blanks around it; missing values are empty, as is a column the file lacks."""
+        """Return a column as stripped text; missing values are empty, as is a column the file lacks."""
         if column not in self:
             return ""
         return self.cells[column].str.strip().mask(self.missing(column), "")

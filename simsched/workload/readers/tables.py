@@ -198,7 +198,7 @@ def _format(layout: Layout, about: str, shape: str, matches: Callable[[Head], bo
 
 
 def is_pai_task(head: Head) -> bool:
-    """Return whether a file is the table of tasks of PAI, with its header or, as published, without."""
+    """Return whether a file is the table of tasks of PAI, with a header or, as published, without one."""
     if head.has("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"):
         return True
     cells = head.line.split(",")

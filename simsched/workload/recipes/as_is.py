@@ -86,7 +86,7 @@ class AsIsRecipe:
         return specs_of(settled(table if self.jobs is None else table.head(self.jobs), self.runtime_from))
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return the jobs where all seeds have the same, else one that asks for the most GPUs."""
+        """Return the jobs if all seeds have the same, else one that asks for the most GPUs."""
         if ingredients.trace is not None:
             return self.make(ingredients)
         return [JobSpec(f"a-job-of-{most_gpus}-gpus", 0, most_gpus, duration_s=1)]
