@@ -4,7 +4,7 @@ Usage: python benchmarks/log_scale.py LINES... [--calibrate] [--keep FILE]
 
 The logs have what real ones have: steps, arrays, jobs that were requeued, numbers that were used again, jobs that never
 started, that run still, or that end before they start, lines that are cut short, and timestamps of a zone with summer
-time. Every line of the table is a process of its own, so that its memory is its own.
+time. Every line is measured in a process of its own.
 """
 
 import argparse

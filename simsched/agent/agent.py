@@ -69,7 +69,7 @@ class LeasingAgent(Agent):
 
     @abstractmethod
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Return how the job runs that begins on a site at a second, having made `progress`."""
+        """Return how a job with `progress` behind it runs from a second on, on a site."""
         ...
 
 
@@ -80,7 +80,7 @@ class AgentFactory(Protocol):
     name: ClassVar[str]
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn the cluster, before the first job is submitted."""
+        """Learn the cluster, before the first job is submitted; does nothing by default."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job; raises `InputError` where the job is none for such an agent."""

@@ -78,7 +78,7 @@ class ApplicationCatalogue:
         """Load the applications of a folder, by default the shipped ones.
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
-        single file, or the folder of one application's measurements, will do as well. Measurements are of GPUs of
+        single file, or the folder of one application's measurements, works too. Measurements are of GPUs of
         `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates, a file `*.csv` one
         of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """

@@ -37,7 +37,7 @@ class MemorySection(Section):
 
 
 class ApplicationDocument(Section):
-    """A fitted application as it stands in a file."""
+    """The file of a fitted application."""
 
     format: Literal["simsched-application/1"]
     name: str = Field(min_length=1)
@@ -110,9 +110,7 @@ def read_document(path: Path) -> ApplicationDocument:
 
 
 def document_of(
-    application: FittedApplication,
-    seven: Mapping[str, ThroughputParams],
-    published: PublishedApplication | None = None,
+    application: FittedApplication, seven: Mapping[str, ThroughputParams], published: PublishedApplication | None = None
 ) -> ApplicationDocument:
     """Describe a fitted application, with the seven parameters by GPU type beside its own physics.
 

@@ -131,7 +131,7 @@ class SevenSection(Section):
     gamma: Overlap
 
     def build(self) -> SevenParameters:
-        """Make the model, zeros raised to the smallest that it bears."""
+        """Make the model, with zeros raised to the smallest value that it can take."""
         values = {name: max(value, TINY) for name, value in self.model_dump().items()}
         return SevenParameters(ThroughputParams(**values))
 

@@ -30,7 +30,7 @@ def read_rate_table(path: Path) -> Mapping[str, TabulatedModel]:
     """
     table = read_json(path, "give a table of rates")
     if not isinstance(table, dict) or not all(isinstance(rows, dict) for rows in table.values()) or not table:
-        raise input_error(path, "this is no table of rates", "its keys are GPU types, below them job types")
+        raise input_error(path, "this is not a table of rates", "its keys are GPU types, below them job types")
     rates: dict[str, dict[str, dict[Setting, float]]] = {}
     for gpu_type, rows in sorted(table.items()):
         for row, entry in rows.items():
@@ -79,7 +79,7 @@ def _row(path: Path, row: str) -> tuple[str, Setting]:
     match = _ROW.fullmatch(row)
     if match is None:
         remedy = "a row reads \"('LM (batch size 10)', 1)\": job type and GPUs"
-        raise input_error(path, f'"{row}" is no row of a table of rates', remedy)
+        raise input_error(path, f'"{row}" is not a row of a table of rates', remedy)
     return match["model"], Setting(int(match["batch"] or 0), int(match["gpus"]))
 
 

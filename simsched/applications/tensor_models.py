@@ -28,7 +28,7 @@ class ModelSection(Section):
 
 
 class ModelsDocument(Section):
-    """The table as it stands in a file."""
+    """The file of the table."""
 
     source: str = ""
     gpus_per_node: Count = Field(description="GPUs of the nodes with which the durations were measured")

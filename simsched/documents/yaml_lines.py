@@ -39,7 +39,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of a key, or of the nearest thing around it that stands in the file; 0 where nothing does."""
+        """Return the line of a key, or of the nearest part of the file around it; 0 where nothing does."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -49,7 +49,7 @@ class Document:
 def load(path: Path) -> Document:
     """Read a YAML file whose top is a mapping.
 
-    Raises `InputError` with file and line where the file cannot be read, is no YAML, gives a key twice (all such keys
+    Raises `InputError` with file and line where the file cannot be read, is not YAML, gives a key twice (all such keys
     at once), has a key that is not text, or is not a mapping.
     """
     text = read_text(path, MOST_BYTES)
@@ -138,7 +138,7 @@ def _fast_loader() -> type[Any]:
 
 
 class _Reader:
-    """Turns the nodes of one document into data and remembers where they stood."""
+    """Turns the nodes of one document into data and keeps their lines."""
 
     def __init__(self, file: str, loader: type[Any] = _Loader) -> None:
         self.file = file

@@ -101,7 +101,7 @@ class MemoryNeed(NamedTuple):
 
 
 class Application(Protocol):
-    """The physics of a job; shared by all jobs of the application, hence without state of a run.
+    """The physics of a job; shared by all jobs of the application, so it holds no state of a run.
 
     Progress counts iterations at the initial batch size (Pollux, section 2.2), or seconds for a fixed duration. It
     runs through `epochs` epochs; the job is complete at the end of the last.
@@ -191,7 +191,7 @@ class ApplicationSource(Protocol):
 
 
 class Undeclared:
-    """What holds for applications of which nothing more is known than how they run: a base for these."""
+    """Defaults of applications of which only how they run is known: a base class."""
 
     __slots__ = ()
 
@@ -273,7 +273,7 @@ class LossCurve:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no curve of a falling loss."""
+        """Refuse a curve that does not fall."""
         if len(self.epochs) != len(self.losses) or len(self.epochs) < 2:
             raise ValueError("a loss curve needs as many losses as epochs, and two of each or more")
         if self.epochs[0] != 0 or (np.diff(self.epochs) <= 0).any():

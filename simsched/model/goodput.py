@@ -27,7 +27,7 @@ class BestBatch(NamedTuple):
 class CandidateBatches:
     """The batches that an optimisation tries, which depend on an application's limits alone.
 
-    Keeping one for all goodput models of an application saves making the same candidates anew at each optimisation.
+    Shared by all goodput models of an application, so that the same candidates are made once.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
@@ -54,7 +54,7 @@ class CandidateBatches:
 class GoodputModel:
     """Predicts the goodput of one job, in examples of the initial batch size's worth per second.
 
-    It stands on fitted throughput parameters and on gradient statistics, both as of one moment. Throughput knows only
+    It combines fitted throughput parameters and gradient statistics of one moment. Throughput knows only
     whether nodes are crossed, so all numbers of nodes beyond one give the same goodput.
     """
 

@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Outage(NamedTuple):
-    """A node that is down from one second to another, and of what kind that is, in the words of its source."""
+    """A node that is down between two seconds, and the kind of outage in the words of its source."""
 
     node: int
     down_s: float

@@ -20,7 +20,7 @@ class ConstantSharing:
             raise input_error("sharing.factor", f"is {self.factor}, not in (0, 1]", "leave it out for 1/k among k jobs")
 
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
-        """Return the same speed for all; 1 for a job that is alone."""
+        """Return the same speed for all; 1 for a job alone."""
         jobs = len(on_one_gpu)
         if jobs <= 1:
             return (1.0,) * jobs
@@ -48,7 +48,7 @@ class TimeSlicing:
             )
 
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
-        """Return (quantum - switch) / quantum / k for each of k jobs; 1 for a job that is alone."""
+        """Return (quantum - switch) / quantum / k for each of k jobs; 1 for a job alone."""
         jobs = len(on_one_gpu)
         if jobs <= 1:
             return (1.0,) * jobs

@@ -68,7 +68,7 @@ def _format_of(path: Path, name: str) -> Format:
 def _named(name: str) -> Format:
     known = {candidate.name: candidate for candidate in FORMATS}
     if name not in known:
-        raise input_error("format", f"'{name}' is no trace format", nearest(name, ["auto", "workload", *known]))
+        raise input_error("format", f"'{name}' is not a trace format", nearest(name, ["auto", "workload", *known]))
     return known[name]
 
 

@@ -15,7 +15,7 @@ from simsched.reading import first_lines
 
 @dataclass(frozen=True)
 class Head:
-    """The beginning of a file: its first line that is no comment, and the column names if that is a CSV header."""
+    """The beginning of a file: its first line that is not a comment, and the column names if that is a CSV header."""
 
     line: str
     columns: frozenset[str]
@@ -30,8 +30,8 @@ class Jobs:
     """What a reader found in one file: columns of `simsched.workload.trace.COLUMNS`, on the clock of the file.
 
     `origin` is the time of second 0 of that clock, None where the file names no day. `examples` are the first rows
-    left out or mended for a reason, by line and job, where the reader keeps them. `unused` names the columns of the
-    file that it makes nothing of.
+    left out or mended for a reason, by line and job, where the reader keeps them. `unused` names the columns that it
+    does not read.
     """
 
     columns: Mapping[str, Any]

@@ -41,7 +41,7 @@ class Recipe(Protocol):
 
     @property
     def unread(self) -> Collection[str]:
-        """Optional columns of a trace of which the recipe makes nothing."""
+        """Optional columns of a trace that the recipe does not read."""
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; the same recipe and ingredients give the same list."""

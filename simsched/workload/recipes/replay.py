@@ -106,10 +106,7 @@ class ReplayRecipe:
 
 
 def replay_trace(
-    trace: Trace,
-    replay: ReplayRecipe,
-    rng: np.random.Generator,
-    initial_batch_sizes: Mapping[str, int] | None = None,
+    trace: Trace, replay: ReplayRecipe, rng: np.random.Generator, initial_batch_sizes: Mapping[str, int] | None = None
 ) -> list[JobSpec]:
     """Turn a trace into jobs of fixed duration, in order of submission.
 
