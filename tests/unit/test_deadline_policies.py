@@ -152,7 +152,7 @@ def test_elasticflow_may_decline_all_that_arrive_in_a_slot_for_one_of_them(toget
 
 
 def test_elasticflow_may_give_gpus_to_who_uses_them_least():
-    # A batch of 16 on two GPUs takes 0.1 + 0.08 s and one of 64 0.1 + 0.32 s, after 0.26 s and 0.74 s on one: the larger
+    # On two GPUs a batch of 16 takes 0.1 + 0.08 s and one of 64 0.1 + 0.32 s, on one 0.26 s and 0.74 s: the larger
     # gains more from the third GPU, so it gets it, unless it is to go to whose GPU time grows most.
     def gpus(spare_to) -> dict[str, int]:
         jobs = [JobSpec(name, 0, 1, "toy", batch, deadline_s=1e5) for name, batch in (("small", 16), ("large", 64))]
