@@ -22,9 +22,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 CLASSES = {
-    "fifo": ("simsched_policies.fifo", "Fifo", {}),
+    "fifo": ("simsched_policies.queues.fifo", "Fifo", {}),
     "tiresias": (
-        "simsched_policies.tiresias",
+        "simsched_policies.queues.tiresias",
         "Tiresias",
         {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"},
     ),
@@ -49,13 +49,10 @@ def simulate_here(policy: str, trace: Path, seed: int) -> dict[str, float | str]
     import pandas as pd  # which Arrow would load at its first table
 
     import simsched
-    from simsched.engine.options import EngineOptions
-    from simsched.engine.simulation import simulate
-    from simsched.model.cluster import Cluster, NodeGroup
-    from simsched.model.job import JobSpec
-    from simsched.results.reader import read_table
-    from simsched.results.writer import TableWriter
-    from simsched.testing.builders import Applications
+    from simsched.engine import EngineOptions, simulate
+    from simsched.model import Cluster, JobSpec, NodeGroup
+    from simsched.results import TableWriter, read_table
+    from simsched.testing import Applications
 
     rows = zip(*json.loads(trace.read_text()), strict=True)
     specs = [

@@ -11,7 +11,7 @@ import sys
 import time
 
 import numpy as np
-from simsched_policies.slurm.backfill import Releases
+from simsched_policies.production.slurm.backfill import Releases
 
 
 def workload(jobs: int, gpus: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -15,15 +15,12 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-from simsched_policies.slurm.policy import SlurmBackfill
+from simsched_policies.production.slurm.policy import SlurmBackfill
 
-from simsched.applications.catalogue import ApplicationsOptions, catalogue
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord
-from simsched.engine.simulation import simulate
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
-from simsched.workload.estimates import with_estimates
+from simsched.applications import ApplicationsOptions, catalogue
+from simsched.engine import AllocationRecord, DecisionRecord, EngineOptions, JobRecord, OutageRecord, simulate
+from simsched.model import Cluster, JobSpec
+from simsched.workload import with_estimates
 
 PER_NODE = 8
 SIZES, SHARES = (1, 2, 4, 8, 16, 64), (0.6, 0.12, 0.1, 0.13, 0.04, 0.01)

@@ -21,8 +21,8 @@ from typing import Any
 
 from many_cells import grid_of
 
-from simsched.execution.runner import Silence, run_grid
-from simsched.experiment.grid import GridCell
+from simsched.experiment import GridCell
+from simsched.experiment.running import Silence, run_grid
 
 
 class Clock(Silence):

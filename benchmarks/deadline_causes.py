@@ -15,16 +15,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from simsched_policies.edf import Edf
-from simsched_policies.elasticflow import ElasticFlow
+from simsched_policies.deadlines.edf import Edf
+from simsched_policies.deadlines.elasticflow import ElasticFlow
 
 from simsched.api import simulate
-from simsched.applications.catalogue import catalogue
-from simsched.experiment.promises import with_deadlines
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
+from simsched.applications import catalogue
+from simsched.experiment import with_deadlines
+from simsched.model import Cluster, JobSpec
 from simsched.policy import Policy
-from simsched.workload.readers.workload_csv import read_workload
+from simsched.workload.readers import read_workload
 
 TRAININGS = Path(__file__).parent / "trainings"
 CLUSTER = Cluster.uniform(16, 4, "t4")

@@ -25,21 +25,15 @@ from scipy.stats import t as student
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.optimus import Optimus
-from simsched_policies.pollux import Pollux
-from simsched_policies.tiresias import Tiresias
+from simsched_policies.adaptive.optimus import Optimus
+from simsched_policies.adaptive.pollux import Pollux
+from simsched_policies.queues.tiresias import Tiresias
 
-from simsched.applications.catalogue import ApplicationCatalogue
-from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import MemoryRecorder
-from simsched.engine.simulation import simulate
-from simsched.model.application import Application, BatchChoice, Running, StepTime
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
-from simsched.model.placement import Site
+from simsched.applications import ApplicationCatalogue, initial_batch_sizes, tuned_configurations
+from simsched.engine import EngineOptions, MemoryRecorder, simulate
+from simsched.model import Application, BatchChoice, Cluster, JobSpec, Running, Site, StepTime
 from simsched.workload.readers import read_trace
-from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload
+from simsched.workload.recipes import PolluxRecipe, draw_workload
 
 POLICIES = {"tiresias": Tiresias, "optimus": Optimus, "pollux": Pollux}
 FITTED, MEASURED = "fitted", "measured"

@@ -16,17 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
-from simsched_policies.gavel.fifo import GavelFifo
-from simsched_policies.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.fifo import GavelFifo
+from simsched_policies.rounds.gavel.max_min import MaxMin
 
-from simsched.applications.catalogue import ApplicationCatalogue
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import MemoryRecorder
-from simsched.engine.simulation import simulate
-from simsched.model.cluster import Cluster, NodeGroup
+from simsched.applications import ApplicationCatalogue
+from simsched.engine import EngineOptions, MemoryRecorder, simulate
+from simsched.model import Cluster, NodeGroup
 from simsched.policy import Policy
 from simsched.threads import one_thread_each
-from simsched.workload.source import WorkloadOptions, make_workload
+from simsched.workload import WorkloadOptions, make_workload
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "max-min": MaxMin,

@@ -19,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from simsched.workload import HOUR_S, MAX_GPU_TIME_S, batch_numbers, size_class_of
 from simsched.workload.generator import GeneratorOptions, generate_from_seed
 from simsched.workload.readers import read_trace
-from simsched.workload.recipes.pollux import MIN_DURATION_S
-from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, size_class_of
-from simsched.workload.summary import batch_numbers
+from simsched.workload.recipes import MIN_DURATION_S
 
 Values = npt.NDArray[Any]
 

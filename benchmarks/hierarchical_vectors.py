@@ -20,12 +20,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from simsched.programs.problem import ShareProblem
-from simsched.programs.throughput import total_throughput
-from simsched.programs.water_filling import Entities, water_filling
 from simsched.threads import one_thread_each
-from simsched.workload.gavel.job import TEMPLATES
-from simsched.workload.gavel.rates import read_rates
+from simsched.toolkit.programs import Entities, ShareProblem, total_throughput, water_filling
+from simsched.workload.gavel import TEMPLATES, read_rates
 
 TYPES = ["k80", "p100", "v100"]
 JOBS = 18

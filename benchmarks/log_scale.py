@@ -79,7 +79,7 @@ def _texts(seconds: np.ndarray) -> list[str]:
 
 def read(path: Path) -> str:
     """Read a log, and return what came of it: counts, and a hash of the table and of what was said."""
-    from simsched.workload.readers.slurm import read_sacct
+    from simsched.workload.readers import read_sacct
 
     found = read_sacct(path, time_zone=ZONE)
     text = found.table.to_csv() + found.summary()
@@ -90,7 +90,7 @@ def calibrate(path: Path, policy: str) -> str:
     """Run the command in this process."""
     from click.testing import CliRunner
 
-    from simsched.cli.main import cli
+    from simsched.cli import cli
 
     with tempfile.TemporaryDirectory() as out:
         done = CliRunner().invoke(
@@ -121,7 +121,7 @@ def one(path: Path, task: str, policy: str, *, profiled: bool) -> None:
 
 def read_only(path: Path) -> str:
     """Read a log and count its jobs."""
-    from simsched.workload.readers.slurm import read_sacct
+    from simsched.workload.readers import read_sacct
 
     return f"{len(read_sacct(path, time_zone=ZONE))} jobs"
 

@@ -17,10 +17,8 @@ from typing import Any
 from unittest import mock
 
 from simsched import files
-from simsched.execution import store
-from simsched.execution.runner import run_grid
-from simsched.experiment.grid import Grid, make_grid
-from simsched.experiment.validation import read_experiment
+from simsched.experiment import Grid, make_grid, read_experiment
+from simsched.experiment.running import run_grid, store
 from simsched.results import integrity
 
 TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n30,1,40\n40,2,60\n"

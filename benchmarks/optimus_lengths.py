@@ -14,14 +14,14 @@ import argparse
 from collections.abc import Collection
 from pathlib import Path
 
-from simsched_policies.fair_share import FairShare
-from simsched_policies.optimus import Optimus
+from simsched_policies.adaptive.optimus import Optimus
+from simsched_policies.queues.fair_share import FairShare
 
 from simsched.api import simulate
-from simsched.applications.catalogue import catalogue
-from simsched.model.cluster import Cluster
+from simsched.applications import catalogue
+from simsched.model import Cluster
 from simsched.policy import Policy
-from simsched.workload.readers.workload_csv import read_workload
+from simsched.workload.readers import read_workload
 
 TRAININGS = Path(__file__).parent / "trainings"
 ALL = ("imagenet", "yolov3", "bert", "deepspeech2", "cifar10")

@@ -18,14 +18,11 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.pollux.search import AllocationProblem, search
+from simsched_policies.adaptive.pollux.search import AllocationProblem, search
 
-from simsched.agent.fit import fit
-from simsched.agent.goodput_agent import GoodputAgent
-from simsched.agent.offline import offline_prior
-from simsched.applications.catalogue import ApplicationCatalogue
-from simsched.model.goodput import CandidateBatches, GoodputModel
-from simsched.model.placement import Site
+from simsched.agent import GoodputAgent, fit, offline_prior
+from simsched.applications import ApplicationCatalogue
+from simsched.model import CandidateBatches, GoodputModel, Site
 
 APPLICATION = "imagenet"
 

@@ -23,9 +23,8 @@ from scipy.optimize import least_squares
 from scipy.stats import norm
 
 from simsched.paths import data_folder
-from simsched.workload.philly_statistics import LEVELS, BatchSizes, PhillyStatistics, bucket_name
+from simsched.workload import LEVELS, BatchSizes, PhillyStatistics, bucket_name, size_class_of
 from simsched.workload.readers import read_trace
-from simsched.workload.size_classes import size_class_of
 
 Floats = npt.NDArray[np.float64]
 

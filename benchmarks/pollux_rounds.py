@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.pollux.search import (
+from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,
     SearchOptions,
     _contenders,

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.pollux.search import AllocationProblem, _contenders, fitness, search, violations
+from simsched_policies.adaptive.pollux.search import AllocationProblem, _contenders, fitness, search, violations
 
 NODE_GPUS, MOST_GPUS = 4, 64
 SIZES = [(64, 20), (128, 50), (256, 100), (512, 250), (1024, 500), (2048, 1000), (4096, 2000), (20_000, 2000)]

@@ -17,14 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
-from simsched.programs.allox import allox
-from simsched.programs.finish_time import Elapsed, finish_time
-from simsched.programs.max_min import fair_value, makespan, max_min
-from simsched.programs.pop import partitioned
-from simsched.programs.problem import ShareProblem
-from simsched.programs.throughput import total_throughput
-from simsched.programs.water_filling import water_filling
 from simsched.threads import one_thread_each
+from simsched.toolkit.programs import (
+    Elapsed,
+    ShareProblem,
+    allox,
+    fair_value,
+    finish_time,
+    makespan,
+    max_min,
+    partitioned,
+    total_throughput,
+    water_filling,
+)
 
 SIZES = (32, 128, 512, 1024, 2048)
 KINDS = 26

@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from simsched.programs.sia import choose, configurations, offers_of, restart_factor, values
 from simsched.threads import one_thread_each
+from simsched.toolkit.programs import choose, configurations, offers_of, restart_factor, values
 
 SEEDS = (1, 2, 3)
 

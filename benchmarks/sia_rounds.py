@@ -17,19 +17,16 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from simsched_policies.gavel.throughput import MaxThroughput
-from simsched_policies.pollux import Pollux
-from simsched_policies.sia import Sia
+from simsched_policies.adaptive.pollux import Pollux
+from simsched_policies.adaptive.sia import Sia
+from simsched_policies.rounds.gavel.throughput import MaxThroughput
 
-from simsched.applications.catalogue import ApplicationsOptions, catalogue
-from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import MemoryRecorder
-from simsched.engine.simulation import simulate
-from simsched.model.cluster import Cluster, NodeGroup
+from simsched.applications import ApplicationsOptions, catalogue, initial_batch_sizes, tuned_configurations
+from simsched.engine import EngineOptions, MemoryRecorder, simulate
+from simsched.model import Cluster, NodeGroup
 from simsched.policy import Decision, Policy, View
 from simsched.threads import one_thread_each
-from simsched.workload.source import WorkloadOptions, make_workload
+from simsched.workload import WorkloadOptions, make_workload
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "sia": Sia,

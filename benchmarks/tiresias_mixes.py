@@ -15,9 +15,7 @@ import argparse
 import math
 from pathlib import Path
 
-from simsched.results.compare import Row, comparison
-from simsched.results.reader import read_run
-from simsched.results.statistics import ratio_of_means
+from simsched.results import Row, comparison, ratio_of_means, read_run
 
 PUBLISHED = {
     ("YARN-CS", "queueing_mean_s"): 8146,

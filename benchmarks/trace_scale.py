@@ -30,15 +30,13 @@ COLUMNS = ("jobs", "policy", "cpu_s", "us_per_job", "trace_s", "mib", "decisions
 
 def measure(jobs: int, label: str, seed: int) -> dict[str, float | str]:
     """Run one size under one policy in this process."""
-    from simsched.engine.options import EngineOptions
-    from simsched.engine.simulation import simulate
-    from simsched.model.cluster import Cluster, NodeGroup
+    from simsched.engine import EngineOptions, simulate
+    from simsched.model import Cluster, NodeGroup
     from simsched.policy import registry
-    from simsched.results.reader import read_table
-    from simsched.results.writer import TableWriter
-    from simsched.testing.builders import Applications
+    from simsched.results import TableWriter, read_table
+    from simsched.testing import Applications
     from simsched.workload.generator import GeneratorOptions, generate_from_seed
-    from simsched.workload.recipes.as_is import specs_of
+    from simsched.workload.recipes import specs_of
 
     begin = time.process_time()
     table = generate_from_seed(GeneratorOptions(statuses="all", jobs=jobs), seed).table

@@ -21,9 +21,8 @@ from typing import Any
 import yaml
 
 from simsched.errors import InputError
-from simsched.execution.outcome import run_to_outcome, say_nothing
-from simsched.experiment.grid import look_into, make_grid
-from simsched.experiment.validation import read_experiment
+from simsched.experiment import look_into, make_grid, read_experiment
+from simsched.experiment.running import run_to_outcome, say_nothing
 from simsched.plugins import Parameter, parameters
 from simsched.policy import INPUT_FILE, registry
 

@@ -22,18 +22,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from simsched.applications.catalogue import ApplicationCatalogue
-from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import MemoryRecorder
-from simsched.engine.simulation import simulate
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
+from simsched.applications import ApplicationCatalogue, initial_batch_sizes, tuned_configurations
+from simsched.engine import EngineOptions, MemoryRecorder, simulate
+from simsched.model import Cluster, JobSpec
 from simsched.policy import registry
+from simsched.workload import Trace
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import read_trace
-from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload, eligible
-from simsched.workload.trace import Trace
+from simsched.workload.recipes import PolluxRecipe, draw_workload, eligible
 
 SOURCES = ("philly", "generated")
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {

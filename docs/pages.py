@@ -13,12 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from simsched.experiment.spec import ExperimentSpec, json_schema
-from simsched.policy import signals
-from simsched.policy.signals import FileSignal, JobSignal, ViewSignal
-from simsched.report.figures.draw import FIGURES
-from simsched.results.metrics import metrics_markdown
-from simsched.results.schema import schema_markdown
+from simsched.experiment import ExperimentSpec, json_schema
+from simsched.policy import FileSignal, JobSignal, ViewSignal, signals
+from simsched.report.figures import FIGURES
+from simsched.results import metrics_markdown, schema_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 _PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "policies/README.md", "traces/README.md",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from simsched.knowledge import Known
-from simsched.results.reader import read_run
+from simsched.results import read_run
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 _DIFFERENT = 1

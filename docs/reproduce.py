@@ -24,8 +24,8 @@ from pathlib import Path
 
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, input_error
-from simsched.experiment.shipped import find_experiment
-from simsched.report.filled_page import pages_in, runs_on
+from simsched.experiment import find_experiment
+from simsched.report import pages_in, runs_on
 
 ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"<!-- simsched: commands -->\n+((?: {4}\S.*\n| {6,}\S.*\n)+)")

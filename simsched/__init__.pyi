@@ -1,8 +1,10 @@
-from simsched.api import RunResults as RunResults
-from simsched.api import Simulation as Simulation
-from simsched.api import read_run as read_run
-from simsched.api import read_trace as read_trace
-from simsched.api import run as run
-from simsched.api import simulate as simulate
+from simsched.api import (
+    RunResults as RunResults,
+    Simulation as Simulation,
+    read_run as read_run,
+    read_trace as read_trace,
+    run as run,
+    simulate as simulate,
+)
 
 __version__: str

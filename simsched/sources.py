@@ -101,6 +101,8 @@ class _Walk:
                 libraries |= dict(_distributions_of(top))
                 continue
             path = roots.get(name) or _file_of(name)
+            if path is None:
+                waiting += _behind_the_door(name)
             if path is None or path.suffix != ".py":
                 continue
             at = path.stat()
@@ -250,6 +252,24 @@ def _file_of(name: str) -> Path | None:
             if path.is_file():
                 return path.resolve()
     return None
+
+
+def _behind_the_door(name: str) -> Iterator[str]:
+    """Yield the module from which a package offers a name, where a stub beside its `__init__.py` says so."""
+    package, _, offered = name.rpartition(".")
+    door = _file_of(package) if package else None
+    if door is not None and door.with_suffix(".pyi").is_file():
+        module = _offered(door.with_suffix(".pyi")).get(offered)
+        if module is not None:
+            yield f"{package}.{module}"
+
+
+@cache
+def _offered(stub: Path) -> dict[str, str]:
+    """Return the module, in its package, of each name that a stub offers."""
+    statements = ast.parse(stub.read_text(encoding="utf-8")).body
+    imports = [one for one in statements if isinstance(one, ast.ImportFrom) and one.level == 1 and one.module]
+    return {alias.name: str(one.module) for one in imports for alias in one.names}
 
 
 def _spec_of(top: str) -> ModuleSpec | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import simsched as sim
 from benchmarks.abuse.tries import Ending
-from simsched.engine.errors import EngineError
+from simsched.engine import EngineError
 from simsched.errors import InputError
 
 _ODD: tuple[Any, ...] = (

@@ -40,7 +40,7 @@ def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.Complet
     """
     from click.testing import CliRunner
 
-    from simsched.cli.main import cli
+    from simsched.cli import cli
 
     def stop(number: int, frame: object) -> None:
         raise TooSlowError

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.abuse.command import TooSlowError, here, run
-from simsched.results.integrity import MANIFEST_FILE, seal
+from simsched.results import MANIFEST_FILE, seal
 
 _LONGEST_S = 60
 _TRACE = "submit_time,num_gpus,duration,tenant,user\n" + "".join(

@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from benchmarks.abuse.command import TRACE
-from simsched.agent.registry import AGENTS
-from simsched.experiment.spec import json_schema
+from simsched.agent import AGENTS
+from simsched.experiment import json_schema
 from simsched.plugins import parameters
-from simsched.policy.registry import POLICIES
-from simsched.results.metrics import METRICS
+from simsched.policy import POLICIES
+from simsched.results import METRICS
 
 TYPES = ("t4", "v100", "p100", "k80", "a100", "rtx", "quad")
 APPLICATIONS = ("cifar10", "ncf", "bert", "imagenet", "deepspeech2", "yolov3")

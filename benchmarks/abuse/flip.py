@@ -6,8 +6,7 @@ from pathlib import Path
 from benchmarks.abuse.command import TRACE, here
 from benchmarks.abuse.tries import Ending
 from simsched.errors import InputError
-from simsched.results.integrity import faults, quick_fault
-from simsched.results.reader import read_cell
+from simsched.results import faults, quick_fault, read_cell
 
 EXPERIMENT = """\
 name: flip

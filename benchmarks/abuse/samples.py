@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simsched.model.colocation.pairs import TEMPLATE
-from simsched.workload.outages import read_fault_trace, read_outages
-from simsched.workload.readers.slurm_nodes import read_nodes
+from simsched.model.colocation import TEMPLATE
+from simsched.workload import read_fault_trace, read_outages
+from simsched.workload.readers import read_nodes
 
 _TRACE = ("trace", "info", "{file}", "--no-plots", "--json")
 _LIST = ("workload", "describe", "{file}", "--json")

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.abuse.command import TooSlowError, here
 from benchmarks.abuse.fuzz import LONGEST_S, fault
 from benchmarks.abuse.tries import Ending
-from simsched.results.reader import read_run
+from simsched.results import read_run
 
 _EXPERIMENT = """\
 name: unsaid

@@ -1,4 +1,4 @@
-"""Gavel's simulator (OSDI'20, artifact): its own rounds in place of those of `simsched.policy.rounds`.
+"""Gavel's simulator (OSDI'20, artifact): its own rounds in place of those of `simsched.toolkit.rounds`.
 
 Everything peculiar to it is here: a round lasts until the last of its micro-tasks has ended, a micro-task does whole
 steps, a job of several GPUs with fewer steps left than GPUs does nothing and is given up after five such rounds, and so
@@ -15,20 +15,16 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from simsched_policies.gavel.allox import AlloX
-from simsched_policies.gavel.fifo import GavelFifo
-from simsched_policies.gavel.finish_time import FinishTimeFairness
-from simsched_policies.gavel.makespan import Makespan
-from simsched_policies.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.allox import AlloX
+from simsched_policies.rounds.gavel.fifo import GavelFifo
+from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
+from simsched_policies.rounds.gavel.makespan import Makespan
+from simsched_policies.rounds.gavel.max_min import MaxMin
 
-from simsched.agent.agent import Agent, Lease, Measurement
-from simsched.model.application import NO_BATCH, ApplicationFacts, BatchChoice
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
-from simsched.policy import Decision, JobView, Signal, Triggers, View
-from simsched.policy.rounds import Grant, SharesPolicy, Snapshot, Unit
-from simsched.policy.signals import REMAINING_WORK, TRUE_RATES
+from simsched.agent import Agent, Lease, Measurement
+from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
+from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
+from simsched.toolkit.rounds import Grant, SharesPolicy, Snapshot, Unit
 
 #: GPU types from the first to be filled.
 FAST_FIRST = ("v100", "p100", "k80")

@@ -7,13 +7,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from simsched_policies.pollux.policy import Pollux
-from simsched_policies.pollux.search import AllocationProblem, SearchOptions, SearchResult, match_population, search
-from simsched_policies.pollux.tables import most_gpus_for_batch
+from simsched_policies.adaptive.pollux.policy import Pollux
+from simsched_policies.adaptive.pollux.search import (
+    AllocationProblem,
+    SearchOptions,
+    SearchResult,
+    match_population,
+    search,
+)
+from simsched_policies.adaptive.pollux.tables import most_gpus_for_batch
 
-from simsched.policy import JobView
-from simsched.policy.signals import GOODPUT
-from simsched.policy.type_pools import TypePool
+from simsched.policy import GOODPUT, JobView
+from simsched.toolkit import TypePool
 
 
 @dataclass

@@ -14,24 +14,27 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from simsched_policies.recorded import Recorded
-from simsched_policies.shockwave import Outlook, Planner
+from simsched_policies.queues.recorded import Recorded
+from simsched_policies.rounds.shockwave import Outlook, Planner
 
-from simsched.agent.agent import Agent, Lease, Measurement
-from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
-from simsched.agent.batch_rules.rule import NOTHING_MEASURED, BatchRule, BatchState
+from simsched.agent import Agent, Lease, Measurement
+from simsched.agent.batch_rules import NOTHING_MEASURED, Accordion, BatchRule, BatchState, NoiseSchedule
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts, BatchChoice
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
-from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
-from simsched.policy import Decision, JobView, Signal, Triggers, View
-from simsched.policy.recording import play
-from simsched.policy.rounds import Grant, Unit
-from simsched.policy.signals import STEPS, StepCounts
-from simsched.programs.regime_forecast import expected_profile
-from simsched.programs.shockwave import PlanOptions
+from simsched.model import (
+    ApplicationFacts,
+    BatchChoice,
+    BatchRegimes,
+    Cluster,
+    JobRequest,
+    Site,
+    Steps,
+    epoch_of,
+    rescaled,
+)
+from simsched.policy import STEPS, Decision, JobView, Signal, StepCounts, Triggers, View
+from simsched.toolkit import play
+from simsched.toolkit.programs import PlanOptions, expected_profile
+from simsched.toolkit.rounds import Grant, Unit
 
 #: A micro-task that took so much less than a round is not charged for a restart.
 _SLACK_S = 5

@@ -1,1 +1,5 @@
 """What runs beside a job: its measurements, the fit of its throughput, the choice of its batch; no policies."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

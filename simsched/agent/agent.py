@@ -6,10 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol
 
 from simsched.agent.report import GoodputReport
-from simsched.model.application import ApplicationFacts, BatchChoice, GradientStats, StepTime
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
+from simsched.model import ApplicationFacts, BatchChoice, Cluster, GradientStats, JobRequest, Site, StepTime
 
 
 class Measurement(NamedTuple):

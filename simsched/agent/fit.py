@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.model.application import StepTime
-from simsched.model.throughput import TINY, ThroughputParams
+from simsched.model import TINY, StepTime, ThroughputParams
 
 Floats = NDArray[np.float64]
 

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simsched.agent.agent import Agent, Measurement
-from simsched.model.application import NO_BATCH, ApplicationFacts, BatchChoice, BatchLimits
-from simsched.model.batch import batch_for_target
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
+from simsched.model import (
+    NO_BATCH,
+    ApplicationFacts,
+    BatchChoice,
+    BatchLimits,
+    Cluster,
+    JobRequest,
+    Site,
+    batch_for_target,
+)
 
 
 @dataclass

@@ -11,13 +11,21 @@ from simsched.agent.fit import Configuration, Fits, Profile
 from simsched.agent.measurement_error import MeasurementError, check_noise
 from simsched.agent.report import GoodputReport, TypeReport
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits, GradientStats, StepTime
-from simsched.model.batch import batch_for_target, clip_to_max
-from simsched.model.cluster import Cluster
-from simsched.model.goodput import CandidateBatches, GoodputModel
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
-from simsched.model.throughput import ThroughputParams
+from simsched.model import (
+    ApplicationFacts,
+    BatchChoice,
+    BatchLimits,
+    CandidateBatches,
+    Cluster,
+    GoodputModel,
+    GradientStats,
+    JobRequest,
+    Site,
+    StepTime,
+    ThroughputParams,
+    batch_for_target,
+    clip_to_max,
+)
 
 
 @dataclass(frozen=True)

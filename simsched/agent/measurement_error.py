@@ -8,8 +8,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from simsched.agent.agent import Measurement
-from simsched.model.application import GradientStats, StepTime
-from simsched.model.job import JobRequest
+from simsched.model import GradientStats, JobRequest, StepTime
 
 
 class MeasurementError:

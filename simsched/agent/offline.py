@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from simsched.agent.fit import Configuration, fit
 from simsched.agent.goodput_agent import Prior
-from simsched.model.application import Application, BatchLimits, StepTime
-from simsched.model.batch import batch_for_target
-from simsched.model.cluster import Cluster
-from simsched.model.placement import Shape, Site
+from simsched.model import Application, BatchLimits, Cluster, Shape, Site, StepTime, batch_for_target
 
 #: Placements that are profiled: within one node, on two, and on whole nodes, up to 16 nodes.
 _WHOLE_NODES = (2, 4, 8, 16)

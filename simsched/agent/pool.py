@@ -20,8 +20,7 @@ from typing import NamedTuple, TypeVar
 from simsched.agent.agent import Measurement
 from simsched.agent.fit import Configuration, Profile, fit
 from simsched.agent.goodput_agent import Prior
-from simsched.model.application import BatchLimits, GradientStats, StepTime
-from simsched.model.throughput import ThroughputParams
+from simsched.model import BatchLimits, GradientStats, StepTime, ThroughputParams
 
 #: Applications are similar if each of their batch limits, and their step times on one GPU, differ by at most this.
 SIMILAR_WITHIN = 2.0

@@ -16,12 +16,17 @@ from simsched.agent.batch_rules.regime import Accordion, MeasuredAccordion, Nois
 from simsched.agent.batch_rules.rule import BatchMetrics, BatchRule, BatchState
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.errors import InputError, input_error
-from simsched.model.application import ApplicationFacts, BatchChoice, BatchLimits
-from simsched.model.batch import batch_for_target, clip_to_max
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
-from simsched.model.regimes import BatchRegimes
+from simsched.model import (
+    ApplicationFacts,
+    BatchChoice,
+    BatchLimits,
+    BatchRegimes,
+    Cluster,
+    JobRequest,
+    Site,
+    batch_for_target,
+    clip_to_max,
+)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from simsched.outlets import one_line, plain_stream
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.execution.runner import Listener
-    from simsched.experiment.grid import GridCell
+    from simsched.experiment import GridCell
+    from simsched.experiment.running import Listener
 
 _REDRAW_S = 0.1
 _CHECKING_S = 2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import isnan
 from numbers import Integral, Real
 from pathlib import Path
@@ -12,21 +12,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
-from simsched.engine.options import EngineOptions
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord
-from simsched.engine.simulation import simulate as run_engine
+from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
+from simsched.engine import (
+    AllocationRecord,
+    DecisionRecord,
+    EngineOptions,
+    JobRecord,
+    MemoryRecorder,
+    OutageRecord,
+    simulate as run_engine,
+)
 from simsched.errors import input_error, nearest
-from simsched.model.application import Application, ApplicationSource
-from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.job import FIXED_DURATION, JobSpec
-from simsched.model.speedup import Speedup
-from simsched.policy import Policy, registry
-from simsched.policy.registry import POLICIES
-from simsched.results.metrics import summarise
-from simsched.results.schema import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table
+from simsched.knowledge import legend, marked
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
+from simsched.policy import POLICIES, Policy, registry
+from simsched.results import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table, summarise
 from simsched.words import counted
-from simsched.workload.trace import MOST_SECONDS
+from simsched.workload import MOST_SECONDS
 
 #: Names under which tables and traces have the fields of a job.
 _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
@@ -54,7 +56,8 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 class Simulation:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
-    `outages` are the intervals during which a node was out of use.
+    `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
+    the policy reads, and `marks` explains it where it is more than one could know (†) or profiled before (‡).
     """
 
     jobs: pd.DataFrame
@@ -62,12 +65,21 @@ class Simulation:
     decisions: pd.DataFrame
     metrics: Mapping[str, float]
     outages: pd.DataFrame
+    policy: str = ""
+    knows: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Say what the policy reads that no real scheduler knows, or that was profiled before; () where nothing is."""
+        return legend({self.policy: self.knows})
 
     def __repr__(self) -> str:
         """Say in a line how large it was; the tables are its attributes."""
         hours = self.metrics.get("makespan_s", 0.0) / 3600
         jobs, decisions = counted(len(self.jobs), "finished job"), counted(len(self.decisions), "decision")
-        return f"<simulation: {jobs}, {decisions}, makespan {hours:.3g} h; .jobs, .allocations, .decisions, .metrics>"
+        tables = ".jobs, .allocations, .decisions, .metrics"
+        name = marked("simulation", self.knows)
+        return f"<{name}: {jobs}, {decisions}, makespan {hours:.3g} h; {tables}>"
 
 
 def simulate(
@@ -106,7 +118,8 @@ def simulate(
     except (TypeError, ValueError) as error:
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     source = _applications(applications)
-    run_engine(place, _jobs(jobs, source), source, _policy(policy), options, seed, recorder)
+    made = _policy(policy)
+    run_engine(place, _jobs(jobs, source), source, made, options, seed, recorder)
     done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
     intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
     decisions = pd.DataFrame(recorder.decisions, columns=DecisionRecord._fields)
@@ -116,7 +129,7 @@ def simulate(
     intervals, decisions = _without(unused, intervals, ALLOCATIONS), _without(unused, decisions, ROUNDS)
     metrics = summarise(done, intervals, decisions, place.total_gpus)
     outages = pd.DataFrame(recorder.outages, columns=OutageRecord._fields)
-    return Simulation(done, intervals, decisions, metrics, outages)
+    return Simulation(done, intervals, decisions, metrics, outages, made.name, made.knows)
 
 
 def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFrame:

@@ -8,8 +8,8 @@ import pandas as pd
 
 from simsched.errors import input_error, nearest
 from simsched.paths import data_folder
+from simsched.workload import Trace
 from simsched.workload.readers import read_trace as read_any
-from simsched.workload.trace import Trace
 
 _COLUMNS = (
     "job_id", "submit_time_s", "num_gpus", "duration_s", "tenant", "user", "status", "attempts", "application",

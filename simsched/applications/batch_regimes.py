@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from simsched.model.regimes import BatchRegimes, CriticalEpochs, Window
+from simsched.model import BatchRegimes, CriticalEpochs, Window
 from simsched.paths import data_folder
 
 

@@ -16,14 +16,20 @@ from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lin
 from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import INPUT_FILE, key
-from simsched.model.application import Application
-from simsched.model.fitted import FittedApplication
-from simsched.model.fixed import FixedDuration
-from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
-from simsched.model.relative import with_types
-from simsched.model.staged import StagedJob
-from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
-from simsched.model.tensors import TensorModelJob
+from simsched.model import (
+    FIXED_DURATION,
+    Application,
+    FittedApplication,
+    FixedDuration,
+    JobRequest,
+    JobTruth,
+    Setting,
+    StagedJob,
+    TabulatedJob,
+    TabulatedModel,
+    TensorModelJob,
+    with_types,
+)
 from simsched.paths import data_folder
 
 #: The type that published speeds are relative to.

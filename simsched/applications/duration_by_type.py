@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from simsched.errors import input_error
-from simsched.model.application import Application, ApplicationSource, BatchChoice, Running
-from simsched.model.cluster import Cluster
-from simsched.model.fixed import FixedDuration
-from simsched.model.job import FIXED_DURATION, JobRequest, JobTruth
-from simsched.model.placement import Site
-from simsched.model.speedup import Speedup
+from simsched.model import (
+    FIXED_DURATION,
+    Application,
+    ApplicationSource,
+    BatchChoice,
+    Cluster,
+    FixedDuration,
+    JobRequest,
+    JobTruth,
+    Running,
+    Site,
+    Speedup,
+)
 
 
 class DurationByType(FixedDuration):

@@ -12,15 +12,19 @@ from pydantic import Field, ValidationError, model_validator
 
 from simsched.applications.file_sections import BatchSection, Count, Rule, Size, SpeedSection, TrainingSection
 from simsched.applications.published import SOURCE, PublishedApplication
-from simsched.documents import yaml_lines
-from simsched.documents.overrides import Draft
-from simsched.documents.section import Section
-from simsched.documents.validation_messages import problems_of
+from simsched.documents import Draft, Section, problems_of, yaml_lines
 from simsched.errors import InputError
-from simsched.model.application import BatchLimits, MemoryNeed
-from simsched.model.fitted import FittedApplication, NoiseCurve, Training
-from simsched.model.step_model import PlacementModel, SevenParameters, StepModel
-from simsched.model.throughput import ThroughputParams
+from simsched.model import (
+    BatchLimits,
+    FittedApplication,
+    MemoryNeed,
+    NoiseCurve,
+    PlacementModel,
+    SevenParameters,
+    StepModel,
+    ThroughputParams,
+    Training,
+)
 
 FORMAT = "simsched-application/1"
 _DIGITS = 5  # significant ones of fitted numbers, which are uncertain by per cents

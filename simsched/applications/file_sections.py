@@ -8,12 +8,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from simsched.documents.section import Section
-from simsched.model.loss import LossCurve
-from simsched.model.relative import RelativeSteps
-from simsched.model.scaling import ScalingCurve
-from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel, SyncPair
-from simsched.model.throughput import TINY, ThroughputParams
+from simsched.documents import Section
+from simsched.model import (
+    TINY,
+    LossCurve,
+    PlacementClass,
+    PlacementModel,
+    RelativeSteps,
+    ScalingCurve,
+    SevenParameters,
+    StepModel,
+    SyncPair,
+    ThroughputParams,
+)
 
 _NO_FORM = "needs 'seven_parameters' or 'step_times'"
 

@@ -10,10 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from simsched.documents import yaml_lines
-from simsched.documents.overrides import Draft
-from simsched.documents.section import Section
-from simsched.documents.validation_messages import problems_of
+from simsched.documents import Draft, Section, problems_of, yaml_lines
 from simsched.errors import InputError
 from simsched.paths import data_folder
 

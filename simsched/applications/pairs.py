@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simsched.model.colocation.pairs import PairTable, read_pairs
+from simsched.model.colocation import PairTable, read_pairs
 from simsched.reading import read_text
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from simsched.applications.batch_regimes import shockwave_regimes
 from simsched.errors import InputError, Problem, input_error
-from simsched.model.tabulated import Setting, TabulatedModel
+from simsched.model import Setting, TabulatedModel
 from simsched.reading import read_json, read_records
 
 SUFFIX = ".json"

@@ -11,12 +11,9 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from simsched.applications.file_sections import Count, NotNegative, Positive
-from simsched.documents import yaml_lines
-from simsched.documents.overrides import Draft
-from simsched.documents.section import Section
-from simsched.documents.validation_messages import problems_of
+from simsched.documents import Draft, Section, problems_of, yaml_lines
 from simsched.errors import InputError
-from simsched.model.tensors import TensorModel
+from simsched.model import TensorModel
 from simsched.paths import data_folder
 
 

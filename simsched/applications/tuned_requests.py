@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from simsched.model.application import Application, BatchLimits
-from simsched.model.batch import ceil_slack, split_batch
-from simsched.model.placement import Site, consolidated_shape
+from simsched.model import Application, BatchLimits, Site, ceil_slack, consolidated_shape, split_batch
 
 #: The GPU counts that are tried, in this order: a workload's random choice depends on it.
 GPU_COUNTS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48)

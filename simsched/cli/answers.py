@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from simsched.operators.replays import ReplayPlan
-    from simsched.report.page.answers import Section
+    from simsched.operators import ReplayPlan
+    from simsched.report.page import Section
 
 
 def publish(plan: ReplayPlan, section: Section) -> list[Path]:
     """Save the pictures of an answer and put it on the page of the log; returns what was written."""
-    from simsched.report.figures.style import save
-    from simsched.report.page.answers import write_answer
+    from simsched.report.figures import save
+    from simsched.report.page import write_answer
 
     paths: list[Path] = []
     for number, drawn in enumerate(section.drawn):

@@ -15,11 +15,10 @@ from simsched.errors import input_error, nearest
 from simsched.files import write_text
 
 if TYPE_CHECKING:
-    from simsched.applications.catalogue import ApplicationCatalogue
-    from simsched.calibration.fit_accuracy import Truth
-    from simsched.model.application import Application
-    from simsched.model.tabulated import TabulatedModel
-    from simsched.report.figures.style import Drawn
+    from simsched.applications import ApplicationCatalogue
+    from simsched.applications.calibration import Truth
+    from simsched.model import Application, TabulatedModel
+    from simsched.report.figures import Drawn
 
 _GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _GPUS_PER_NODE = 4
@@ -64,7 +63,7 @@ def measured_on(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 def fit(folder: Path, gpu_type: str, bounds: str | None, out: Path, as_json: bool) -> None:
     """Fit applications to a folder of measurements; report the errors and write one YAML each."""
-    from simsched.calibration.application_fit import fit_folder, write_documents
+    from simsched.applications.calibration import fit_folder, write_documents
 
     results = fit_folder(folder, gpu_type=gpu_type, bounds=bounds)
     names = [result.application.name for result in results]
@@ -136,7 +135,7 @@ def show(
         print_ratios(_on_types(found, sizes, types, gpus_per_node), types)
     if no_plots:
         return
-    from simsched.report.figures.style import save
+    from simsched.report.figures import save
 
     figures = _figures(found, beside, sizes, nodes)
     if len(types) > 1:
@@ -161,7 +160,7 @@ def compare(
     """Compare fitted applications with a folder of measurements, by kinds of placement; draw both."""
     from dataclasses import asdict
 
-    from simsched.calibration.fit_accuracy import compare_folder
+    from simsched.applications.calibration import compare_folder
 
     found = compare_folder(folder, path, gpu_type=gpu_type, bounds=bounds)
     figures = [] if no_plots else _draw_sheets(_load(folder, gpu_type, bounds), _load(path), out)
@@ -175,7 +174,7 @@ def compare(
 
 
 def _print_truth(found: Sequence[Truth]) -> None:
-    from simsched.calibration.fit_accuracy import KINDS
+    from simsched.applications.calibration import KINDS
 
     rows = [
         (one.name, form, *_percent(errors.mean, errors.worst), *(_share(errors.kinds.get(kind)) for kind in KINDS))
@@ -196,8 +195,7 @@ def _draw_sheets(measured: ApplicationCatalogue, fitted: ApplicationCatalogue, o
     """Draw throughput and efficiency of every measured application, with the model beside."""
     import pandas as pd
 
-    from simsched.report.figures.model_sheet import efficiency_sheet, throughput_sheet
-    from simsched.report.figures.style import save
+    from simsched.report.figures import efficiency_sheet, save, throughput_sheet
 
     sources = {"measured": measured, "model": fitted}
     throughput, efficiency = [], []
@@ -219,13 +217,13 @@ def _share(share: float | None) -> str:
 
 
 def _load(path: Path | None, gpu_type: str = "t4", bounds: str | None = None) -> ApplicationCatalogue:
-    from simsched.applications.catalogue import ApplicationCatalogue
+    from simsched.applications import ApplicationCatalogue
 
     return ApplicationCatalogue.load(path, gpu_type=gpu_type, bounds=bounds)
 
 
 def _find(name: str, path: Path | None, gpu_type: str | None, extra_types: Literal["sia"] | None = None) -> Application:
-    from simsched.applications.catalogue import ApplicationsOptions, catalogue
+    from simsched.applications import ApplicationsOptions, catalogue
 
     place = None if path is None else str(path)
     measured = "t4" if extra_types or gpu_type is None else gpu_type
@@ -254,7 +252,7 @@ def _rates_of(name: str, path: str | None) -> TabulatedModel | None:
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[default: NAME.yaml]")
 def init(name: str, out: Path | None) -> None:
     """Write a small, complete application file to start from."""
-    from simsched.applications.file_format import template
+    from simsched.applications import template
 
     path = out or Path(f"{name}.yaml")
     if path.exists():
@@ -306,8 +304,7 @@ def _throughputs(
     found: Application, sizes: Sequence[int], nodes: _Nodes, gpu_counts: Sequence[int] = _GPUS
 ) -> Iterator[dict[str, float]]:
     """Compute examples per second on as few nodes as possible, wherever the batch can be split so."""
-    from simsched.model.batch import batch_for_target
-    from simsched.model.placement import Site, consolidated_shape
+    from simsched.model import Site, batch_for_target, consolidated_shape
 
     for size in sizes:
         for gpus in gpu_counts:
@@ -350,7 +347,7 @@ def _print_throughput(found: Application, sizes: Sequence[int], nodes: _Nodes) -
 def _figures(found: Application, beside: Application | None, sizes: Sequence[int], nodes: _Nodes) -> dict[str, Drawn]:
     import pandas as pd
 
-    from simsched.report.figures.models import efficiency_figure, throughput_figure
+    from simsched.report.figures import efficiency_figure, throughput_figure
 
     both = [found] if beside is None else [found, beside]
     speeds = [pd.DataFrame(list(_throughputs(one, sizes, nodes, _DRAWN_GPUS))) for one in both]
@@ -363,8 +360,7 @@ def _figures(found: Application, beside: Application | None, sizes: Sequence[int
 
 def _efficiencies(found: Application, sizes: Sequence[int], gpu_type: str) -> Iterator[dict[str, Any]]:
     """Compute the efficiency of each batch size in each epoch; it does not depend on the GPUs."""
-    from simsched.model.application import BatchChoice
-    from simsched.model.placement import Site
+    from simsched.model import BatchChoice, Site
 
     limits = found.limits
     if limits is None:

@@ -13,9 +13,8 @@ from simsched.cli.output import table
 from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
-    from simsched.model.application import Application
-    from simsched.model.tabulated import TabulatedModel
-    from simsched.report.figures.style import Drawn
+    from simsched.model import Application, TabulatedModel
+    from simsched.report.figures import Drawn
 
 
 def compared_types(found: Application, gpu_type: str | None) -> tuple[str, ...]:
@@ -47,7 +46,7 @@ def draw_types(rows: Sequence[dict[str, Any]], title: str, unit: str = "examples
     """Draw throughput over GPUs, the types side by side."""
     import pandas as pd
 
-    from simsched.report.figures.models import types_figure
+    from simsched.report.figures import types_figure
 
     return types_figure(pd.DataFrame(rows), title=title, unit=unit)
 
@@ -77,7 +76,7 @@ def show_rates(model: TabulatedModel, gpu_type: str | None, out: Path | None) ->
         print_ratios(rows, types)
     if out is None:
         return
-    from simsched.report.figures.style import save
+    from simsched.report.figures import save
 
     for file in save(*draw_types(rows, f"{model.name}: rates by GPU type", "steps/s"), out, f"{model.name}-types"):
         if file.suffix == ".png":

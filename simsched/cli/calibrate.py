@@ -13,8 +13,8 @@ from simsched.cli.operator_options import make_plan, operator_options
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators.calibrate import WaitRow
-    from simsched.report.tables import TextTable
+    from simsched.operators import WaitRow
+    from simsched.report import TextTable
 
 
 @click.command()
@@ -28,7 +28,7 @@ def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> N
     LOG is `sacct -P` output or a table of jobs with submission, start and end (docs/operators.md). What is found goes
     onto the page answers.html of the log's results.
     """
-    from simsched.operators.calibrate import calibrate as compare
+    from simsched.operators import calibrate as compare
 
     plan = make_plan(**options)
     found = compare(plan, skip_h=skip_h)
@@ -36,8 +36,8 @@ def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> N
     paths: list[Path] = []
     if not no_plots:
         from simsched.cli.answers import publish
-        from simsched.report.figures.waits import wait_comparison
-        from simsched.report.page.answers import Section
+        from simsched.report.figures import wait_comparison
+        from simsched.report.page import Section
 
         title = f"Waits of {plan.folder.name}: recorded, and simulated under {plan.policy}"
         drawn = wait_comparison(found.jobs, title=title)
@@ -66,7 +66,7 @@ def _answer(every: WaitRow, policy: str) -> str:
 
 def _table(found: Sequence[WaitRow], policy: str) -> TextTable:
     from simsched.cli.groups import hours
-    from simsched.report.tables import TextTable
+    from simsched.report import TextTable
 
     headers = (
         "jobs by", "", "jobs", "recorded median (h)", "simulated median (h)", "recorded p90 (h)", "simulated p90 (h)",

@@ -12,8 +12,8 @@ from simsched.cli.operator_options import make_plan, operator_options
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators.capacity import Answer
-    from simsched.report.tables import TextTable
+    from simsched.operators import Answer
+    from simsched.report import TextTable
 
 
 @click.command()
@@ -28,7 +28,7 @@ def capacity(target: str, node_price: float | None, seeds: int, no_plots: bool, 
 
     What is found goes onto the page answers.html of the log's results.
     """
-    from simsched.operators.capacity import Target, find_capacity
+    from simsched.operators import Target, find_capacity
 
     wanted = Target.parse(target)
     plan = make_plan(**options, node_price_per_h=node_price, seeds=seeds)
@@ -37,9 +37,9 @@ def capacity(target: str, node_price: float | None, seeds: int, no_plots: bool, 
     paths: list[Path] = []
     if not no_plots:
         from simsched.cli.answers import publish
-        from simsched.report.figures.capacity import capacity_curve
-        from simsched.report.page.answers import Section
-        from simsched.results.metric_names import find_metric
+        from simsched.report.figures import capacity_curve
+        from simsched.report.page import Section
+        from simsched.results import find_metric
 
         curves = {
             f"nodes of {answer.gpu_type}": [(one.nodes, one.estimate.mean, one.cost_per_month) for one in answer.points]
@@ -62,7 +62,7 @@ def capacity(target: str, node_price: float | None, seeds: int, no_plots: bool, 
 
 
 def _table(answer: Answer, target: str, metric: str) -> TextTable:
-    from simsched.report.tables import TextTable, estimate_text
+    from simsched.report import TextTable, estimate_text
 
     priced = answer.cost_per_month is not None or any(one.cost_per_month is not None for one in answer.points)
     rows = tuple(

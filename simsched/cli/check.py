@@ -16,7 +16,7 @@ from simsched.cli.output import json_option, print_json
 from simsched.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from simsched.testing.check_policy import Failure
+    from simsched.testing import Failure
 
 _NOT_CONFORMING = 1
 #: Seconds that a process has to end once it has said all.
@@ -83,8 +83,8 @@ def _checked(name: str, seeds: int) -> tuple[str, list[Failure]]:
 
 def _checked_apart(name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:
     """Run the kit in a process of its own; one that ends or lasts too long fails the kit."""
-    from simsched.execution.worker import LONGEST_MESSAGE, start
-    from simsched.testing.check_policy import Failure
+    from simsched.experiment.running import LONGEST_MESSAGE, start
+    from simsched.testing import Failure
 
     process, pipe = start(_serve_check, name, seeds)
     said = None

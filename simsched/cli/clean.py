@@ -21,7 +21,7 @@ def clean(folder: Path, remove: bool, yes: bool) -> None:
     DIR is the folder of a run or of several. A cell is used if the run.json beside it names it. What simsched has not
     written, what a link leads to, and the folder of a run that goes on are left alone.
     """
-    from simsched.execution.removal import runs_below
+    from simsched.experiment.running import runs_below
 
     runs = runs_below(folder)
     if not runs:
@@ -40,9 +40,8 @@ def clean(folder: Path, remove: bool, yes: bool) -> None:
 
 def _unused(run: Path) -> list[Path]:
     """Return the cells of a run that its index does not name; without an index all are kept."""
-    from simsched.execution.removal import why_not_ours
-    from simsched.results.integrity import MANIFEST_FILE
-    from simsched.results.reader import RUN_FILE, read_json
+    from simsched.experiment.running import why_not_ours
+    from simsched.results import MANIFEST_FILE, RUN_FILE, read_json
 
     if not (run / RUN_FILE).is_file():
         return []

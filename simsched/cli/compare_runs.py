@@ -12,7 +12,7 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.cli.results import metrics_option
 
 if TYPE_CHECKING:
-    from simsched.results.compare_runs import Pair, TwoRuns
+    from simsched.results import Pair, TwoRuns
 
 
 @click.command("compare-runs")
@@ -26,12 +26,10 @@ def compare_runs(folder: Path, beside: Path, metrics: tuple[str, ...], as_json: 
     Tells how far each policy's metrics are apart, and whether both runs rank the policies alike. Both may be, for
     instance, of fitted and of measured applications, or of two versions.
     """
-    from simsched.results.compare_runs import METRICS
-    from simsched.results.compare_runs import compare_runs as compared
-    from simsched.results.reader import read_run
+    from simsched.results import COMPARED_METRICS, compare_runs as compared, read_run
 
     runs = read_run(folder), read_run(beside)
-    found = compared(*runs, metrics or METRICS)
+    found = compared(*runs, metrics or COMPARED_METRICS)
     if as_json:
         print_json(_as_json(found))
     else:

@@ -15,7 +15,7 @@ overrides_option = click.option(
 
 def complete_experiment(context: click.Context, argument: click.Argument, begun: str) -> list[CompletionItem]:
     """Offer shipped experiments and, as a shell does, files."""
-    from simsched.experiment.shipped import shipped_experiments
+    from simsched.experiment import shipped_experiments
 
     names = [name for name in shipped_experiments() if name.startswith(begun)]
     return [CompletionItem(begun, type="file"), *(CompletionItem(name) for name in names)]
@@ -40,20 +40,18 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     EXPERIMENT is a YAML file or the name of a shipped experiment. All errors are reported at once; the exit code is 2
     if there are any.
     """
-    from simsched.api.progress import grid_progress
-    from simsched.experiment.grid import look_into
-    from simsched.experiment.shipped import find_experiment
-    from simsched.experiment.validation import read_experiment
-    from simsched.results.what_was_run import what_policies_become
+    from simsched.api import check, grid_progress
+    from simsched.experiment import find_experiment
+    from simsched.results import what_policies_become
 
     path = find_experiment(experiment)
-    experiment_read = read_experiment(path, overrides)
-    total, looked_into = look_into(experiment_read, grid_progress())
+    found = check(path, overrides, grid_progress())
+    total, looked_into = found.total, found.cells
     whole = len(looked_into) == total
     without = what_policies_become((cell.label, cell.task.about["without"]) for cell in looked_into)
     distinct = len({cell.task.key for cell in looked_into})
     said = {
-        "experiment": experiment_read.spec.name,
+        "experiment": found.name,
         "file": str(path),
         "count": total,
         "looked_into": len(looked_into),
@@ -74,6 +72,6 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of an experiment file, for editors that complete and check YAML."""
-    from simsched.experiment.spec import json_schema
+    from simsched.experiment import json_schema
 
     print_json(json_schema())

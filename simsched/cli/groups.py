@@ -11,19 +11,16 @@ import click
 from simsched.cli.output import print_json
 
 if TYPE_CHECKING:
-    from simsched.report.tables import TextTable
-    from simsched.results.by_group import By, Groups
-    from simsched.results.reader import Cell
+    from simsched.report import TextTable
+    from simsched.results import By, Cell, Groups
 
 
 def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     """Print one table for each policy of a run (its first seed), or for a cell."""
     from simsched.cli.tables import print_table
     from simsched.errors import input_error
-    from simsched.knowledge import legend, marked
-    from simsched.results.by_group import by_group
-    from simsched.results.compare import row_name
-    from simsched.results.reader import RUN_FILE, read_cell, read_run
+    from simsched.knowledge import legend
+    from simsched.results import RUN_FILE, by_group, read_cell, read_run, row_name
 
     cells = read_run(folder).cells if (folder / RUN_FILE).is_file() else (read_cell(folder),)
     found: dict[str, Groups] = {}
@@ -46,13 +43,13 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
         if number:
             click.echo()
         cell = told[name]
-        shown = groups_table(groups, title=row_name(marked(cell.policy, cell.knows), cell.point))
+        shown = groups_table(groups, title=row_name(cell.shown_policy, cell.point))
         print_table(replace(shown, notes=(*shown.notes, *legend({cell.policy: cell.knows}))))
 
 
 def groups_table(groups: Groups, *, title: str) -> TextTable:
     """Put groups into a table, times in hours."""
-    from simsched.report.tables import TextTable
+    from simsched.report import TextTable
 
     headers = (
         groups.by, "jobs", "users", "mean wait (h)", "median wait (h)", "p90 wait (h)", "slow-down", "GPU hours",

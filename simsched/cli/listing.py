@@ -36,7 +36,7 @@ def list_(kind: str, as_json: bool) -> None:
 
 
 def _policies() -> _Rows:
-    from simsched.experiment.policy_params import full_params
+    from simsched.experiment import full_params
     from simsched.policy import registry
 
     rows = []
@@ -51,7 +51,7 @@ def _policies() -> _Rows:
 
 def _signals(policy: type[Policy]) -> frozenset[Signal]:
     """Return what a policy reads with its default parameters; of one that has no defaults, whatever they are."""
-    from simsched.experiment.policy_params import make_policy
+    from simsched.experiment import make_policy
 
     try:
         return make_policy(policy, {}).signals
@@ -66,7 +66,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _applications() -> _Rows:
-    from simsched.applications.catalogue import catalogue
+    from simsched.applications import catalogue
 
     rows = []
     for name, application in sorted(catalogue().applications.items()):
@@ -78,7 +78,7 @@ def _applications() -> _Rows:
 
 def _traces() -> _Rows:
     from simsched.paths import data_folder
-    from simsched.workload.source import GENERATED
+    from simsched.workload import GENERATED
 
     files = sorted(path for path in data_folder("traces").iterdir() if ".csv" in path.suffixes)
     rows = [(path.name.split(".")[0], "shipped", str(path)) for path in files]
@@ -87,7 +87,7 @@ def _traces() -> _Rows:
 
 def _experiments() -> _Rows:
     from simsched.documents import yaml_lines
-    from simsched.experiment.shipped import shipped_experiments
+    from simsched.experiment import shipped_experiments
 
     rows = []
     for name, path in shipped_experiments().items():
@@ -97,13 +97,13 @@ def _experiments() -> _Rows:
 
 
 def _metrics() -> _Rows:
-    from simsched.results.metrics import METRICS
+    from simsched.results import METRICS
 
     rows = [(metric.name, metric.unit or "-", "\n".join(_wrapped(metric.meaning))) for metric in METRICS.values()]
     return ("metric", "unit", "meaning"), rows
 
 
 def _figures() -> _Rows:
-    from simsched.report.figures.draw import FIGURES
+    from simsched.report.figures import FIGURES
 
     return ("figure", "what it shows"), list(FIGURES.items())

@@ -100,7 +100,7 @@ def _report(error: Exception) -> int:
         for problem in error.problems:
             click.echo(f"simsched: {problem}", err=True)
         return _INPUT_IS_WRONG
-    from simsched.engine.errors import EngineError
+    from simsched.engine import EngineError
 
     if isinstance(error, EngineError):
         click.echo(f"simsched: {error}", err=True)

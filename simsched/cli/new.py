@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simsched.policy import Decision, Policy, Signal
-from simsched.policy.gang import run_in_order
+from simsched.toolkit.gang import run_in_order
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from simsched.operators.replays import ReplayPlan
+    from simsched.operators import ReplayPlan
 
 _OPTIONS = (
     click.argument("log", metavar="LOG", type=click.Path(path_type=Path)),
@@ -51,14 +51,14 @@ def make_plan(
 ) -> ReplayPlan:
     """Read log and cluster, say on stderr what was read and left out, and make the plan."""
     from simsched.errors import input_error
-    from simsched.operators.log_input import (
+    from simsched.operators import (
+        ReplayPlan,
         cluster_groups,
         inferred_groups,
         largest_type,
         node_names,
         read_operator_log,
     )
-    from simsched.operators.replays import ReplayPlan
 
     groups = None if cluster is None else cluster_groups(cluster)
     gpus = 0 if groups is None else largest_type(groups)

@@ -12,10 +12,10 @@ import click
 
 from simsched.cli.output import json_option, print_json
 from simsched.errors import input_error
-from simsched.packing.names import NODE_ORDERS, RULES, NodeOrder
+from simsched.toolkit.packing import NODE_ORDERS, RULES, NodeOrder
 
 if TYPE_CHECKING:
-    from simsched.operators.packing import Packed
+    from simsched.operators import Packed
 
 #: What each rule has done, by the name of the list of pods.
 _Found = Mapping[str, Mapping[str, "Packed"]]
@@ -60,11 +60,10 @@ def pack(
 
     PODS, one or several, and NODES are CSV files as in Alibaba's cluster-trace-gpu-v2023.
     """
-    from simsched.operators.packing import pack as run_all
-    from simsched.operators.packing import read_published
-    from simsched.packing.packer import fit_nowhere
+    from simsched.operators import pack as run_all, read_published
     from simsched.paths import data_folder
-    from simsched.workload.pods import read_nodes, read_pods
+    from simsched.toolkit.packing import fit_nowhere
+    from simsched.workload import read_nodes, read_pods
 
     lists, nodes_file = _files(files, data_folder("workloads") / "packing" if example else None)
     nodes = read_nodes(nodes_file)
@@ -127,8 +126,7 @@ def _files(files: Sequence[Path], example: Path | None) -> tuple[Mapping[str, Pa
 
 
 def _draw(found: _Found, seeds: int, out: Path) -> list[Path]:
-    from simsched.report.figures.packing import allocation_curves
-    from simsched.report.figures.style import save
+    from simsched.report.figures import allocation_curves, save
 
     paths: list[Path] = []
     for name, packs in found.items():
@@ -140,7 +138,7 @@ def _draw(found: _Found, seeds: int, out: Path) -> list[Path]:
 
 def _print(found: _Found, beside: _Published, source: Path | None, notes: Sequence[str]) -> None:
     from simsched.cli.tables import print_table
-    from simsched.report.tables import TextTable, estimate_text
+    from simsched.report import TextTable, estimate_text
 
     def percent(value: float) -> str:
         return f"{value * 100:.2f}"

@@ -13,7 +13,7 @@ from simsched.files import write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from simsched.model.colocation.pairs import PairTable
+    from simsched.model.colocation import PairTable
 
 _COLUMNS = ["application", "batch_size", "other_application", "other_batch_size", "speed", "other_speed", "sum"]
 
@@ -31,7 +31,7 @@ _out = click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Pat
 @_out
 def import_(source: Path, target: Path) -> None:
     """Read the pairs of single-GPU jobs published with Gavel (simulation_throughputs.json)."""
-    from simsched.model.colocation.pairs import pairs_from_gavel, write_pairs
+    from simsched.model.colocation import pairs_from_gavel, write_pairs
     from simsched.reading import read_json
 
     document = read_json(source, "name the table published with Gavel")
@@ -49,7 +49,7 @@ def import_(source: Path, target: Path) -> None:
 @_out
 def template(target: Path) -> None:
     """Write a small table of pairs to start from."""
-    from simsched.model.colocation.pairs import Kind, PairTable, write_pairs
+    from simsched.model.colocation import Kind, PairTable, write_pairs
 
     if target.exists():
         raise input_error(target, "the file is there already", "name another")
@@ -62,7 +62,7 @@ def template(target: Path) -> None:
 @click.argument("path", metavar="PAIRS.csv", type=click.Path(path_type=Path))
 def validate(path: Path) -> None:
     """Check a table of pairs; prints what it holds."""
-    from simsched.applications.pairs import read_pair_table
+    from simsched.applications import read_pair_table
 
     table = read_pair_table(path, None)
     better = sum(1 for speeds in table.pairs.values() if sum(speeds) > 1)
@@ -75,9 +75,8 @@ def validate(path: Path) -> None:
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 def show(path: Path, gpu_type: str | None, out: Path) -> None:
     """Draw which pairs do more together than one job alone, one map for each GPU type."""
-    from simsched.applications.pairs import read_pair_table
-    from simsched.report.figures.pairs import pairs_map
-    from simsched.report.figures.style import save
+    from simsched.applications import read_pair_table
+    from simsched.report.figures import pairs_map, save
 
     table = read_pair_table(path, None)
     known = sorted({kind for kind, _, _ in table.pairs})

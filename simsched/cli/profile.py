@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from simsched.cli.output import table
 
 if TYPE_CHECKING:
-    from simsched.experiment.grid import Grid
+    from simsched.experiment import Grid
 
 #: What stands in the path of a function, and the part of the work that it belongs to; the first that fits counts.
 _PARTS = (
@@ -34,11 +34,11 @@ def profiled(grid: Grid) -> str:
 
     The profiler makes everything slower, small functions most; the shares are a guide and no measurement.
     """
-    from simsched.execution.cell import run_cell
+    from simsched.experiment.running import run_cell
 
     cell = grid.wanted[0]
     name = cell.task.policy.name
-    own = Path(inspect.getsourcefile(grid.experiment.policies[cell.policy]) or "").as_posix()
+    own = Path(inspect.getsourcefile(cell.task.policy.load()) or "").as_posix()
     watcher = cProfile.Profile()
     with tempfile.TemporaryDirectory(prefix="simsched-") as scratch:
         watcher.enable()
@@ -72,7 +72,7 @@ def _shares(watcher: cProfile.Profile, policy: str, own: str) -> str:
 def _part(file: str, own: str) -> str:
     path = Path(file).as_posix()
     found = next((part for mark, part in _PARTS if mark in path), "")
-    if "simsched_policies/" in path or "/simsched/policy/" in path or "/simsched/programs/" in path:
+    if "simsched_policies/" in path or "/simsched/policy/" in path or "/simsched/toolkit/programs/" in path:
         return "policy"
     return "policy" if not found and path == own else found
 

@@ -13,7 +13,7 @@ from simsched.errors import input_error
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.execution.removal import Removal
+    from simsched.experiment.running import Removal
 
 yes_option = click.option("--yes", is_flag=True, help="Remove without asking.")
 
@@ -23,7 +23,7 @@ def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
 
     Raises `InputError` where there is nobody to ask.
     """
-    from simsched.execution.removal import Removal, remove, why_not_ours
+    from simsched.experiment.running import Removal, remove, why_not_ours
 
     mine = [cell for cell in cells if not why_not_ours(cell)]
     if mine and not yes:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.files import absolute
 
 if TYPE_CHECKING:
-    from simsched.report.page.html import Part
+    from simsched.report.page import Part
 
 
 @click.command()
@@ -22,10 +23,10 @@ def report(folder: Path, out: Path | None) -> None:
     DIR is the folder of a run, or a folder of runs (such as results/). The page needs no other file: it holds tables
     with intervals and published values, figures, the commands that reproduce them and the manifest. Prints its path.
     """
-    from simsched.report.page.html import write_report
+    from simsched.report.page import write_report
 
     parts = _parts(run_folders(folder))
-    title = parts[0].run.name if len(parts) == 1 else f"Results in {folder.resolve().name}"
+    title = parts[0].run.name if len(parts) == 1 else f"Results in {absolute(folder).name}"
     path = out or folder / "report.html"
     if path.is_dir():
         raise input_error(path, "is a folder", "name a file with --out")
@@ -40,7 +41,7 @@ def report(folder: Path, out: Path | None) -> None:
 
 def run_folders(folder: Path) -> list[Path]:
     """Find the runs: the folder itself, or those in it, by name."""
-    from simsched.results.reader import RUN_FILE
+    from simsched.results import RUN_FILE
 
     if (folder / RUN_FILE).is_file():
         return [folder]
@@ -67,9 +68,9 @@ def _parts(folders: list[Path]) -> list[Part]:
 
 def _part(folder: Path) -> Part:
     from simsched.cli.results import replicated_over
-    from simsched.execution.reproduce import reproduction_of
-    from simsched.report.page.html import Part
-    from simsched.results.reader import read_run
+    from simsched.experiment.running import reproduction_of
+    from simsched.report.page import Part
+    from simsched.results import read_run
 
     run = read_run(folder)
     return Part(run, reproduction_of(run), replicated_over(run))

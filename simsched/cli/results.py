@@ -11,11 +11,8 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
-    from simsched.report.tables import TextTable
-    from simsched.results.compare import DifferenceRow, Row
-    from simsched.results.expected_times import Agreement
-    from simsched.results.reader import Cell, Run
-    from simsched.results.statistics import Estimate
+    from simsched.report import TextTable
+    from simsched.results import Agreement, Cell, DifferenceRow, Estimate, Row, Run
 
 #: The swept key under which the files of a folder of workloads appear (see `simsched.experiment.grid`).
 _WORKLOAD_FILE = "workload"
@@ -25,7 +22,7 @@ _MOST_LISTED = 10
 
 def complete_figure(context: click.Context, option: click.Option, begun: str) -> list[str]:
     """Offer the names of figures."""
-    from simsched.report.figures.draw import FIGURES
+    from simsched.report.figures import FIGURES
 
     return [name for name in FIGURES if name.startswith(begun) and not name.endswith("-KEY")]
 
@@ -58,7 +55,7 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
 
         show_groups(folder, by, as_json=as_json)
         return
-    from simsched.results.reader import RUN_FILE, read_cell, read_run
+    from simsched.results import RUN_FILE, read_cell, read_run
 
     if (folder / RUN_FILE).is_file() or not (folder / "manifest.json").is_file():
         run = read_run(folder)
@@ -66,8 +63,8 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
             print_json(comparison_json(run, None))
         else:
             from simsched.cli.tables import print_table
-            from simsched.report.tables import comparison_table
-            from simsched.results.compare import comparison
+            from simsched.report import comparison_table
+            from simsched.results import comparison
 
             rows = comparison(run, replicated_over(run))
             shown = _with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run)
@@ -84,7 +81,7 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
 
 
 def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str, run: Run) -> str:
-    from simsched.report.tables import to_csv, to_latex, to_markdown
+    from simsched.report import to_csv, to_latex, to_markdown
 
     if layout == "csv":
         return to_csv(rows, metrics or None, run.lost)
@@ -98,7 +95,7 @@ def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layou
 @json_option
 def compare(folder: Path, reference: str | None, metrics: tuple[str, ...], as_json: bool) -> None:
     """Compare the policies of a run with a reference, seed by seed."""
-    from simsched.results.reader import read_run
+    from simsched.results import read_run
 
     run = read_run(folder)
     if as_json:
@@ -117,7 +114,7 @@ def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool
 
     The exit code is 0 if all jobs are equal, and 1 if any differs. A list of other jobs than a run's is refused.
     """
-    from simsched.results.expected_times import compare_expected
+    from simsched.results import compare_expected
 
     found = compare_expected(folder, expected)
     if policy is not None:
@@ -153,18 +150,17 @@ def plot(
 
     With -m, bars and sweeps show these metrics.
     """
-    from simsched.results.reader import read_run
+    from simsched.results import read_run
 
     run = read_run(folder)
     where = out or folder / "figures"
     if figure is not None or metrics:
-        from simsched.report.figures.draw import draw_figure
-        from simsched.report.figures.style import save
+        from simsched.report.figures import draw_figure, save
 
         name = figure or "bars"
         paths = save(*draw_figure(run, name, replicated_over(run), metrics), where, name)
     elif job_id is None:
-        from simsched.report.figures.draw import draw_run
+        from simsched.report.figures import draw_run
 
         paths = draw_run(run, where, replicated_over(run))
     else:
@@ -175,9 +171,8 @@ def plot(
 
 def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Path]:
     """Draw the timeline of a job under each policy that ran it under one seed."""
-    from simsched.report.figures.style import save
-    from simsched.report.figures.timeline import job_timeline
-    from simsched.results.compare import row_name
+    from simsched.report.figures import job_timeline, save
+    from simsched.results import row_name
 
     chosen = run.cells[0].seed if seed is None else seed
     cells = {row_name(cell.policy, cell.point): cell for cell in run.cells if cell.seed == chosen}
@@ -205,8 +200,8 @@ def _some(name: str, known: set[str]) -> str:
 def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] = ()) -> None:
     """Print a run's metrics, and the differences from the reference where there is anything to compare."""
     from simsched.cli.tables import print_table
-    from simsched.report.tables import comparison_table, difference_table
-    from simsched.results.compare import comparison
+    from simsched.report import comparison_table, difference_table
+    from simsched.results import comparison
 
     rows = comparison(run, replicated_over(run))
     differences = _differences(rows, reference)
@@ -225,15 +220,14 @@ def _with_source(shown: TextTable, run: Run) -> TextTable:
 
 
 def _differences(rows: list[Row], reference: str | None) -> list[DifferenceRow]:
-    from simsched.results.compare import paired_differences
+    from simsched.results import paired_differences
 
     return paired_differences(rows, rows[0].policy if reference is None else reference)
 
 
 def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
     """Put a run's rows, with every metric's estimate, and the paired differences into plain data."""
-    from simsched.results.compare import comparison
-    from simsched.results.what_was_run import what_was_run
+    from simsched.results import comparison, what_was_run
 
     rows = comparison(run, replicated_over(run))
     return {
@@ -273,11 +267,10 @@ def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
 
 
 def _print_cell(cell: Cell, metrics: tuple[str, ...]) -> None:
-    from simsched.knowledge import legend, marked
-    from simsched.results.metric_names import find_metric
-    from simsched.results.metrics import METRICS
+    from simsched.knowledge import legend
+    from simsched.results import METRICS, find_metric
 
-    click.echo(f"{marked(cell.policy, cell.knows)}, seed {cell.seed}, workload {cell.workload_name or '-'}")
+    click.echo(f"{cell.shown_policy}, seed {cell.seed}, workload {cell.workload_name or '-'}")
     readings = [find_metric(name) for name in metrics or METRICS]
     rows = [
         (reading.title, f"{cell.summary[reading.key] * reading.factor:.6g}", reading.unit)

@@ -14,8 +14,8 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.execution.runner import Failure, RunResult
-    from simsched.experiment.grid import Grid
+    from simsched.experiment import Grid
+    from simsched.experiment.running import Failure, RunResult
 
 _FAILED = 1
 
@@ -84,20 +84,24 @@ def run(
     generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
     chance there is in policies, agents and failures. All policies face the same jobs under a seed.
     """
-    if not (in_process or dask or dry_run):
-        from simsched.execution.worker import begin_loading
-
-        begin_loading()  # beside what follows
-    from simsched.api.progress import grid_progress, progress_listener
-    from simsched.api.running import check_ways, prepare
-    from simsched.execution.limits import Limits
-    from simsched.fairness.finish_time_fairness import run_with_fairness
+    from simsched.api import check_ways, grid_progress, prepare, progress_listener
+    from simsched.experiment.fairness import run_with_fairness
+    from simsched.experiment.running import Limits
 
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
-    grid = prepare(experiment, overrides, labels=labels, name=name, progress=grid_progress())
+    grid = prepare(
+        experiment,
+        overrides,
+        labels=labels,
+        name=name,
+        progress=grid_progress(),
+        in_process=in_process,
+        ahead=not (in_process or dask or dry_run),
+        limit_s=timeout_per_cell,
+    )
     if dry_run:
         _print_plan(grid, Path(out), as_json)
         return
@@ -116,7 +120,7 @@ def run(
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
-    from simsched.execution.store import Store
+    from simsched.experiment.running import Store
 
     store = Store(out / grid.folder_name)
     cells = [
@@ -147,7 +151,7 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str:
     """Print the tables of a run and where its figures are; returns why these could not be written, if so."""
     from simsched.cli.results import comparison_json, print_comparison, replicated_over
-    from simsched.results.reader import RUN_FILE, read_run
+    from simsched.results import RUN_FILE, read_run
 
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
         return ""
@@ -156,7 +160,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
     paths: Sequence[Path] = []
     undrawn = ""
     if plots:
-        from simsched.report.figures.draw import draw_run
+        from simsched.report.figures import draw_run
 
         try:
             paths = draw_run(found, result.folder / "figures", replicated_over(found))

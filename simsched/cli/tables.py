@@ -15,7 +15,7 @@ from simsched.cli.output import table as aligned
 from simsched.outlets import cells_wide, one_line, plain_stream, shortened, visible
 
 if TYPE_CHECKING:
-    from simsched.report.tables import TextTable
+    from simsched.report import TextTable
 
 #: The width of a page where nobody says how wide it is.
 _PAGE = 100

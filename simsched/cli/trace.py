@@ -13,7 +13,7 @@ from simsched.cli.new import force_option, refuse_to_overwrite
 from simsched.cli.output import json_option, print_json, table
 
 if TYPE_CHECKING:
-    from simsched.workload.trace import Trace
+    from simsched.workload import Trace
 
 _MOST_TENANTS = 8
 _VALUE_WIDTH = 76
@@ -42,7 +42,7 @@ def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_js
 
     TRACE is a file, a folder of CSV files, or the name of a shipped trace.
     """
-    from simsched.workload.summary import trace_statistics
+    from simsched.workload import trace_statistics
 
     found = _read(source, layout)
     if strict:
@@ -65,7 +65,7 @@ def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_js
 @force_option
 def convert(source: str, target: Path, layout: str, force: bool) -> None:
     """Write any trace as a plain trace CSV (compressed if the name ends with .gz)."""
-    from simsched.workload.write import write_trace_csv
+    from simsched.workload import write_trace_csv
 
     refuse_to_overwrite(target, force)
     found = _read(source, layout)
@@ -80,7 +80,7 @@ def outages(source: Path, target: Path) -> None:
     """Write a published trace of faults (InfiniteHBD-Trace) as a list of outages, for `failures.outages_path`."""
     from simsched.errors import input_error
     from simsched.files import write_text
-    from simsched.workload.outages import merged, read_fault_trace, write_outages
+    from simsched.workload import merged, read_fault_trace, write_outages
 
     found = merged(read_fault_trace(source))
     try:
@@ -114,8 +114,8 @@ def generate(
     force: bool,
 ) -> None:
     """Generate a trace like Philly's from its published statistics."""
+    from simsched.workload import write_trace_csv
     from simsched.workload.generator import GeneratorOptions, generate_from_seed
-    from simsched.workload.write import write_trace_csv
 
     path = out or target
     if path is None or (out and target):
@@ -128,7 +128,7 @@ def generate(
 
 
 def _read(source: str, layout: str) -> Trace:
-    from simsched.api.traces import find_trace
+    from simsched.api import find_trace
 
     return find_trace(source, layout)
 
@@ -136,7 +136,7 @@ def _read(source: str, layout: str) -> Trace:
 def _refuse(found: Trace) -> None:
     """Raise `InputError` with every reason for which jobs were left out, but those that say nothing against a log."""
     from simsched.errors import InputError, Problem
-    from simsched.workload.readers.log import HARMLESS
+    from simsched.workload.readers import HARMLESS
 
     reasons = [reason for reason in found.dropped if reason in found.examples and reason not in HARMLESS]
     if reasons:
@@ -146,8 +146,7 @@ def _refuse(found: Trace) -> None:
 
 
 def _draw(found: Trace, folder: Path) -> list[Path]:
-    from simsched.report.figures.style import save
-    from simsched.report.figures.trace_summary import trace_picture
+    from simsched.report.figures import save, trace_picture
 
     name = Path(found.name).name.split(".")[0]
     return save(*trace_picture(found.table, title=f"Trace {name}"), folder, f"trace-{name}")

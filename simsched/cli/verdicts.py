@@ -13,8 +13,8 @@ from simsched.errors import input_error
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.report.filled_page import FilledPage
-    from simsched.results.reader import Run
+    from simsched.report import FilledPage
+    from simsched.results import Run
 
 #: Where `--check` looks for pages if none is named.
 _PAGES = Path("docs")
@@ -48,7 +48,7 @@ def verdicts(folder: Path, metric: str, named: tuple[Path, ...], check: bool) ->
 
 
 def _pages(place: Path) -> list[Path]:
-    from simsched.report.filled_page import pages_in
+    from simsched.report import pages_in
 
     if not place.is_dir():
         return [place]
@@ -59,7 +59,7 @@ def _pages(place: Path) -> list[Path]:
 
 
 def _page(path: Path, results: Path) -> FilledPage:
-    from simsched.report.filled_page import filled
+    from simsched.report import filled
 
     return filled(path, results)
 
@@ -91,11 +91,8 @@ def _without(page: FilledPage) -> str:
 
 def _print(folder: Path, metric: str) -> None:
     from simsched.cli.report import run_folders
-    from simsched.report.filled_page import ratios_table
-    from simsched.report.tables import marks_legend
-    from simsched.results.compare import comparison
-    from simsched.results.reader import read_run
-    from simsched.results.verdicts import judge
+    from simsched.report import marks_legend, ratios_table
+    from simsched.results import comparison, judge, read_run
 
     runs = [read_run(one) for one in run_folders(folder)]
     tables = [(run, ratios_table(judge(run, metric))) for run in runs]

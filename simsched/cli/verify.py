@@ -24,7 +24,7 @@ def verify(folder: Path, remove: bool, yes: bool, as_json: bool) -> None:
     never what a link leads to, and nothing while a run uses the folder.
     """
     from simsched.errors import input_error
-    from simsched.results.integrity import problems_of
+    from simsched.results import problems_of
 
     if not (folder / "cells").is_dir():
         raise input_error(folder, "is not the folder of a run", "name the folder that `simsched run` made")

@@ -13,9 +13,8 @@ from simsched.cli.operator_options import make_plan, operator_options
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators.replays import ReplayPlan
-    from simsched.operators.what_if import Effect
-    from simsched.report.tables import TextTable
+    from simsched.operators import Effect, ReplayPlan
+    from simsched.report import TextTable
 
 #: The most groups of a kind that are shown.
 _MOST = 12
@@ -34,8 +33,7 @@ def what_if(changes: tuple[str, ...], by: tuple[str, ...], no_plots: bool, as_js
     parameter of the policy and policy=NAME another policy. What is found goes onto the page answers.html of the log's
     results.
     """
-    from simsched.operators.what_if import ALL_KINDS
-    from simsched.operators.what_if import what_if as compare
+    from simsched.operators import ALL_KINDS, what_if as compare
 
     plan = make_plan(**options)
     effects = compare(plan, changes, by=[kind for kind in ALL_KINDS if not by or kind in by])
@@ -70,8 +68,8 @@ def _publish(
     import pandas as pd
 
     from simsched.cli.answers import publish
-    from simsched.report.figures.effects import wait_changes
-    from simsched.report.page.answers import Section
+    from simsched.report.figures import wait_changes
+    from simsched.report.page import Section
 
     rows = [
         (one.by, one.before.group, one.before.mean_wait_s / 3600, one.after.mean_wait_s / 3600, one.verdict)
@@ -109,7 +107,7 @@ def _winners(effects: Sequence[Effect]) -> list[str]:
 
 def _table(shown: Sequence[Effect], hidden: int, changes: Sequence[str]) -> TextTable:
     from simsched.cli.groups import hours
-    from simsched.report.tables import TextTable
+    from simsched.report import TextTable
 
     headers = (
         "jobs by", "", "jobs", "mean wait before (h)", "after (h)", "p90 before (h)", "p90 after (h)",

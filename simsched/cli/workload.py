@@ -11,7 +11,7 @@ from simsched.cli.new import force_option, refuse_to_overwrite
 from simsched.cli.output import json_option, print_json, table
 
 if TYPE_CHECKING:
-    from simsched.model.job import JobSpec
+    from simsched.model import JobSpec
 
 options_option = click.option(
     "-o", "--option", "options", multiple=True, metavar="KEY=VALUE",
@@ -31,7 +31,7 @@ def workload() -> None:
 @force_option
 def make(target: Path, options: tuple[str, ...], seed: int, force: bool) -> None:
     """Write the job list that an experiment with these workload options would run."""
-    from simsched.workload.write import write_workload_csv
+    from simsched.workload import write_workload_csv
 
     refuse_to_overwrite(target, force)
     jobs = _jobs(options, seed)
@@ -46,7 +46,7 @@ def make(target: Path, options: tuple[str, ...], seed: int, force: bool) -> None
 @json_option
 def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: bool) -> None:
     """Count the jobs of a workload CSV (or of the workload that these options make) by what they ask for."""
-    from simsched.workload.summary import describe as counted
+    from simsched.workload import describe as counted
 
     given = options if source is None else (*options, f"path={source}")
     found = counted(_jobs(given, seed))
@@ -70,8 +70,7 @@ def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: 
 
 
 def _jobs(options: tuple[str, ...], seed: int) -> tuple[JobSpec, ...]:
-    from simsched.experiment.inputs import CellInputs
-    from simsched.experiment.validation import check_workload
+    from simsched.experiment import CellInputs, check_workload
 
     spec = check_workload(options)
     return CellInputs().gathered(spec.workload, "", seed, spec).jobs

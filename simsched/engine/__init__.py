@@ -1,4 +1,8 @@
 """The simulation engine: the clock, the processes, the state, the random streams and the invariants."""
 
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
 #: The version of what a simulation means: raised whenever the same input gives other results.
 SEMANTICS = 2

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from simsched.errors import InputError, Problem
-from simsched.model.application import Application, ApplicationSource
-from simsched.model.cluster import Cluster
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec
 
 _MOST_PROBLEMS = 20
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from simsched.model.outages import Outage
+from simsched.model import Outage
 
 
 @dataclass(frozen=True)

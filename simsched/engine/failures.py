@@ -19,9 +19,7 @@ from simsched.engine.outage_log import OutageLog
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
-from simsched.model.job import JobSpec
-from simsched.model.outages import AttemptPlan, JobFailures, Outage
-from simsched.model.philly_failures import PhillyFailures
+from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, PhillyFailures
 
 
 def draw_outages(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from simsched.engine.state import JobState
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster
 
 
 class Stranded(NamedTuple):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from simsched.engine.clock import Clock
 from simsched.engine.records import AllocationRecord
 from simsched.engine.state import JobState
-from simsched.model.application import BatchChoice
-from simsched.model.placement import describe
+from simsched.model import BatchChoice, describe
 
 
 def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationRecord:

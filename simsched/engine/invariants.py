@@ -22,8 +22,7 @@ from simsched.engine.errors import InvariantError
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
-from simsched.model.cluster import Node
-from simsched.model.parts import SLACK
+from simsched.model import SLACK, Node
 
 _SLACK = 1e-6  # relative; progress is a sum of products of floats
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from simsched.agent.agent import Measurement
+from simsched.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
 from simsched.engine.interval_record import interval_record, total_batch
@@ -19,9 +19,8 @@ from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.sites import Sites
 from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
-from simsched.model.application import BatchChoice, Running
-from simsched.model.placement import NOTHING, Allocation, Site, describe, gpus_of
-from simsched.policy.signals import Speed
+from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site, describe, gpus_of
+from simsched.policy import Speed
 
 
 class Ledger:

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from simsched.engine.clock import Clock
 from simsched.engine.state import ClusterState
-from simsched.model.cluster import Node
-from simsched.policy.signals import ViewSignal
-from simsched.policy.view import JobView, undeclared
+from simsched.model import Node
+from simsched.policy import JobView, ViewSignal, undeclared
 
 T = TypeVar("T")
 

@@ -7,9 +7,8 @@ from math import ceil
 
 import numpy as np
 
-from simsched.model.application import Application
-from simsched.model.loss import LossCurve
-from simsched.policy.signals import LossReports
+from simsched.model import Application, LossCurve
+from simsched.policy import LossReports
 
 #: A job reports its loss when it begins and after each epoch, and within epochs too where it has fewer than so many.
 LEAST_REPORTS = 100

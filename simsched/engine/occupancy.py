@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from simsched.model.parts import SLACK
-from simsched.model.placement import Allocation
+from simsched.model import SLACK, Allocation
 
 
 class Occupancy:

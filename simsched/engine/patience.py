@@ -11,12 +11,14 @@ from simsched.engine.errors import StuckError
 class Patience:
     """Counts the rounds in which a policy leaves everything idle."""
 
-    def __init__(self, policy: str, clock: Clock, rounds: int) -> None:
-        """Bear fewer than `rounds` idle rounds in a row."""
+    def __init__(self, policy: str, clock: Clock, rounds: int, pause_s: float = 0.0) -> None:
+        """Bear fewer than `rounds` idle rounds in a row, or however many there are within `pause_s` seconds."""
         self._policy = policy
         self._clock = clock
         self._most = rounds
+        self._pause_s = pause_s
         self._rounds = 0
+        self._begin_s: float = 0
 
     def renew(self) -> None:
         """Begin to count anew."""
@@ -24,8 +26,10 @@ class Patience:
 
     def idle(self, waiting: Iterable[str]) -> None:
         """Count an idle round; raises `StuckError` where it is one too many."""
+        if not self._rounds:
+            self._begin_s = self._clock.now_s
         self._rounds += 1
-        if self._rounds >= self._most:
+        if self._rounds >= self._most and self._clock.now_s - self._begin_s >= self._pause_s:
             raise self.stuck(waiting)
 
     def stuck(self, waiting: Iterable[str]) -> StuckError:

@@ -6,24 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from simsched.agent.goodput_agent import Prior
-from simsched.agent.offline import offline_priors
-from simsched.agent.report import GoodputReport
+from simsched.agent import GoodputReport, Prior, no_goodput, offline_priors
 from simsched.engine.clock import Clock
 from simsched.engine.losses import LossReporter
 from simsched.engine.remaining import TrueRemainingWork, true_rates
 from simsched.engine.state import JobState
 from simsched.engine.streams import stream
-from simsched.errors import input_error
-from simsched.model.application import ApplicationSource, StepTime, facts_of
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
-from simsched.model.placement import Site
-from simsched.model.regimes import BatchRegimes
-from simsched.model.tabulated import TabulatedJob
-from simsched.policy import signals
-from simsched.policy.signals import FileSignal, JobSignal, LossReports, PairSpeeds, Signal, Speed, ViewSignal
-from simsched.policy.view import JobView
+from simsched.errors import InputError
+from simsched.model import ApplicationSource, BatchRegimes, Cluster, JobSpec, Site, StepTime, TabulatedJob, facts_of
+from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
 
 
 class OfflineProfiles:
@@ -46,8 +37,7 @@ def goodput(job: JobState) -> GoodputReport:
     """Return the model of a job's agent; raises `InputError` where its agent fits none."""
     report = job.agent.goodput
     if report is None:
-        message = f"the agent of job '{job.request.id}' fits no goodput model, which the policy reads"
-        raise input_error("agent", message, "choose an agent that fits one, such as 'goodput'")
+        raise InputError(no_goodput(job.request.id))
     return report
 
 

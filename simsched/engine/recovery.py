@@ -11,8 +11,7 @@ from math import inf
 from typing import Protocol
 
 from simsched.engine.clock import Clock
-from simsched.model.application import Running
-from simsched.model.outages import AttemptPlan
+from simsched.model import AttemptPlan, Running
 
 
 class Recoverable(Protocol):

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from simsched.model.application import NO_BATCH, Application, BatchChoice
-from simsched.model.batch import batch_for_target
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
-from simsched.model.topology import tightest_site
+from simsched.model import (
+    NO_BATCH,
+    Application,
+    BatchChoice,
+    Cluster,
+    JobRequest,
+    Site,
+    batch_for_target,
+    tightest_site,
+)
 
 
 class JobAtWork(Protocol):

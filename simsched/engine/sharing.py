@@ -10,8 +10,8 @@ from simsched.engine.errors import EngineError
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import JobState
 from simsched.errors import InputError
-from simsched.model.cluster import Cluster
-from simsched.model.colocation.contract import Colocation
+from simsched.model import Cluster
+from simsched.model.colocation import Colocation
 
 
 @dataclass(frozen=True)

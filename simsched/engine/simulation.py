@@ -13,7 +13,7 @@ from typing import cast
 
 import simpy
 
-from simsched.agent.agent import AgentFactory, LeasingAgent
+from simsched.agent import AgentFactory, LeasingAgent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
@@ -37,15 +37,9 @@ from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.streams import stream
 from simsched.engine.validate import changes_of, check_changes, check_names, check_nodes_to_leave
-from simsched.model.application import ApplicationSource, facts_of
-from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
-from simsched.model.colocation.contract import Colocation, GuaranteedFirst
-from simsched.model.job import JobSpec
-from simsched.model.placement import Allocation
-from simsched.policy.contract import Policy
-from simsched.policy.decision import Decision, no_decision
-from simsched.policy.view import JobView
+from simsched.model import Allocation, ApplicationSource, Cluster, JobSpec, facts_of
+from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
+from simsched.policy import Decision, JobView, Policy, no_decision
 from simsched.threads import one_thread
 
 #: Called now and then with the simulated second and the number of finished jobs.
@@ -150,7 +144,8 @@ class _Simulation:
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._patience = Patience(policy.name, self._clock, options.idle_rounds)
+        pause_s = getattr(policy, "longest_pause_s", 0.0)  # a policy need not be a subclass of Policy
+        self._patience = Patience(policy.name, self._clock, options.idle_rounds, pause_s)
         self._watch = ProgressWatch(policy.name, self._clock, self._cluster, self._active)
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)

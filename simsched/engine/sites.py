@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from simsched.model.cluster import Cluster
-from simsched.model.placement import Allocation, Site
-from simsched.model.topology import site_of
+from simsched.model import Allocation, Cluster, Site, site_of
 
 
 class Sites:

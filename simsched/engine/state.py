@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from simsched.agent.agent import Agent, Lease, LeasingAgent
+from simsched.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
 from simsched.engine.losses import LossReporter
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.recovery import Recovery
-from simsched.model.application import NO_BATCH, Application, ApplicationFacts, Running
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest, JobTruth
-from simsched.model.placement import NOTHING, Allocation, Site
-from simsched.policy.signals import Speed
-from simsched.policy.view import JobView
+from simsched.model import (
+    NO_BATCH,
+    NOTHING,
+    Allocation,
+    Application,
+    ApplicationFacts,
+    Cluster,
+    JobRequest,
+    JobTruth,
+    Running,
+    Site,
+)
+from simsched.policy import JobView, Speed
 
 
 class ClusterState:

@@ -9,8 +9,8 @@ from numbers import Integral
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.occupancy import Occupancy
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model.placement import NOTHING, Allocation
-from simsched.policy.decision import Decision
+from simsched.model import NOTHING, Allocation
+from simsched.policy import Decision
 from simsched.words import counted
 
 

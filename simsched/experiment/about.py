@@ -13,9 +13,9 @@ from simsched.experiment.canonical import digest_of
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.policy_params import full_params, input_files
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, code
-from simsched.model.cluster import Cluster
+from simsched.model import Cluster
 from simsched.policy import Policy
-from simsched.results.version import SCHEMA_VERSION
+from simsched.results import SCHEMA_VERSION
 from simsched.sources import content_of, plugin_closure
 
 
@@ -65,7 +65,7 @@ def about_task(
         "policy": {name: policy.about[name] for name in ("name", "class", "params")},
         "policy_source": policy.about["source"],
         "policy_needs": sorted(signal.name for signal in made.signals),
-        "policy_knows": {signal.name: str(signal.known) for signal in sorted(made.signals, key=str)},
+        "policy_knows": made.knows,
         "diagnostics": list(task.policy.diagnostics),
         "cluster": groups_of(task.cluster),
         "gpu_memory_mb": dict(sorted(task.cluster.memory_mb.items())),

@@ -7,17 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from simsched.agent.agent import AgentFactory
-from simsched.engine.admission import LEAVE_OUT, check_jobs
-from simsched.engine.options import EngineOptions
+from simsched.agent import AgentFactory, no_goodput
+from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
 from simsched.errors import InputError, Problem
-from simsched.model.application import Application, ApplicationSource, facts_of
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
-from simsched.model.placement import Site
+from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site, facts_of
 from simsched.plugins import quiet_stdout
-from simsched.policy import Policy
-from simsched.policy.quantum import Quantum
+from simsched.policy import GOODPUT, Policy, Quantum
 
 _MOST_PROBLEMS = 20
 
@@ -73,7 +68,7 @@ class Checks:
             try:
                 check_jobs(jobs, cluster, applications, rigid=policy.rigid, leave_out=leave_out)
             except InputError as error:
-                from simsched.workload.places import located  # loads the readers
+                from simsched.workload import located  # loads the readers
 
                 self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
                 return
@@ -170,7 +165,14 @@ def _agent_problems(
     for job, application in _kinds(jobs, applications):
         try:
             with quiet_stdout():
-                agents.agent(job.request, facts_of(application))
+                facts = facts_of(application)
+                agent = agents.agent(job.request, facts)
+                told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
+                if agents is not policy:
+                    policy.agent(job.request, facts)  # refuses jobs that it cannot schedule, whatever their agents
+            if not told:
+                yield replace(no_goodput(job.id), where=f"agent, policy '{policy.name}'")
+                return
         except InputError as error:
             yield from (replace(one, where=f"{one.where}, policy '{policy.name}'") for one in error.problems)
         except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (as above)
@@ -184,7 +186,7 @@ def _input_problems(
     """Find input files of a policy that were not made for these jobs."""
     if getattr(type(policy), "check_jobs", Policy.check_jobs) is Policy.check_jobs:
         return
-    from simsched.engine.providers import views_at_submission  # loads simpy
+    from simsched.engine import views_at_submission  # loads simpy
 
     try:
         with quiet_stdout():

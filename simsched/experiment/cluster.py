@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from simsched.applications.gpu_types import gpu_types
-from simsched.documents.section import Section
+from simsched.applications import gpu_types
+from simsched.documents import Section
 from simsched.experiment.topology import LevelSpec, levelled
-from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model import Cluster, NodeGroup
 
 
 class GroupSpec(Section):

@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from simsched.documents.section import Section
-from simsched.engine.failure_options import FailureOptions
+from simsched.documents import Section
+from simsched.engine import FailureOptions
 from simsched.errors import input_error
-from simsched.model.cluster import Cluster
-from simsched.model.topology import check_nodes, consecutive
-from simsched.workload.outages import read_outages
+from simsched.model import Cluster, check_nodes, consecutive
+from simsched.workload import read_outages
 
 _HOUR_S = 3600
 _HOURS_OF_1000_NODE_DAYS = 24_000

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from simsched.applications.catalogue import ApplicationsOptions
-from simsched.applications.duration_by_type import with_speeds
+from simsched.applications import ApplicationsOptions, with_speeds
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.about import Choice, about_task, costs_of
 from simsched.experiment.canonical import digest_of
@@ -23,8 +22,7 @@ from simsched.experiment.policy_params import takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
 from simsched.experiment.validation import Experiment, Point
-from simsched.model.application import ApplicationSource
-from simsched.model.cluster import Cluster
+from simsched.model import ApplicationSource, Cluster
 from simsched.plugins import parameters
 from simsched.policy import Policy
 
@@ -146,6 +144,9 @@ def look_into(
         made.append(maker.cell(index, shape))
         if progress is not None:
             progress(len(made), len(chosen))
+    if drawn and maker.checks.problems:  # which the jobs of a run, being others, need not have
+        maker = _Maker(experiment, CellInputs(), Checks(failures=True))
+        made = [maker.cell(index, shape) for index in chosen]
     maker.checks.raise_problems()
     if drawn or step > 1:
         _check_unseen(maker, shape, [index // seeds * seeds for index in chosen], seeds)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 
-from simsched.documents.overrides import Draft
+from simsched.documents import Draft
 from simsched.errors import Problem
 from simsched.experiment.spec import ExperimentSpec
-from simsched.workload.source import GENERATED, RECIPES, GeneratedTrace
+from simsched.workload import GENERATED, RECIPES, GeneratedTrace
 
 #: The keys of each recipe, and those of the generated trace.
 _KEYS: Mapping[str, frozenset[str]] = MappingProxyType(

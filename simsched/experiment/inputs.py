@@ -6,22 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
-from simsched.applications.duration_by_type import with_speeds
-from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
-from simsched.engine.admission import LEAVE_OUT
+from simsched.applications import (
+    ApplicationCatalogue,
+    ApplicationsOptions,
+    catalogue,
+    initial_batch_sizes,
+    tuned_configurations,
+    with_speeds,
+)
+from simsched.engine import LEAVE_OUT
 from simsched.errors import InputError, input_error
 from simsched.experiment.canonical import digest_of
+from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
 from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
+from simsched.workload import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_workload, extreme_jobs
 from simsched.workload.generator import STRETCH_DAYS
-from simsched.workload.readers import head_of
-from simsched.workload.readers.head import is_workload, workload_files
-from simsched.workload.recipes.pollux import PUBLISHED_JOBS
-from simsched.workload.recipes.recipe import Configurations
-from simsched.workload.source import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_workload, extreme_jobs
+from simsched.workload.readers import head_of, is_workload, workload_files
+from simsched.workload.recipes import PUBLISHED_JOBS, Configurations
 
 #: Weeks of a generated trace that hold jobs of all kinds, in days; a year takes ten times as long to draw.
 _ENOUGH_DAYS = 28

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from simsched.engine.options import EngineOptions
-from simsched.model.application import Application, ApplicationSource
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
-from simsched.policy import physics
-from simsched.policy.contract import Policy
-from simsched.policy.physics import Physics, Wants
-from simsched.policy.tenants import TENANTS_PARAMETER
+from simsched.engine import EngineOptions
+from simsched.model import TENANTS_PARAMETER, Application, ApplicationSource, Cluster, JobSpec
+from simsched.policy import Physics, Policy, Wants, physics
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simsched.applications.pairs import read_pair_table
-from simsched.engine.options import EngineOptions
+from simsched.applications import read_pair_table
+from simsched.engine import EngineOptions
 from simsched.errors import input_error
 from simsched.experiment.sharing import SharingSpec
-from simsched.model.colocation.constant import ConstantSharing
-from simsched.model.colocation.contract import Colocation
-from simsched.model.colocation.stages import GapFilling, StageInterleaving
-from simsched.model.colocation.time_slicing import TimeSlicing
+from simsched.model.colocation import Colocation, ConstantSharing, GapFilling, StageInterleaving, TimeSlicing
 
 if TYPE_CHECKING:
     from simsched.experiment.spec import EngineSpec

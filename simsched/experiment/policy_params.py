@@ -10,8 +10,7 @@ from typing import Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from simsched.documents.validation_messages import say
-from simsched.documents.yaml_lines import MOST_NUMBER
+from simsched.documents import MOST_NUMBER, say
 from simsched.errors import InputError, Problem, nearest
 from simsched.plugins import parameters, quiet_stdout
 from simsched.policy import INFINITE, INPUT_FILE, Policy

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from simsched.engine.remaining import TrueRemainingWork
-from simsched.engine.streams import stream
+from simsched.engine import TrueRemainingWork, stream
 from simsched.errors import input_error
-from simsched.model.application import Application, ApplicationSource
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest, JobSpec, JobTruth
-from simsched.model.placement import Site
+from simsched.model import Application, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth, Site
 
 
 @dataclass(frozen=True)

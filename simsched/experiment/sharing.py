@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simsched.documents.section import Section
+from simsched.documents import Section
 from simsched.keys import INPUT_FILE
 
 

@@ -20,16 +20,15 @@ from pydantic import (
     model_validator,
 )
 
-from simsched.applications.catalogue import ApplicationsOptions
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions
-from simsched.documents.section import Section
-from simsched.engine.options import LEAST_TICK_S
+from simsched.applications import ApplicationsOptions
+from simsched.documents import Section
+from simsched.engine import LEAST_TICK_S
+from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
-from simsched.policy.tenants import TENANTS_PARAMETER, Tenant, circle, excess
-from simsched.workload.source import NAMED_SOURCES, WorkloadOptions
-from simsched.workload.trace import MOST_SECONDS
+from simsched.model import TENANTS_PARAMETER, Tenant, circle, excess
+from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
 
@@ -115,7 +114,7 @@ class WorkloadSpec(Section):
 
 @_with_keys_of(Tenant)
 class TenantSpec(Section):
-    """A tenant: see `simsched.policy.tenants.Tenant`."""
+    """A tenant: see `simsched.model.tenants.Tenant`."""
 
     def build(self) -> Tenant:
         """Make the tenant."""

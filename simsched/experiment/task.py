@@ -8,23 +8,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simsched.agent import registry as agent_registry
-from simsched.agent.agent import AgentFactory
-from simsched.applications.catalogue import ApplicationsOptions
-from simsched.closed_loop.hyperparameter_tuning import TuningOptions
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.agent import AgentFactory, registry as agent_registry
+from simsched.applications import ApplicationsOptions
+from simsched.engine import EngineOptions, FailureOptions
 from simsched.experiment.canonical import digest_of
+from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.experiment.policy_params import full_params, input_files, make_policy
 from simsched.experiment.sharing import SharingSpec
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
+from simsched.model import Cluster, JobSpec
 from simsched.policy import Policy, registry
-from simsched.results.definition import SUMMARY
+from simsched.results import SUMMARY
 from simsched.sources import Closure, closure_of
 
 #: The module that runs a task.
-RUNNER = "simsched.execution.cell"
+RUNNER = "simsched.experiment.running.cell"
 #: What comes after the tables, and does not count: the summaries of complete cells are renewed where it has changed.
 _AFTERWARDS = (SUMMARY, "simsched.results.reader")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from simsched.documents.section import Section
-from simsched.model.cluster import Cluster, Level
-from simsched.model.topology import consecutive, with_levels
+from simsched.documents import Section
+from simsched.model import Cluster, Level, consecutive, with_levels
 
 
 class LevelSpec(Section):

@@ -1,1 +1,5 @@
 """Data and maths of clusters, jobs and applications; no input or output."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error
-from simsched.execution.runner import Listener
+from simsched.experiment.running import Listener
 from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.results.by_group import SIZES, size_of
+from simsched.results import SIZES, size_of
 
 Numbers = npt.NDArray[np.float64]
 

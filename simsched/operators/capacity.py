@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from simsched.errors import input_error
-from simsched.execution.runner import Listener
+from simsched.experiment.running import Listener
 from simsched.operators.log_input import largest_type, total_gpus
 from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.results.compare import comparison
-from simsched.results.metric_names import find_metric
-from simsched.results.statistics import Estimate
+from simsched.results import Estimate, comparison, find_metric
 
 _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}

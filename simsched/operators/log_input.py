@@ -12,11 +12,8 @@ import numpy as np
 from simsched.documents import yaml_lines
 from simsched.errors import input_error
 from simsched.reading import read_text
-from simsched.workload.readers import head_of, read_trace
-from simsched.workload.readers.log import ClusterLog, Limits
-from simsched.workload.readers.logs import is_log, read_log
-from simsched.workload.readers.slurm_nodes import read_nodes
-from simsched.workload.trace import Trace, make_trace
+from simsched.workload import Trace, make_trace
+from simsched.workload.readers import ClusterLog, Limits, head_of, is_log, read_log, read_nodes, read_trace
 
 #: Groups of equal nodes as an experiment's `cluster.groups` has them.
 Groups = Sequence[Mapping[str, Any]]

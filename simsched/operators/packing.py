@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.model.pod import Pod, PodNode
-from simsched.packing.inflation import Filling, fill
-from simsched.packing.names import PUBLISHED_NAMES, NodeOrder
-from simsched.results.statistics import Estimate, estimate
-from simsched.workload.readers.sheet import open_sheet
+from simsched.model import Pod, PodNode
+from simsched.results import Estimate, estimate
+from simsched.toolkit.packing import PUBLISHED_NAMES, Filling, NodeOrder, fill
+from simsched.workload.readers import open_sheet
 
 _SHARE = (0.0, 1.0)
 

@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simsched.documents.yaml_lines import yaml_text
+from simsched.documents import yaml_text
 from simsched.errors import input_error
-from simsched.execution.runner import Listener, run_grid
-from simsched.experiment.grid import make_grid
-from simsched.experiment.spec import ExperimentSpec
-from simsched.experiment.validation import read_experiment
+from simsched.experiment import ExperimentSpec, make_grid, read_experiment
+from simsched.experiment.running import Listener, run_grid
 from simsched.operators.log_input import Groups, OperatorLog, largest_type
-from simsched.results.reader import Run, read_run
-from simsched.workload.trace import Trace
-from simsched.workload.write import write_trace_csv
+from simsched.results import Run, read_run
+from simsched.workload import Trace, write_trace_csv
 
 LOG_FILE = "log.csv.gz"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from simsched.execution.runner import Listener
+from simsched.experiment.running import Listener
 from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.results.by_group import By, GroupRow, by_group, changes, size_of
+from simsched.results import By, GroupRow, by_group, changes, size_of
 
 #: A wait that changes by less than this, in seconds and as a share, counts as unchanged.
 LEAST_CHANGE_S, LEAST_CHANGE = 60.0, 0.05

@@ -9,11 +9,9 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.rule_agent import configured_agent
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
+from simsched.agent import Agent, configured_agent
+from simsched.keys import INFINITE as INFINITE, INPUT_FILE as INPUT_FILE
+from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.physics import Wants
 from simsched.policy.signals import Signal
@@ -85,6 +83,19 @@ class Policy(Protocol):
     def needs_sharing(self) -> bool:
         """Return whether the policy puts several jobs on a GPU wherever there are more of them than GPUs."""
         return False
+
+    @property
+    def knows(self) -> dict[str, str]:
+        """Return how a real scheduler would come by each signal that this instance reads, by name."""
+        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
+
+    @property
+    def longest_pause_s(self) -> float:
+        """Return the seconds for which the policy may leave everything idle on purpose although jobs wait.
+
+        A policy that goes on to do so for a thousand decisions, and for longer than this, is stuck, which ends the run.
+        """
+        return 0.0
 
     @property
     def signals(self) -> frozenset[Signal]:

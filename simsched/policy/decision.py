@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from simsched.model.placement import Allocation
+from simsched.model import Allocation
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simsched.errors import input_error
-from simsched.policy.view import View
+from simsched.policy import View
 
 
 class Quantum:

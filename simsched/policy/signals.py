@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from simsched.agent.goodput_agent import Prior
-from simsched.agent.report import GoodputReport
+from simsched.agent import GoodputReport, Prior
 from simsched.knowledge import Known
-from simsched.model.application import StepTime
-from simsched.model.placement import Site
-from simsched.model.regimes import BatchRegimes
+from simsched.model import BatchRegimes, Site, StepTime
 
 T = TypeVar("T")
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from simsched.model.application import ApplicationFacts, BatchLimits
-from simsched.model.cluster import Node
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Node
 from simsched.policy.signals import JobSignal, UndeclaredSignalError, ViewSignal
 
 T = TypeVar("T")

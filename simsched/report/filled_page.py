@@ -22,10 +22,19 @@ from simsched.errors import input_error
 from simsched.outlets import markdown_text
 from simsched.report.tables import TextTable, comparison_table, markdown_row, marks_legend
 from simsched.report.units import Shown, number, shown_unit
-from simsched.results.compare import Row, comparison
-from simsched.results.orders import Ranked, ranks
-from simsched.results.reader import RUN_FILE, Run, read_run
-from simsched.results.verdicts import UNDECIDED, WORKLOAD_FILE, Judged, judge
+from simsched.results import (
+    RUN_FILE,
+    UNDECIDED,
+    WORKLOAD_FILE,
+    Judged,
+    Ranked,
+    Row,
+    Run,
+    comparison,
+    judge,
+    ranks,
+    read_run,
+)
 
 _TABLE = re.compile(
     r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order|digits) (?P<run>\S+) (?P<rest>.*?) -->\n)"

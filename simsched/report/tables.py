@@ -10,12 +10,20 @@ from io import StringIO
 from simsched.knowledge import legend
 from simsched.outlets import csv_cell, latex_text, markdown_text, one_line
 from simsched.report.units import Shown, number, shown_unit
-from simsched.results.compare import DifferenceRow, Row, short_keys
-from simsched.results.metric_names import Reading, find_metric
-from simsched.results.metrics import HEADLINE, OCCASIONAL
-from simsched.results.reader import Run
-from simsched.results.statistics import Difference, Estimate
-from simsched.results.what_was_run import what_policies_become, what_was_run
+from simsched.results import (
+    HEADLINE,
+    OCCASIONAL,
+    Difference,
+    DifferenceRow,
+    Estimate,
+    Reading,
+    Row,
+    Run,
+    find_metric,
+    short_keys,
+    what_policies_become,
+    what_was_run,
+)
 
 _EFFICIENCY = "statistical_efficiency"
 

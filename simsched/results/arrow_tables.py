@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from simsched.errors import first_line, input_error
 from simsched.outlets import one_line, shortened
 from simsched.results.metric import Column, Columns
-from simsched.results.schema import LARGEST, TABLES
-from simsched.results.schema import Column as Declared
+from simsched.results.schema import LARGEST, TABLES, Column as Declared
 from simsched.results.stored import RUN_AGAIN
 from simsched.results.version import SCHEMA_VERSION
 

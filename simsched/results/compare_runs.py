@@ -11,7 +11,7 @@ from simsched.results.metric_names import Reading, find_metric
 from simsched.results.reader import Cell, Run
 
 #: What is compared unless the user names other metrics.
-METRICS = ("jct_mean_h", "jct_p99_h", "makespan_h")
+COMPARED_METRICS = ("jct_mean_h", "jct_p99_h", "makespan_h")
 _RANKED = "jct_mean_s"
 
 
@@ -65,7 +65,7 @@ class TwoRuns:
     rankings: tuple[Ranking, ...]
 
 
-def compare_runs(one: Run, other: Run, metrics: Sequence[str] = METRICS) -> TwoRuns:
+def compare_runs(one: Run, other: Run, metrics: Sequence[str] = COMPARED_METRICS) -> TwoRuns:
     """Compare what two runs have in common: policies by their labels, workloads by the names in the manifests.
 
     Raises `InputError` for an unknown metric, a run with a sweep, and runs that have nothing in common.

@@ -18,7 +18,7 @@ _HOUR_S = 3600
 OFF = "off"
 #: The columns of the tables that are needed here.
 HELD_COLUMNS = ("job_id", "start_s", "end_s", "placement", "restarting")
-JOB_COLUMNS = ("job_id", "application", "tenant", "status", "num_gpus", "submit_time_s", "end_time_s", "restarts")
+OCCUPANCY_COLUMNS = ("job_id", "application", "tenant", "status", "num_gpus", "submit_time_s", "end_time_s", "restarts")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 LOSSES_FILE = "losses.json"
 #: The columns of the tables that are needed here.
-JOB_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s")
+QUALITY_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s")
 LIFE_COLUMNS = ("job_id", "start_s", "end_s", "progress", "rate")
 
 _POINTS = 200  # of a job's life, at which its loss is looked at for a mean
@@ -82,7 +82,7 @@ def lives(jobs: pd.DataFrame, allocations: pd.DataFrame, losses: Mapping[str, Lo
     """Return the jobs whose applications report losses, in the order of their completion."""
     own = {str(job_id): part for job_id, part in allocations.groupby("job_id", sort=False)}
     found = []
-    for job_id, application, submit_s, end_s in jobs[list(JOB_COLUMNS)].itertuples(index=False, name=None):
+    for job_id, application, submit_s, end_s in jobs[list(QUALITY_COLUMNS)].itertuples(index=False, name=None):
         if application in losses and job_id in own:
             part = own[job_id]
             start, end, progress, rate = (

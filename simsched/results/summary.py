@@ -12,7 +12,7 @@ from simsched.results.by_type import HELD_COLUMNS, TYPED_JOB_COLUMNS, summarise_
 from simsched.results.metric import Columns
 from simsched.results.metrics import summarise
 from simsched.results.power import Power
-from simsched.results.quality import JOB_COLUMNS, LIFE_COLUMNS, read_losses
+from simsched.results.quality import LIFE_COLUMNS, QUALITY_COLUMNS, read_losses
 from simsched.results.schema import TABLES
 from simsched.results.trials import read_trials
 
@@ -89,7 +89,7 @@ def summarise_folder(
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
     losses = read_losses(folder)
-    beside = {} if losses is None else {"jobs": JOB_COLUMNS, "allocations": LIFE_COLUMNS}
+    beside = {} if losses is None else {"jobs": QUALITY_COLUMNS, "allocations": LIFE_COLUMNS}
     columns = {name: tuple(dict.fromkeys([*own, *beside.get(name, ())])) for name, own in _COLUMNS.items()}
     if len(gpu_price_per_h) or (power is not None and len(power.types) > 1):
         columns["allocations"] += ("placement",)

@@ -1,5 +1,5 @@
 """What tests of policies need: the conformance kit, builders of views and workloads, hypothesis strategies."""
 
-from simsched.testing.check_policy import Failure, check_policy
+import lazy_loader
 
-__all__ = ["Failure", "check_policy"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

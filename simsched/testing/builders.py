@@ -9,30 +9,49 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.agent.offline import offline_priors
-from simsched.engine.losses import LossReporter
-from simsched.engine.options import EngineOptions
-from simsched.engine.providers import gpu_busy, stage_times
-from simsched.engine.records import MemoryRecorder
-from simsched.engine.remaining import TrueRemainingWork, true_rates
-from simsched.engine.sharing import TruePairs
-from simsched.engine.simulation import simulate
-from simsched.model.application import Application, ApplicationFacts, ApplicationSource, BatchLimits, facts_of
-from simsched.model.cluster import Cluster, Node
-from simsched.model.fitted import FittedApplication, NoiseCurve, Training
-from simsched.model.fixed import FixedDuration
-from simsched.model.job import FIXED_DURATION, JobRequest, JobSpec, JobTruth
-from simsched.model.loss import LossCurve
-from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
-from simsched.model.placement import NOTHING, Allocation, Shape, Site
-from simsched.model.step_model import SevenParameters
-from simsched.model.throughput import ThroughputParams
-from simsched.model.topology import site_of
-from simsched.policy import signals
-from simsched.policy.contract import Policy
-from simsched.policy.signals import JobSignal, LossReports, Signal, Speed, ViewSignal
-from simsched.policy.view import JobView
+from simsched.agent import Agent, offline_priors
+from simsched.engine import (
+    EngineOptions,
+    LossReporter,
+    MemoryRecorder,
+    TruePairs,
+    TrueRemainingWork,
+    gpu_busy,
+    simulate,
+    stage_times,
+    true_rates,
+)
+from simsched.model import (
+    FIXED_DURATION,
+    NOTHING,
+    Allocation,
+    Application,
+    ApplicationFacts,
+    ApplicationSource,
+    BatchLimits,
+    Bounds,
+    Cluster,
+    FittedApplication,
+    FixedDuration,
+    JobRequest,
+    JobSpec,
+    JobTruth,
+    LossCurve,
+    MeasuredApplication,
+    Node,
+    NoiseCurve,
+    ScalabilityRow,
+    SevenParameters,
+    Shape,
+    Site,
+    StepTable,
+    ThroughputParams,
+    Training,
+    TrainingCurve,
+    facts_of,
+    site_of,
+)
+from simsched.policy import JobSignal, JobView, LossReports, Policy, Signal, Speed, ViewSignal, signals
 
 T = TypeVar("T")
 

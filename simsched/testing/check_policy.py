@@ -14,22 +14,21 @@ from typing import cast
 
 import numpy as np
 
-from simsched.engine.errors import EngineError
-from simsched.engine.records import MemoryRecorder
+from simsched.engine import EngineError, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
-from simsched.model.application import facts_of
-from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, Cluster, JobSpec, NodeGroup, facts_of
 from simsched.plugins import place_of
-from simsched.policy.contract import Policy, Triggers
-from simsched.policy.decision import Decision, no_decision
-from simsched.policy.signals import (
+from simsched.policy import (
     PAIR_SPEEDS,
     SERVICE_HISTORY,
+    Decision,
     FileSignal,
     JobSignal,
+    Policy,
+    Triggers,
     UndeclaredSignalError,
     ViewSignal,
+    no_decision,
 )
 from simsched.testing.builders import (
     PROVIDERS,

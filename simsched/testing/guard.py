@@ -11,14 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from simsched.agent.agent import Agent
-from simsched.model.application import Application, ApplicationFacts, ApplicationSource
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest, JobSpec, JobTruth
-from simsched.policy.contract import Policy
-from simsched.policy.decision import Decision
-from simsched.policy.signals import OFFLINE_PROFILES, FileSignal
-from simsched.policy.view import View
+from simsched.agent import Agent
+from simsched.model import Application, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth
+from simsched.policy import OFFLINE_PROFILES, Decision, FileSignal, Policy, View
 
 _TRUTH = ("duration_s", "status", "attempts", "truth")
 _PHYSICS = ("run", "step_time", "iterations", "epoch_end", "epochs", "duration_s", "loss_curve")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, Cluster, JobSpec, NodeGroup
 
 _BATCHES = (32, 64, 128, 256)
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 
 #: How limits come about: the duration itself, a random multiple of it, or that rounded up to a popular value.
 Kind = Literal["exact", "uniform", "rounded"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 from simsched.reading import read_text
 from simsched.workload.readers.format import Head
 from simsched.workload.trace import MOST_SECONDS

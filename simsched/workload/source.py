@@ -11,14 +11,13 @@ from typing import Literal
 
 from simsched.errors import InputError, Problem, input_error, nearest, tell
 from simsched.keys import key, problems_with
-from simsched.model.job import FIXED_DURATION, JobSpec
-from simsched.model.speedup import Speedup
-from simsched.model.tabulated import TabulatedModel
+from simsched.model import FIXED_DURATION, JobSpec, Speedup, TabulatedModel
 from simsched.paths import data_folder
 from simsched.words import counted
+from simsched.workload import readers
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
-from simsched.workload.readers import head_of, read_trace
+from simsched.workload.readers import head_of
 from simsched.workload.readers.elasticflow import is_elasticflow_trace, read_elasticflow_jobs
 from simsched.workload.readers.format import Head
 from simsched.workload.readers.head import is_workload, workload_files
@@ -221,7 +220,7 @@ def recipe_of(options: WorkloadOptions) -> Recipe:
 def load_trace(options: WorkloadOptions, seed: int) -> Trace:
     """Read or generate the trace that the options name; raises `InputError` for a source that is neither."""
     if options.source == SHIPPED:
-        return replace(read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
+        return replace(readers.read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
     if options.source == GENERATED:
         usual = STRETCH_DAYS if options.recipe in (None, "pollux") else 7
         made = GeneratorOptions(days=options.days or usual, scale=options.scale, statuses=options.statuses)
@@ -236,14 +235,14 @@ def _read(place: Path, layout: str) -> Trace:
     """Read a trace; a small file is kept for the next seeds of an experiment, which want it too."""
     at = place.stat()
     if place.is_dir() or at.st_size > _MOST_KEPT_BYTES:
-        return read_trace(place, layout)
+        return readers.read_trace(place, layout)
     kept = _kept(place, layout, at.st_mtime_ns, at.st_size)
     return replace(kept, columns=dict(kept.columns))
 
 
 @lru_cache(maxsize=2)
 def _kept(place: Path, layout: str, mtime_ns: int, size: int) -> Trace:
-    return read_trace(place, layout)
+    return readers.read_trace(place, layout)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 from simsched.workload.size_classes import size_class_of
 from simsched.workload.trace import Trace
 

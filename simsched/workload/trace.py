@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import InputError, Problem
-from simsched.model.job import FIXED_DURATION
+from simsched.model import FIXED_DURATION
 
 if TYPE_CHECKING:
     import pandas as pd

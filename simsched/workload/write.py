@@ -10,7 +10,7 @@ import pandas as pd
 
 from simsched.errors import input_error
 from simsched.files import written_aside
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.readers import plain
 from simsched.workload.readers.head import WORKLOAD_KIND
 from simsched.workload.readers.version import version_line

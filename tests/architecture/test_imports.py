@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,35 +17,28 @@ ROOT = Path(__file__).resolve().parents[2]
 MAY_IMPORT = {
     "model": set(),
     "agent": {"model"},
-    "programs": set(),
-    "packing": {"model"},
-    "policy": {"programs", "agent", "model"},
+    "policy": {"agent", "model"},
+    "toolkit": {"policy", "agent", "model"},
     "engine": {"policy", "agent", "model"},
     "workload": {"model"},
     "documents": set(),
-    "applications": {"documents", "model"},
-    "calibration": {"applications", "agent", "model"},
-    "closed_loop": {"engine", "model"},
+    "applications": {"documents", "agent", "model"},
     "results": set(),
     "report": {"results"},
     "experiment": {
-        "closed_loop", "engine", "policy", "agent", "model", "workload", "applications", "documents", "results",
+        "engine", "policy", "agent", "model", "workload", "applications", "documents", "results",
     },
-    "execution": {
-        "experiment", "closed_loop", "engine", "policy", "agent", "model", "applications", "documents", "results",
-    },
-    "fairness": {"execution", "experiment", "engine", "policy", "agent", "model", "applications", "results"},
-    "operators": {"execution", "experiment", "workload", "packing", "documents", "results", "model"},
+    "operators": {"experiment", "workload", "toolkit", "documents", "results", "model"},
     "testing": {"engine", "policy", "agent", "model"},
     "api": {
-        "fairness", "execution", "experiment", "engine", "policy", "agent", "model", "workload", "applications",
-        "documents", "results", "report",
+        "experiment", "engine", "policy", "agent", "model", "workload", "applications", "documents", "results",
+        "report",
     },
     "cli": {
-        "api", "fairness", "operators", "execution", "experiment", "closed_loop", "engine", "policy", "agent", "model",
-        "workload", "packing", "applications", "calibration", "documents", "results", "report", "testing",
+        "api", "operators", "experiment", "engine", "policy", "toolkit", "agent", "model", "workload", "applications",
+        "documents", "results", "report", "testing",
     },
-    "simsched_policies": {"policy", "programs", "agent", "model"},
+    "simsched_policies": {"toolkit", "policy", "agent", "model"},
 }  # fmt: skip
 #: The files of the ground floor, which everybody may import and which import only each other.
 GROUND = {
@@ -63,7 +57,7 @@ ONLY_IMPORTER = {
     "yaml": {"documents", "applications"},
     "pyarrow": {"results"},
     "matplotlib": {"report/figures"},
-    "optuna": {"closed_loop"},
+    "optuna": {"experiment/closed_loop"},
     "click": {"cli"},
     "rich": {"api", "cli"},
 }
@@ -105,10 +99,32 @@ def test_imports_point_down(part: str, path: Path) -> None:
             target = rest[0]
             below = set() if part in GROUND else MAY_IMPORT[part] | {part}
             assert target in GROUND | below, f"{path}: {part} must not import {name}"
+            outside = target not in GROUND | {part}
+            assert not outside or is_offered(name), f"{path}: {name} is not offered at the door of its room"
         if first in ONLY_IMPORTER:
             place = path.relative_to(ROOT).as_posix()
             allowed = any(place.startswith(f"simsched/{room}/") for room in ONLY_IMPORTER[first])
             assert allowed, f"{path}: only {sorted(ONLY_IMPORTER[first])} may import {first}"
+
+
+def is_offered(name: str) -> bool:
+    """Return whether a name is one that the package before it offers: the only way into a room."""
+    *package, offered = name.split(".")
+    folder = ROOT.joinpath(*package)
+    stub = folder / "__init__.pyi"
+    if not stub.is_file():
+        return False
+    body = ast.parse(stub.read_text(encoding="utf-8")).body
+    named = {alias.name for one in body if isinstance(one, ast.ImportFrom) for alias in one.names}
+    declared = {one.target.id for one in body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
+    return offered in named | declared
+
+
+def test_what_a_door_offers_is_there() -> None:
+    for stub in sorted((ROOT / "simsched").rglob("__init__.pyi")):
+        package = importlib.import_module(".".join(stub.parent.relative_to(ROOT).parts))
+        for name in getattr(package, "__all__", ()):
+            assert getattr(package, name) is not None
 
 
 def test_every_room_of_the_house_is_known() -> None:
@@ -136,7 +152,14 @@ def module_path(name: str) -> Path:
     place = ROOT.joinpath("policies", *parts) if parts[0] == "simsched_policies" else ROOT.joinpath(*parts)
     if place.with_suffix(".py").is_file():
         return place.with_suffix(".py")
-    return place / "__init__.py" if place.is_dir() else module_path(".".join(parts[:-1]))
+    if place.is_dir():
+        return place / "__init__.py"
+    stub = place.parent / "__init__.pyi"
+    if stub.is_file():  # what the package offers from one of its modules
+        for one in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(one, ast.ImportFrom) and one.module and parts[-1] in {alias.name for alias in one.names}:
+                return module_path(".".join([*parts[:-1], *one.module.split(".")]))
+    return module_path(".".join(parts[:-1]))
 
 
 def test_every_room_says_in_one_sentence_what_it_is_for() -> None:

@@ -15,7 +15,7 @@ import simsched as sim
 from simsched.api import running, simulation, traces
 from simsched.errors import InputError
 from simsched.policy import Decision, Policy
-from simsched.policy.gang import run_in_order
+from simsched.toolkit.gang import run_in_order
 
 
 class LastFirst(Policy):
@@ -88,6 +88,18 @@ def test_what_cannot_be_simulated_is_refused_in_words(arguments, said):
 def test_a_simulation_shows_itself_in_a_line():
     found = sim.simulate(jobs=[JOB, {**JOB, "speedup": 0.5}], policy="fifo", cluster=(1, 4), restart_delay_s=0)
     assert repr(found).startswith("<simulation: 2 finished jobs, 1 decision, makespan 0.0167 h;")
+
+
+def test_tables_mark_what_a_policy_knows(folder):
+    chosen = {"policies": [{"name": "fifo"}, {"name": "srtf", "label": "best"}], "seeds": 2, "workload.sample": 4}
+    run = sim.run("tiny.yaml", chosen)
+    assert run.table()["mark"].to_dict() == {"fifo": "", "best": "†"}
+    assert run.cells()["mark"].tolist() == ["", "", "†", "†"]
+    assert run.marks == ("† oracle: reads what no real scheduler knows (best: remaining_work).",)
+    told = sim.simulate(jobs=[JOB], policy="srtf", cluster=(1, 4))
+    assert repr(told).startswith("<simulation †: 1 finished job,")
+    assert told.marks == ("† oracle: reads what no real scheduler knows (srtf: remaining_work).",)
+    assert sim.simulate(jobs=[JOB], policy="fifo", cluster=(1, 4)).marks == ()
 
 
 def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results):

@@ -11,8 +11,8 @@ from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.engine.providers import views_at_submission
 from simsched.model.cluster import Cluster
 from simsched.policy import registry
-from simsched.policy.grouping.matching import exact_matching
-from simsched.policy.recording import Recording, play
+from simsched.toolkit.grouping.matching import exact_matching
+from simsched.toolkit.recording import Recording, play
 from simsched.workload.readers.muri import read_muri_jobs
 
 ROOT = Path(__file__).resolve().parents[2]

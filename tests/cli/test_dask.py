@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from simsched.errors import InputError
-from simsched.execution.runner import Silence, run_grid
 from simsched.experiment.grid import GridCell, make_grid
+from simsched.experiment.running.runner import Silence, run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
 
@@ -46,7 +46,7 @@ def test_a_dask_cluster_gives_the_same_tables(experiment: Path, tmp_path: Path) 
 
 DEADLY = """
 import os, pathlib, signal
-from simsched_policies.fifo import Fifo
+from simsched_policies.queues.fifo import Fifo
 
 class Deadly(Fifo):
     \"\"\"Kills the process in which it is used first.\"\"\"

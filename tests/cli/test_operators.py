@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from simsched_policies.slurm.policy import SlurmBackfill
+from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster

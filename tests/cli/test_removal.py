@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
-from simsched.execution.store import Store
+from simsched.experiment.running.store import Store
 
 
 @pytest.fixture

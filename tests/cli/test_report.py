@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
-from simsched.execution.reproduce import reproduction_of
+from simsched.experiment.running.reproduce import reproduction_of
 from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import Cell, Run, read_run

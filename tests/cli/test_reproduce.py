@@ -28,7 +28,7 @@ PAGES = pages_in(ROOT / "docs")
 
 
 def test_the_pages_that_are_made_from_results_are_known():
-    assert {page.name for page in PAGES} >= {"reproduction.md", "reproduction-gavel.md", "reproduction-sharing.md"}
+    assert {page.name for page in PAGES} >= {"reproduction.md", "reproduction-gavel.md", "reproduction-sia.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

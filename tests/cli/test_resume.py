@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simsched.execution.store import Store
+from simsched.experiment.running.store import Store
 from simsched.results.integrity import seal
 from simsched.words import counted
 

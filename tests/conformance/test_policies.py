@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from simsched_policies.sjf import Sjf
+from simsched_policies.queues.sjf import Sjf
 
 from simsched.knowledge import Known
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, Signal, UndeclaredSignalError, View, registry
-from simsched.policy.gang import most_free_first, run_in_order
 from simsched.policy.signals import REMAINING_WORK, JobSignal
 from simsched.testing import check_policy
+from simsched.toolkit.gang import most_free_first, run_in_order
 
 #: Policies that solve programs or fit curves at every round; for these one seed of random workloads instead of three
 #: is enough.

@@ -9,7 +9,7 @@ import pytest
 
 from simsched.model.cluster import Cluster
 from simsched.policy import registry
-from simsched.policy.placers import PLACERS, FreeGpus
+from simsched.toolkit.placers import PLACERS, FreeGpus
 
 README = Path(__file__).resolve().parents[2] / "policies" / "README.md"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simsched_policies.pollux.search import AllocationProblem, fitness, is_feasible, search, upper_bound
+from simsched_policies.adaptive.pollux.search import AllocationProblem, fitness, is_feasible, search, upper_bound
 
 ROUNDS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "pollux-osdi21" / "rounds" / "rounds.jsonl"
 pytestmark = pytest.mark.skipif(

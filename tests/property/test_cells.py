@@ -5,9 +5,17 @@ from __future__ import annotations
 import random
 
 import pytest
-from simsched_policies.hived.cell import anchors
-from simsched_policies.hived.scheduler import CellScheduler
-from simsched_policies.hived.spec import CellCluster, CellSpec, CellType, Gang, Placed, Preempts, VirtualCluster
+from simsched_policies.production.hived.cell import anchors
+from simsched_policies.production.hived.scheduler import CellScheduler
+from simsched_policies.production.hived.spec import (
+    CellCluster,
+    CellSpec,
+    CellType,
+    Gang,
+    Placed,
+    Preempts,
+    VirtualCluster,
+)
 
 TYPES = {
     "pair": CellType("gpu", 2),

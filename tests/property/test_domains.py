@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simsched.model.cluster import Cluster, Level, NodeGroup
 from simsched.model.topology import levels_crossed, with_levels
-from simsched.policy.placers import CONSOLIDATED, FEWEST_DOMAINS, MOST_FREE, ONE_DOMAIN, FreeGpus
+from simsched.toolkit.placers import CONSOLIDATED, FEWEST_DOMAINS, MOST_FREE, ONE_DOMAIN, FreeGpus
 
 RACKS = Level("rack", ((0, 1), (2, 3), (4, 5), (6, 7)))
 BLOCKS = Level("block", ((0, 1, 2, 3), (4, 5, 6, 7)))

@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from matplotlib.text import Text
 
 from simsched import outlets

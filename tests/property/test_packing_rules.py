@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simsched.model.pod import Pod, PodNode
-from simsched.packing.names import RULES
-from simsched.packing.packer import Packer
+from simsched.toolkit.packing.names import RULES
+from simsched.toolkit.packing.packer import Packer
 from tests.validation.oracles.packing import placements
 
 NODES = st.builds(

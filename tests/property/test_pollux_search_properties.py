@@ -4,9 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from simsched_policies.pollux.search import AllocationProblem, SearchOptions, fitness, is_feasible, search, upper_bound
+from hypothesis import given, settings, strategies as st
+from simsched_policies.adaptive.pollux.search import (
+    AllocationProblem,
+    SearchOptions,
+    fitness,
+    is_feasible,
+    search,
+    upper_bound,
+)
 
 EXPONENTS = [-1000.0, -10.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 1000.0]
 QUICK = SearchOptions(effort=0.3, population_size=20, generations=10)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from itertools import combinations, count
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.model.application import facts_of
 from simsched.model.cluster import Cluster, Node, NodeGroup
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
-from simsched.policy.gang import most_free_first
-from simsched.policy.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
-from simsched.policy.priority import PriorityScheduler
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view
+from simsched.toolkit.gang import most_free_first
+from simsched.toolkit.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
+from simsched.toolkit.priority import PriorityScheduler
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 

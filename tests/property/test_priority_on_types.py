@@ -7,8 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.engine.options import EngineOptions
@@ -19,10 +18,10 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.policy import registry
-from simsched.policy.placers import MOST_FREE
-from simsched.policy.priority import PriorityScheduler
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view
+from simsched.toolkit.placers import MOST_FREE
+from simsched.toolkit.priority import PriorityScheduler
 
 CLUSTER = Cluster.of(NodeGroup(2, 2, "t4"), NodeGroup(1, 4, "v100"), NodeGroup(1, 2, "a100"))
 CAPACITY = {"t4": 4, "v100": 4, "a100": 2}

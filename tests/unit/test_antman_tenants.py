@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simsched_policies.antman import AntMan
+from simsched_policies.sharing.antman import AntMan
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
@@ -12,8 +12,8 @@ from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.job import JobSpec
+from simsched.model.tenants import Tenant
 from simsched.policy import Decision, View
-from simsched.policy.tenants import Tenant
 from simsched.testing.builders import Applications
 
 TENANTS = {"t": Tenant(gpus=2), "u": Tenant(gpus=1)}

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from simsched.applications.calibration.application_fit import fit_folder, write_documents
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.file_format import document_of, read_document, template
-from simsched.calibration.application_fit import fit_folder, write_documents
 from simsched.errors import InputError
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.fixed import FixedDuration

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 from simsched import files
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
-from simsched.execution.store import Store
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.runner import run_grid
+from simsched.experiment.running.store import Store
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures import style
 from simsched.results import integrity

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simsched.errors import InputError
-from simsched.policy.auction import (
+from simsched.toolkit.auction import (
     best_by_enumeration,
     best_by_gain,
     bid_of,

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from simsched_policies.or_elastic import OrElastic, Speed, ThroughputAgent, scaling_efficiency
-from simsched_policies.pollux import Pollux, PolluxAutoscale
-from simsched_policies.pollux.autoscale import utility
-from simsched_policies.pollux.search import AllocationProblem
+from simsched_policies.adaptive.or_elastic import OrElastic, Speed, ThroughputAgent, scaling_efficiency
+from simsched_policies.adaptive.pollux import Pollux, PolluxAutoscale
+from simsched_policies.adaptive.pollux.autoscale import utility
+from simsched_policies.adaptive.pollux.search import AllocationProblem
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from simsched_policies.slurm.backfill import NEVER, Releases
+from simsched_policies.production.slurm.backfill import NEVER, Releases
 
 FOREVER = 10**6
 

@@ -202,14 +202,14 @@ def copied_package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("module", "counts"),
     [
-        ("execution/cell.py", True),
-        ("execution/losses.py", True),
+        ("experiment/running/cell.py", True),
+        ("experiment/running/losses.py", True),
         ("experiment/physics.py", True),
         ("engine/ledger.py", True),
         ("model/goodput.py", True),
         ("applications/measurements.py", True),
         ("results/schema.py", True),
-        ("closed_loop/response_surface.py", True),
+        ("experiment/closed_loop/response_surface.py", True),
         ("workload/readers/plain.py", False),
         ("workload/recipes/pollux.py", False),
         ("experiment/spec.py", False),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simsched_policies.hived.cell import anchors
-from simsched_policies.hived.scheduler import CellScheduler
-from simsched_policies.hived.spec import (
+from simsched_policies.production.hived.cell import anchors
+from simsched_policies.production.hived.scheduler import CellScheduler
+from simsched_policies.production.hived.spec import (
     FREE,
     CellCluster,
     CellSpec,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from simsched_policies.ces import Ces
-from simsched_policies.fifo import Fifo
+from simsched_policies.production.ces import Ces
+from simsched_policies.queues.fifo import Fifo
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
-from simsched.policy.node_demand import NodeDemand, nodes_to_wake
 from simsched.testing.builders import Applications, fresh_view, run
+from simsched.toolkit.node_demand import NodeDemand, nodes_to_wake
 
 FOUR = Cluster.uniform(4, 2)
 BOOT = EngineOptions(restart_delay_s=0, node_start_s=120)

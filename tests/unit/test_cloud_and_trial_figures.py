@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures.draw import draw_run
 from simsched.report.figures.nodes import Rental, come_and_go, nodes_data, nodes_over_time

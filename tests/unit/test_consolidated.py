@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from simsched_policies.fifo import Fifo
+from simsched_policies.queues.fifo import Fifo
 
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation, gpus_of
-from simsched.policy.consolidated import place_consolidated
 from simsched.testing.builders import Applications, fresh_view
+from simsched.toolkit.consolidated import place_consolidated
 
 
 def place(held: dict[str, Allocation], counts: dict[str, int], *, firm: str, still: str = "", nodes: int = 2):

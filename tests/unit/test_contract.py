@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from simsched_policies.fifo import Fifo
+from simsched_policies.queues.fifo import Fifo
 
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.fixed_agent import fixed_agent
@@ -19,8 +19,8 @@ from simsched.agent.pool_file import pool_text, read_pool
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import Grid, make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import ApplicationFacts, BatchChoice, facts_of
 from simsched.model.cluster import Cluster, NodeGroup
@@ -181,7 +181,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from simsched_policies.fifo import Fifo
+from simsched_policies.queues.fifo import Fifo
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from simsched_policies.chronus import Chronus
-from simsched_policies.edf import Edf
-from simsched_policies.elasticflow import ElasticFlow
+from simsched_policies.deadlines.chronus import Chronus
+from simsched_policies.deadlines.edf import Edf
+from simsched_policies.deadlines.elasticflow import ElasticFlow
 
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
@@ -12,8 +12,8 @@ from simsched.experiment.promises import with_deadlines, with_guarantees
 from simsched.experiment.spec import WorkloadSpec
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.programs.leases import reserve, reserve_in_order, usable_seconds
 from simsched.testing.builders import Applications, run, toy_application
+from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
 
 AT_ONCE = EngineOptions(restart_delay_s=0)
 

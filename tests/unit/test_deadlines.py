@@ -5,18 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from simsched.policy.deadlines import (
+from simsched.toolkit.deadlines import (
     DeadlineJob,
     done_by,
     in_time,
     keep_promises,
     marginal_return,
+    plan_all as planned,
     plan_beside,
+    satisfactory_share as found,
     scale_up,
     share_out,
 )
-from simsched.policy.deadlines import plan_all as planned
-from simsched.policy.deadlines import satisfactory_share as found
 
 
 def satisfactory_share(one: DeadlineJob, free: list[int]) -> tuple[int, ...] | None:

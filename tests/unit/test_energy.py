@@ -5,8 +5,8 @@ import pytest
 
 from simsched.applications.gpu_types import gpu_types, read_gpu_types
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results.metrics import summarise
 from simsched.results.power import NodeMake, Power

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from simsched_policies.fifo import Fifo
-from simsched_policies.tiresias import Tiresias
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.agent.fixed_agent import FixedBatch
 from simsched.engine.options import EngineOptions

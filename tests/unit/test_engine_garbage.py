@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from simsched_policies.fifo import Fifo
+from simsched_policies.queues.fifo import Fifo
 
 from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.state import JobState

@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from simsched.errors import InputError
-from simsched.policy.estimates import DurationHistory, stem
-from simsched.policy.speed_model import SpeedModel, SpeedSample, allocate_by_time, fit_speed
+from simsched.toolkit.estimates import DurationHistory, stem
+from simsched.toolkit.speed_model import SpeedModel, SpeedSample, allocate_by_time, fit_speed
 
 
 def test_the_most_specific_group_speaks():

@@ -1,12 +1,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from simsched_policies.isolated import Isolated
+from simsched_policies.queues.isolated import Isolated
 
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.fairness.finish_time_fairness import was_adapted
-from simsched.fairness.solo_runs import SoloRuns
+from simsched.experiment.fairness.finish_time_fairness import was_adapted
+from simsched.experiment.fairness.solo_runs import SoloRuns
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.results.fairness import (
@@ -118,7 +118,7 @@ def test_the_best_batch_is_faster_than_the_submitted_one_and_equal_runs_are_simu
     alone = runs()
     best = alone.seconds(TOY, 4, "best", 60)
     assert best < alone.seconds(TOY, 4, "submitted", 60)
-    monkeypatch.setattr("simsched.fairness.solo_runs.simulate", None)
+    monkeypatch.setattr("simsched.experiment.fairness.solo_runs.simulate", None)
     later = JobSpec("other", 115, 1, application="toy", batch_size=64)  # asks for something else, but may adapt
     assert alone.seconds(later, 4, "best", 60) == best - 45
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simsched.calibration.fit_accuracy import KINDS, compare, compare_folder
+from simsched.applications.calibration.fit_accuracy import KINDS, compare, compare_folder
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from simsched.calibration.noise_fit import fit_noise
-from simsched.calibration.step_fit import Measured, fit_placement_model, step_errors
+from simsched.applications.calibration.noise_fit import fit_noise
+from simsched.applications.calibration.step_fit import Measured, fit_placement_model, step_errors
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training
 from simsched.model.measured import MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simsched.engine.fragmentation import Fragmentation
 from simsched.engine.options import EngineOptions

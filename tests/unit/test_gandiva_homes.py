@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simsched_policies.gandiva import Gandiva
+from simsched_policies.sharing.gandiva import Gandiva
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder

@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from simsched_policies.gavel.fifo import GavelFifo
-from simsched_policies.gavel.makespan import Makespan
-from simsched_policies.gavel.max_min import MaxMin
-from simsched_policies.gavel.random_packing import GandivaPacking
+from simsched_policies.rounds.gavel.fifo import GavelFifo
+from simsched_policies.rounds.gavel.makespan import Makespan
+from simsched_policies.rounds.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.random_packing import GandivaPacking
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
@@ -18,11 +18,11 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.colocation.pairs import Kind, PairTable
 from simsched.model.job import JobSpec
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
-from simsched.policy.rounds.ideal import fill_up
-from simsched.policy.rounds.packed import with_pairs
-from simsched.programs.max_min import fair_value, max_min
-from simsched.programs.problem import ShareProblem
 from simsched.testing.builders import FakeJob, fake_job_view
+from simsched.toolkit.programs.max_min import fair_value, max_min
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.rounds.ideal import fill_up
+from simsched.toolkit.rounds.packed import with_pairs
 
 #: Steps per second of three applications on two types.
 RATES = {"A": (4.0, 1.0), "B": (3.0, 2.0), "C": (2.0, 2.0)}

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from simsched_policies.gavel.fifo import GavelFifo
-from simsched_policies.gavel.finish_time import FinishTimeFairness
-from simsched_policies.gavel.max_min import MaxMin
-from simsched_policies.gavel.throughput import MaxThroughput, MinCost
-from simsched_policies.gavel.water_filling import Hierarchical
+from simsched_policies.rounds.gavel.fifo import GavelFifo
+from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
+from simsched_policies.rounds.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.throughput import MaxThroughput, MinCost
+from simsched_policies.rounds.gavel.water_filling import Hierarchical
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.engine.options import EngineOptions
@@ -18,10 +18,10 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.policy import registry
-from simsched.policy.rounds import SharesPolicy
-from simsched.policy.rounds.rates import SIGNALS, rate_source
 from simsched.policy.signals import MEASURED_SPEEDS, REMAINING_WORK, TRUE_RATES
 from simsched.testing.builders import fresh_view, run
+from simsched.toolkit.rounds import SharesPolicy
+from simsched.toolkit.rounds.rates import SIGNALS, rate_source
 from simsched.workload.source import WorkloadOptions, make_workload
 
 TABLE = {
@@ -118,6 +118,13 @@ def test_jobs_that_come_between_resets_wait_for_the_next(table):
     started = {job.job_id: job.start_time_s for job in records.jobs}
     # The reset at 0 does not count as one, so that the one of the first round after the arrival is due.
     assert started == {"a": 0.0, "b": 360.0}
+
+
+def test_however_many_rounds_pass_until_shares_are_computed_is_borne(table):
+    # Shares are computed at 10 s for `a`, which ends at 110; `b` waits for those of 3,850 s, 1,870 rounds later.
+    one = Cluster.uniform(1, 1, "fast")
+    jobs = [lm("a", 400, at=10.0), lm("b", 400, at=20.0)]
+    assert ends(simulated(MaxMin(round_s=2, min_reset_s=3840), jobs, table, one)) == {"a": 110.0, "b": 3950.0}
 
 
 def test_fifo_aware_and_agnostic(table):

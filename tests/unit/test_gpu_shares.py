@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from simsched_policies.fractional.fragmentation import UsualJobs
-from simsched_policies.fractional.policy import Fractional
+from hypothesis import given, settings, strategies as st
+from simsched_policies.sharing.fractional.fragmentation import UsualJobs
+from simsched_policies.sharing.fractional.policy import Fractional
 
 from simsched.engine.errors import InfeasibleDecisionError, InvariantError
 from simsched.engine.invariants import check_state
@@ -15,8 +14,8 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.engine.state import ClusterState
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.constant import ConstantSharing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simsched.model.colocation.stages import group_s
-from simsched.policy.grouping.groups import (
+from simsched.toolkit.grouping.groups import (
     Bucket,
     Rules,
     efficiency,
@@ -18,7 +18,7 @@ from simsched.policy.grouping.groups import (
     split_slow,
     take,
 )
-from simsched.policy.grouping.matching import max_weight_matching
+from simsched.toolkit.grouping.matching import max_weight_matching
 
 
 class Job(NamedTuple):

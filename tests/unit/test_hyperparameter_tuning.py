@@ -9,17 +9,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from simsched_policies.static import Static
+from simsched_policies.queues.static import Static
 
-from simsched.closed_loop import hyperparameter_tuning as hpo
-from simsched.closed_loop.hyperparameter_tuning import TrialApplications, Tuner, TuningOptions, template_jobs
-from simsched.closed_loop.response_surface import WIDTHS, Hyperparameters, accuracy, expected_accuracy, step_factor
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
+from simsched.experiment.closed_loop import hyperparameter_tuning as hpo
+from simsched.experiment.closed_loop.hyperparameter_tuning import TrialApplications, Tuner, TuningOptions, template_jobs
+from simsched.experiment.closed_loop.response_surface import (
+    WIDTHS,
+    Hyperparameters,
+    accuracy,
+    expected_accuracy,
+    step_factor,
+)
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import BatchChoice, StepTime

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simsched.errors import InputError
-from simsched.policy.loss_curves import (
+from simsched.toolkit.loss_curves import (
     allocate_by_gain,
     fit_convergence,
     fit_slaq,

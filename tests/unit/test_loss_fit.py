@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simsched.applications.calibration.loss_fit import fit_loss
 from simsched.applications.catalogue import catalogue
 from simsched.applications.measurements import read_folder
 from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, LossMetric
-from simsched.calibration.loss_fit import fit_loss
 from simsched.model.measured import MeasuredApplication
 from simsched.testing.builders import toy_application
 

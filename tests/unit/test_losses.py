@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simsched.applications.catalogue import catalogue
 from simsched.applications.file_format import document_of, read_document
 from simsched.engine.losses import LEAST_REPORTS, LossReporter
 from simsched.errors import InputError
-from simsched.execution.losses import loss_table
+from simsched.experiment.running.losses import loss_table
 from simsched.model.application import facts_of
 from simsched.model.job import JobSpec
 from simsched.model.loss import LossCurve

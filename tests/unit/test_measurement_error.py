@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simsched_policies.pollux import Pollux
+from simsched_policies.adaptive.pollux import Pollux
 
 from simsched.agent.agent import Measurement
 from simsched.agent.measurement_error import MeasurementError

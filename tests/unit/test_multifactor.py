@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from simsched_policies.slurm.multifactor import (
+from simsched_policies.production.slurm.multifactor import (
     HALF_LIFE_S,
     Account,
     AccountTree,

@@ -8,7 +8,7 @@ import pytest
 from simsched.errors import InputError
 from simsched.model.job import StageProfile
 from simsched.model.staged import StagedJob
-from simsched.policy.grouping.matching import exact_matching
+from simsched.toolkit.grouping.matching import exact_matching
 from simsched.workload.source import WorkloadOptions, make_workload
 
 SMALL = Path(__file__).parents[1] / "data" / "muri-small.csv"

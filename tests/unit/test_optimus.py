@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from simsched_policies.optimus import Optimus
+from simsched_policies.adaptive.optimus import Optimus
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder

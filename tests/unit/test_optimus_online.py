@@ -5,18 +5,18 @@ from io import StringIO
 
 import numpy as np
 import pytest
-from simsched_policies.optimus import Optimus
-from simsched_policies.optimus_online import OptimusOnline
+from simsched_policies.adaptive.optimus import Optimus
+from simsched_policies.adaptive.optimus_online import OptimusOnline
 
 from simsched.applications.catalogue import catalogue
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site, gpus_of
-from simsched.policy.loss_curves import fit_convergence
 from simsched.policy.signals import LOSSES, OFFLINE_PROFILES, REMAINING_WORK, STEP_TIMES, Speed
-from simsched.policy.type_pools import type_pools
 from simsched.testing.builders import Applications, fresh_view, random_jobs, run, toy_application, two_type_application
+from simsched.toolkit.loss_curves import fit_convergence
+from simsched.toolkit.type_pools import type_pools
 
 ORACLE = {"convergence": "oracle", "speed": "oracle"}
 KINDS = (("cifar10", 1024), ("deepspeech2", 160), ("ncf", 32768), ("yolov3", 16))

@@ -11,14 +11,14 @@ import pytest
 from simsched.errors import InputError
 from simsched.model.pod import Pod, PodNode
 from simsched.operators.packing import pack, read_published
-from simsched.packing.cluster import Free, Requests, request_of
-from simsched.packing.fragmentation import Fragments, Target
-from simsched.packing.inflation import fill, inflated
-from simsched.packing.names import PUBLISHED_NAMES, RULES
-from simsched.packing.packer import Packer, fit_nowhere
 from simsched.paths import data_folder
 from simsched.report.figures.packing import allocation_curves
 from simsched.results.statistics import estimate
+from simsched.toolkit.packing.cluster import Free, Requests, request_of
+from simsched.toolkit.packing.fragmentation import Fragments, Target
+from simsched.toolkit.packing.inflation import fill, inflated
+from simsched.toolkit.packing.names import PUBLISHED_NAMES, RULES
+from simsched.toolkit.packing.packer import Packer, fit_nowhere
 from simsched.workload.pods import read_nodes, read_pods
 
 LISTS = data_folder("workloads") / "packing"

@@ -5,10 +5,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from simsched_policies.pollux.search import AllocationProblem, _contenders, fitness, is_feasible, search
-from simsched_policies.pollux.search._contenders import contenders, part_of
+from hypothesis import given, settings, strategies as st
+from simsched_policies.adaptive.pollux.search import AllocationProblem, _contenders, fitness, is_feasible, search
+from simsched_policies.adaptive.pollux.search._contenders import contenders, part_of
 
 SMALL = np.array([2, 1])
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from simsched_policies.pollux.search._state import ALL, BITS, BLOCK, CLOSED, OPEN, _next, _next_from
+from simsched_policies.adaptive.pollux.search._state import ALL, BITS, BLOCK, CLOSED, OPEN, _next, _next_from
 
 NODES = 3 * BLOCK + 5
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from simsched_policies.pollux import Pollux
+from simsched_policies.adaptive.pollux import Pollux
 
 from simsched.agent.agent import Measurement
 from simsched.agent.goodput_agent import goodput_agent
@@ -12,9 +12,9 @@ from simsched.agent.offline import offline_prior, offline_priors
 from simsched.agent.pool import HistoryPool, history_of_job
 from simsched.agent.pool_file import pool_of, pool_text, read_pool
 from simsched.errors import InputError
-from simsched.execution.cell import write_artifacts
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.cell import write_artifacts
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import GradientStats, facts_of
 from simsched.model.cluster import Cluster, NodeGroup

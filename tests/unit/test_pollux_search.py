@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simsched_policies.pollux.search import (
+from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,
     SearchOptions,
     fitness,
@@ -220,7 +220,7 @@ def test_the_bound_of_a_large_round_needs_no_whole_numbers():
 
 SCRIPT = """
 import numpy as np
-from simsched_policies.pollux.search import AllocationProblem, SearchOptions, search
+from simsched_policies.adaptive.pollux.search import AllocationProblem, SearchOptions, search
 rng = np.random.default_rng(3)
 for exponent, nodes, jobs in ((-1.0, 4, 5), (-30.0, 3, 4), (0.5, 3, 3)):
     speedup = np.sort(rng.random((jobs, 2, 13)), axis=2)

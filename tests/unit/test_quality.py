@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from simsched.errors import InputError
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures.draw import figure_names
 from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simsched_policies.kueue.cycle import Asking, Rules, admit, heads, run_cycle
-from simsched_policies.kueue.model import ClusterQueue, Cohort, Quota, Reclaim, Within, Workload
-from simsched_policies.kueue.tree import QuotaTree
-from simsched_policies.kueue.usage import DecayedUsage
+from simsched_policies.production.kueue.cycle import Asking, Rules, admit, heads, run_cycle
+from simsched_policies.production.kueue.model import ClusterQueue, Cohort, Quota, Reclaim, Within, Workload
+from simsched_policies.production.kueue.tree import QuotaTree
+from simsched_policies.production.kueue.usage import DecayedUsage
 
 from simsched.errors import InputError
 

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simsched_policies.kueue.scenarios import check, check_file, expanded, files_in, main, tree_of, workload_of
+from simsched_policies.production.kueue.scenarios import (
+    check,
+    check_file,
+    expanded,
+    files_in,
+    main,
+    tree_of,
+    workload_of,
+)
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 FURTHER = os.environ.get("SIMSCHED_QUOTA_SCENARIOS", "")

@@ -49,7 +49,7 @@ def test_shipped_policies_come_through_the_entry_points():
 
 
 def test_a_policy_is_found_in_a_module_and_in_a_file(mine):
-    assert registry.load("simsched_policies.fifo:Fifo") is registry.load("fifo")
+    assert registry.load("simsched_policies.queues.fifo:Fifo") is registry.load("fifo")
     by_folder = registry.load("mine.py:Mine", folder=mine)
     assert by_folder.name == "mine"
     assert registry.load(f"{mine}/mine.py:Mine") is by_folder

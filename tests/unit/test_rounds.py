@@ -1,7 +1,7 @@
 """The round mechanism by hand."""
 
 import pytest
-from simsched_policies.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.max_min import MaxMin
 
 from simsched.engine.failure_options import FailureOptions
 from simsched.engine.options import EngineOptions
@@ -11,8 +11,8 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.outages import Outage
-from simsched.policy.rounds import Grant, RoundOptions, Rounds, keep_places
 from simsched.testing.builders import Applications
+from simsched.toolkit.rounds import Grant, RoundOptions, Rounds, keep_places
 
 A, B, C = ("a",), ("b",), ("c",)
 ONE = ("v100",)

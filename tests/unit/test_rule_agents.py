@@ -1,7 +1,7 @@
 """Agents that change the batch by a rule, and applications known by a table, on cases worked by hand."""
 
 import pytest
-from simsched_policies.fifo import Fifo
+from simsched_policies.queues.fifo import Fifo
 
 from simsched.agent import registry
 from simsched.agent.agent import Measurement

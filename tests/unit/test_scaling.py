@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simsched.calibration.bends import cheapest_bends
-from simsched.calibration.scaling_fit import fit_scaling, scaling_of
+from simsched.applications.calibration.bends import cheapest_bends
+from simsched.applications.calibration.scaling_fit import fit_scaling, scaling_of
 from simsched.model.application import StepTime
 from simsched.model.measured import MeasuredApplication, StepTable, TrainingCurve
 from simsched.model.placement import Site, canonical_rotation, consolidated_shape

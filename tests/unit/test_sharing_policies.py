@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from simsched_policies.antman import AntMan
-from simsched_policies.fifo import Fifo
-from simsched_policies.gandiva import Gandiva
-from simsched_policies.horus import Horus
-from simsched_policies.lucid import Lucid
-from simsched_policies.muri import MuriL, MuriS
-from simsched_policies.qssf import Qssf
-from simsched_policies.themis import Themis, ThemisRho
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.qssf import Qssf
+from simsched_policies.rounds.themis import Themis, ThemisRho
+from simsched_policies.sharing.antman import AntMan
+from simsched_policies.sharing.gandiva import Gandiva
+from simsched_policies.sharing.horus import Horus
+from simsched_policies.sharing.lucid import Lucid
+from simsched_policies.sharing.muri import MuriL, MuriS
 
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
@@ -26,8 +26,8 @@ from simsched.model.colocation.stages import StageInterleaving
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
 from simsched.model.staged import StagedJob
 from simsched.policy import Decision, Policy, View
-from simsched.policy.gpu_memory import GpuMemory
 from simsched.testing.builders import Applications, fresh_view, toy_application
+from simsched.toolkit.gpu_memory import GpuMemory
 
 
 class Staged:

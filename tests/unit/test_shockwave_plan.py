@@ -6,14 +6,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simsched.programs.regime_forecast import (
+from simsched.toolkit.programs.regime_forecast import (
     epochs_within,
     expected_epochs,
     expected_profile,
     remaining_of,
     remaining_s,
 )
-from simsched.programs.shockwave import (
+from simsched.toolkit.programs.shockwave import (
     MOST_WEIGHT,
     Plan,
     PlanJobs,

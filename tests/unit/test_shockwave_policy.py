@@ -1,12 +1,12 @@
 """Shockwave's planner and policy on small cases."""
 
 import pytest
-from simsched_policies.shockwave import Outlook, Planner, Shockwave
+from simsched_policies.rounds.shockwave import Outlook, Planner, Shockwave
 
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.programs.shockwave import PlanOptions
 from simsched.testing.builders import run
+from simsched.toolkit.programs.shockwave import PlanOptions
 
 
 def outlook(name, *, gpus=1, epochs=10, epoch_s=120.0, done=0.0, batch=0):

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from simsched_policies.sia import Sia
+from simsched_policies.adaptive.sia import Sia
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.applications.file_sections import SpeedSection

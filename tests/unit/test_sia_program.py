@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from simsched.programs.sia import (
+from simsched.toolkit.programs.sia import (
     Configuration,
     bootstrapped,
     choose,

@@ -3,17 +3,17 @@
 from itertools import pairwise, product
 
 import pytest
-from simsched_policies.fair_share import FairShare
-from simsched_policies.slaq import Slaq
+from simsched_policies.adaptive.slaq import Slaq
+from simsched_policies.queues.fair_share import FairShare
 
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site, gpus_of
-from simsched.policy.elastic import share_evenly
-from simsched.policy.loss_curves import fit_slaq, normalised_gain
 from simsched.policy.signals import LOSSES, Speed
 from simsched.testing.builders import Applications, fresh_view, toy_application
+from simsched.toolkit.elastic import share_evenly
+from simsched.toolkit.loss_curves import fit_slaq, normalised_gain
 
 GPUS = 10
 

@@ -9,8 +9,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.operators.log_input import node_names, read_operator_log
-from simsched.workload.readers import log as log_reader
-from simsched.workload.readers import read_trace
+from simsched.workload.readers import log as log_reader, read_trace
 from simsched.workload.readers.log import LOG_COLUMNS, Limits
 from simsched.workload.readers.slurm import read_sacct
 from simsched.workload.readers.slurm_nodes import expand_nodes, read_nodes

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simsched_policies.slurm.backfill import Releases
-from simsched_policies.slurm.policy import SlurmBackfill
-from simsched_policies.slurm.usage import Usage
+from simsched_policies.production.slurm.backfill import Releases
+from simsched_policies.production.slurm.policy import SlurmBackfill
+from simsched_policies.production.slurm.usage import Usage
 
 from simsched.engine.failure_options import FailureOptions
 from simsched.engine.options import EngineOptions
@@ -17,7 +17,7 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
-from simsched.policy.tenants import Tenant
+from simsched.model.tenants import Tenant
 from simsched.testing.builders import Applications, run
 
 GPUS = 8

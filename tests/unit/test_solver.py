@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from simsched.programs import level, max_min, solver, water_filling
-from simsched.programs.problem import ShareProblem
+from simsched.toolkit.programs import level, max_min, solver, water_filling
+from simsched.toolkit.programs.problem import ShareProblem
 
 
 @pytest.mark.parametrize("rows_of", [np.array, sparse.csr_array], ids=["dense", "sparse"])
@@ -73,9 +73,9 @@ def test_shares_are_as_through_scipy_to_the_last_digit(seed, monkeypatch):
     kinds = rng.integers(0, 6, 30)
     speed = rng.uniform(0.2, 3.0, (6, 3))
     problem = ShareProblem(speed[kinds], rng.choice([1, 2], 30), np.array([5, 6, 7]))
-    direct = [max_min.max_min(problem), water_filling.water_filling(problem)]
+    direct = [max_min(problem), water_filling(problem)]
     for module in (level, solver):
         monkeypatch.setattr(module, "Program", ByScipy)
-    scipys = [max_min.max_min(problem), water_filling.water_filling(problem)]
+    scipys = [max_min(problem), water_filling(problem)]
     for shares, others in zip(direct, scipys, strict=True):
         assert (shares == others).all()

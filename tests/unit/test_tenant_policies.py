@@ -6,19 +6,19 @@ import random
 from dataclasses import replace
 
 import pytest
-from simsched_policies.hived.ownership import divide
-from simsched_policies.hived.policy import HiveD
-from simsched_policies.hived.scheduler import CellScheduler
-from simsched_policies.kueue.policy import Kueue
-from simsched_policies.volcano import Volcano, deserved
-from simsched_policies.yarn_cs import YarnCs
+from simsched_policies.production.hived.ownership import divide
+from simsched_policies.production.hived.policy import HiveD
+from simsched_policies.production.hived.scheduler import CellScheduler
+from simsched_policies.production.kueue.policy import Kueue
+from simsched_policies.production.volcano import Volcano, deserved
+from simsched_policies.production.yarn_cs import YarnCs
 
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster, Level
 from simsched.model.job import JobSpec
+from simsched.model.tenants import Tenant, circle, excess
 from simsched.model.topology import with_levels
 from simsched.policy import Policy
-from simsched.policy.tenants import Tenant, circle, excess
 from simsched.testing.builders import run
 
 HALVES = {"a": Tenant(share=0.5), "b": Tenant(share=0.5)}

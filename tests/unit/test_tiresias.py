@@ -7,18 +7,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from simsched_policies.best_effort import BestEffort
-from simsched_policies.fifo import Fifo
-from simsched_policies.gittins import Gittins
-from simsched_policies.las import Las
-from simsched_policies.sjf import Sjf
-from simsched_policies.smallest_first import SmallestFirst
-from simsched_policies.srsf import Srsf
-from simsched_policies.srtf import Srtf
-from simsched_policies.time_slicing import TimeSlicing
-from simsched_policies.tiresias import Tiresias
-from simsched_policies.tiresias_g import TiresiasG
-from simsched_policies.yarn_cs import YarnCs
+from simsched_policies.production.yarn_cs import YarnCs
+from simsched_policies.queues.best_effort import BestEffort
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.gittins import Gittins
+from simsched_policies.queues.las import Las
+from simsched_policies.queues.sjf import Sjf
+from simsched_policies.queues.smallest_first import SmallestFirst
+from simsched_policies.queues.srsf import Srsf
+from simsched_policies.queues.srtf import Srtf
+from simsched_policies.queues.time_slicing import TimeSlicing
+from simsched_policies.queues.tiresias import Tiresias
+from simsched_policies.queues.tiresias_g import TiresiasG
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.tensor_models import shipped_models
@@ -27,10 +27,10 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
-from simsched.policy.gittins import ServiceDistribution, ServiceHistory
-from simsched.policy.levels import Levels
 from simsched.testing import check_policy
 from simsched.testing.builders import application_of, random_jobs, run
+from simsched.toolkit.gittins import ServiceDistribution, ServiceHistory
+from simsched.toolkit.levels import Levels
 from simsched.workload.recipes import tiresias_testbed as testbed
 from simsched.workload.recipes.tiresias_testbed import JOBS_BY_GPUS, MODELS
 from simsched.workload.source import WorkloadOptions, make_workload

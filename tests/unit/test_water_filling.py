@@ -1,11 +1,12 @@
 """Water filling of many different jobs, where those that get all they can use are found together."""
 
+import importlib
+
 import numpy as np
 import pytest
 
-from simsched.programs import water_filling as module
-from simsched.programs.problem import ShareProblem
-from simsched.programs.water_filling import water_filling
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.water_filling import water_filling
 
 
 def drawn(jobs, gpus, seed):
@@ -25,8 +26,8 @@ def rates(problem, shares):
 def test_jobs_found_together_are_those_found_one_by_one(monkeypatch, seed):
     problem = drawn(30, np.random.default_rng(seed).integers(4, 20, 3), seed)
     one_by_one = rates(problem, water_filling(problem))
-    monkeypatch.setattr(module, "_MANY_CLASSES", 0)
-    monkeypatch.setattr(module, "_FIRST_TRIED", 3)
+    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_MANY_CLASSES", 0)
+    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_FIRST_TRIED", 3)
     assert rates(problem, water_filling(problem)) == pytest.approx(one_by_one, rel=1e-6)
 
 

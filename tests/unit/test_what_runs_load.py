@@ -18,7 +18,7 @@ HEAVY = ("highspy", "matplotlib", "networkx", "numba", "optuna", "pandas", "rich
 RUN = """
 import sys, tempfile
 from pathlib import Path
-from simsched.execution.runner import run_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.grid import make_grid
 from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment

@@ -8,10 +8,10 @@ from multiprocessing import current_process
 
 import pytest
 
-from simsched.execution.outcome import Outcome
-from simsched.execution.pool import code_of
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.outcome import Outcome
+from simsched.experiment.running.pool import code_of
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.task import PolicyChoice
 from simsched.experiment.validation import read_experiment
 

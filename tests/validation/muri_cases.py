@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import simsched as sim
-from simsched.policy.grouping.matching import exact_matching
+from simsched.toolkit.grouping.matching import exact_matching
 from tests.validation.oracles.muri import Job, read_jobs, replay_shortest, replay_tiresias
 from tests.validation.oracles.muri_antman import replay_antman
 from tests.validation.oracles.muri_groups import Matcher, Muri, replay_muri

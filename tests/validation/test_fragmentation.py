@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from simsched.operators.packing import read_published
-from simsched.packing.inflation import fill, inflated
-from simsched.packing.names import RULES, NodeOrder
-from simsched.packing.packer import Packer
+from simsched.toolkit.packing.inflation import fill, inflated
+from simsched.toolkit.packing.names import RULES, NodeOrder
+from simsched.toolkit.packing.packer import Packer
 from simsched.workload.pods import read_nodes, read_pods
 
 SEEDS = range(1, 11)

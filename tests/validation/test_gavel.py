@@ -12,17 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simsched_policies.gavel.makespan import Makespan
+from simsched_policies.rounds.gavel.makespan import Makespan
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.programs.max_min import fair_value, max_min
-from simsched.programs.problem import ShareProblem
-from simsched.programs.throughput import throughput_value, total_throughput
-from simsched.programs.water_filling import Entities, water_filling
+from simsched.toolkit.programs.max_min import fair_value, max_min
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.throughput import throughput_value, total_throughput
+from simsched.toolkit.programs.water_filling import Entities, water_filling
 from simsched.workload.gavel import read_rates, read_trace
 from simsched.workload.gavel.job import TEMPLATES
 from simsched.workload.source import WorkloadOptions, make_workload

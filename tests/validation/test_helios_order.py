@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simsched_policies.fifo import Fifo
-from simsched_policies.qssf import Qssf
-from simsched_policies.sjf import Sjf
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.qssf import Qssf
+from simsched_policies.queues.sjf import Sjf
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.engine.options import EngineOptions

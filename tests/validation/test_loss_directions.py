@@ -6,14 +6,14 @@ sooner than under fair sharing. Optimus: foreseeing is a little worse than knowi
 
 import numpy as np
 import pandas as pd
-from simsched_policies.fair_share import FairShare
-from simsched_policies.optimus import Optimus
-from simsched_policies.optimus_online import OptimusOnline
-from simsched_policies.slaq import Slaq
+from simsched_policies.adaptive.optimus import Optimus
+from simsched_policies.adaptive.optimus_online import OptimusOnline
+from simsched_policies.adaptive.slaq import Slaq
+from simsched_policies.queues.fair_share import FairShare
 
 from simsched.applications.catalogue import catalogue
 from simsched.engine.options import EngineOptions
-from simsched.execution.losses import loss_tables
+from simsched.experiment.running.losses import loss_tables
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.results.quality import lives, mean_loss

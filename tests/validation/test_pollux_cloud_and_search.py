@@ -6,8 +6,8 @@ import importlib.util
 
 import pytest
 
-from simsched.execution.runner import run_grid
 from simsched.experiment.grid import make_grid
+from simsched.experiment.running.runner import run_grid
 from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run

@@ -6,19 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from simsched_policies.fifo import Fifo
-from simsched_policies.las import Las
-from simsched_policies.srsf import Srsf
-from simsched_policies.tiresias import Tiresias
+from hypothesis import given, settings, strategies as st
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.las import Las
+from simsched_policies.queues.srsf import Srsf
+from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.engine.options import EngineOptions
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import Policy, registry
-from simsched.policy.rounds import SharesPolicy
 from simsched.testing.builders import run
+from simsched.toolkit.rounds import SharesPolicy
 
 MEAN_SERVICE_S = 2000
 LOAD = 0.6

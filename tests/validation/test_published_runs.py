@@ -7,8 +7,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from simsched_policies.optimus import Optimus
-from simsched_policies.tiresias import Tiresias
+from simsched_policies.adaptive.optimus import Optimus
+from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations

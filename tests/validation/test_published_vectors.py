@@ -10,10 +10,10 @@ import pytest
 
 from simsched.agent.fit import fit
 from simsched.agent.fixed_agent import batch_for_target
+from simsched.applications.calibration.application_fit import fit_application, fitted_efficiency, true_efficiency
+from simsched.applications.calibration.step_fit import Measured, step_errors
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.measurements import read_folder
-from simsched.calibration.application_fit import fit_application, fitted_efficiency, true_efficiency
-from simsched.calibration.step_fit import Measured, step_errors
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.goodput import GoodputModel
 from simsched.model.placement import Site, consolidated_shape

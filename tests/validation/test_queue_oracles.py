@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from simsched_policies.fifo import Fifo
-from simsched_policies.gittins import Gittins
-from simsched_policies.isolated import Isolated
-from simsched_policies.las import Las
-from simsched_policies.sjf import Sjf
-from simsched_policies.smallest_first import SmallestFirst
-from simsched_policies.srsf import Srsf
-from simsched_policies.srtf import Srtf
-from simsched_policies.time_slicing import TimeSlicing
-from simsched_policies.tiresias import Tiresias
-from simsched_policies.tiresias_g import TiresiasG
-from simsched_policies.yarn_cs import YarnCs
+from hypothesis import given, settings, strategies as st
+from simsched_policies.production.yarn_cs import YarnCs
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.gittins import Gittins
+from simsched_policies.queues.isolated import Isolated
+from simsched_policies.queues.las import Las
+from simsched_policies.queues.sjf import Sjf
+from simsched_policies.queues.smallest_first import SmallestFirst
+from simsched_policies.queues.srsf import Srsf
+from simsched_policies.queues.srtf import Srtf
+from simsched_policies.queues.time_slicing import TimeSlicing
+from simsched_policies.queues.tiresias import Tiresias
+from simsched_policies.queues.tiresias_g import TiresiasG
 
 from simsched.engine.options import EngineOptions
 from simsched.model.application import Application

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from simsched_policies.or_elastic import OrElastic
-from simsched_policies.pollux.autoscale import PolluxAutoscale, _Size
+from hypothesis import given, settings, strategies as st
+from simsched_policies.adaptive.or_elastic import OrElastic
+from simsched_policies.adaptive.pollux.autoscale import PolluxAutoscale, _Size
 
 from simsched.engine.options import EngineOptions
 from simsched.model.application import Application, BatchChoice, BatchLimits, Running
@@ -18,8 +17,8 @@ from simsched.model.cluster import Cluster
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.model.placement import Site
-from simsched.policy.type_pools import type_pools
 from simsched.testing.builders import Applications, fresh_view, run, toy_application
+from simsched.toolkit.type_pools import type_pools
 from tests.validation.oracles.scaling import BATCH, Cloud, Trainer, grow_by_throughput, size_by_utility
 
 NODES = 6

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simsched.programs.max_min import makespan, max_min
-from simsched.programs.problem import ShareProblem
+from simsched.toolkit.programs.max_min import makespan, max_min
+from simsched.toolkit.programs.problem import ShareProblem
 from tests.validation.oracles import programs as written_out
 from tests.validation.oracles.programs import check_feasible, draw, rates_of
 from tests.validation.oracles.second_solver import COMPARED, problem_of

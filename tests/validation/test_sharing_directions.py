@@ -5,15 +5,15 @@ Pairs run at 0.685 each: half of the median sum of the pairs that were measured 
 
 import numpy as np
 import pytest
-from simsched_policies.antman import AntMan
-from simsched_policies.edf import Edf
-from simsched_policies.elasticflow import ElasticFlow
-from simsched_policies.fifo import Fifo
-from simsched_policies.gandiva import Gandiva
-from simsched_policies.srtf import Srtf
-from simsched_policies.themis import Themis
-from simsched_policies.tiresias import Tiresias
-from simsched_policies.yarn_cs import YarnCs
+from simsched_policies.deadlines.edf import Edf
+from simsched_policies.deadlines.elasticflow import ElasticFlow
+from simsched_policies.production.yarn_cs import YarnCs
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.srtf import Srtf
+from simsched_policies.queues.tiresias import Tiresias
+from simsched_policies.rounds.themis import Themis
+from simsched_policies.sharing.antman import AntMan
+from simsched_policies.sharing.gandiva import Gandiva
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import JobRecord, MemoryRecorder

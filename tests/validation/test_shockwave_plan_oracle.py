@@ -5,8 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from simsched.programs.shockwave import PlanJobs, PlanOptions
-from simsched.programs.shockwave import plan as simsched_plan
+from simsched.toolkit.programs.shockwave import PlanJobs, PlanOptions, plan as simsched_plan
 from tests.validation.oracles.shockwave_plan import (
     Plan,
     Planner,

@@ -17,17 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent, Lease
-from simsched.agent.fixed_agent import NoBatchAgent
+from simsched.agent import Agent, Lease, NoBatchAgent
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Site
-from simsched.policy import Decision, JobView, Signal, Triggers, View
-from simsched.policy.consolidated import place_consolidated
-from simsched.policy.contract import Policy
-from simsched.policy.signals import COMING_JOBS, RECORDED_DURATION, STEPS
+from simsched.model import ApplicationFacts, Cluster, JobRequest, Site
+from simsched.policy import COMING_JOBS, RECORDED_DURATION, STEPS, Decision, JobView, Policy, Signal, Triggers, View
+from simsched.toolkit import place_consolidated
 
 #: The artifact's `scheduling_slot`.
 SLOT_S = 240

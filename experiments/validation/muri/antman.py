@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from simsched.model.cluster import Cluster
-from simsched.model.colocation.stages import gap_turns
-from simsched.model.placement import Allocation
+from simsched.model import Allocation, Cluster
+from simsched.model.colocation import gap_turns
 
 from .books import TOLERANCE_S, Account, Artifact
 

@@ -15,16 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from simsched.agent.agent import Agent, Lease
-from simsched.agent.fixed_agent import NoBatchAgent
+from simsched.agent import Agent, Lease, NoBatchAgent
 from simsched.errors import input_error
-from simsched.model.application import ApplicationFacts
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobRequest
-from simsched.model.placement import Allocation, Site
-from simsched.policy import Decision, Signal, View
-from simsched.policy.contract import Policy
-from simsched.policy.signals import RECORDED_DURATION, REMAINING_WORK
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Site
+from simsched.policy import RECORDED_DURATION, REMAINING_WORK, Decision, Policy, Signal, View
 
 #: Iterations are so much longer under the scheduler.
 ALONE = 1.015

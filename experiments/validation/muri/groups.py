@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, cast
 
-from simsched.model.cluster import Cluster
-from simsched.model.colocation.stages import group_s
-from simsched.model.placement import Allocation
-from simsched.policy import INPUT_FILE, JobView, Signal, View
-from simsched.policy.grouping import groups as grouping
-from simsched.policy.grouping.matching import exact_matching
-from simsched.policy.recording import play
-from simsched.policy.signals import NEXT_ARRIVAL
+from simsched.model import Allocation, Cluster
+from simsched.model.colocation import group_s
+from simsched.policy import INPUT_FILE, NEXT_ARRIVAL, JobView, Signal, View
+from simsched.toolkit import play
+from simsched.toolkit.grouping import exact_matching, groups as grouping
 
 from .books import ALONE, TOLERANCE_S, Account, Artifact, first_fit
 from .recorded import Matchings

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from simsched.model.cluster import Cluster
-from simsched.model.placement import Allocation
+from simsched.model import Allocation, Cluster
 
 from .books import Account, Artifact, first_fit
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from simsched.policy.grouping.matching import exact_matching
-from simsched.policy.recording import Recording
+from simsched.toolkit import Recording
+from simsched.toolkit.grouping import exact_matching
 
 #: Two matchings whose weights differ by no more than this part are both of maximum weight.
 _SAME = 1e-9

@@ -9,7 +9,7 @@ import pandas as pd
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, value_axis, values_in_order
-from simsched.results.compare import Replica, Row
+from simsched.results import Replica, Row
 
 #: What is drawn, a row of panels each; the ratio where there is a reference, because seeds differ more than agents.
 METRICS = ("jct_mean_ratio", "jct_mean_s", "statistical_efficiency")
@@ -18,11 +18,11 @@ _WIDEST = 9.0
 
 
 def agents_of(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Return policy and agent by label ("" for the policy's own agent)."""
+    """Return policy and agent by label as figures show it ("" for the policy's own agent)."""
     found = {}
     for row in rows:
         agent = row.cells[0].manifest.get("agent")
-        found[row.policy] = (row.policy_name, str(agent["name"]) if isinstance(agent, Mapping) else "")
+        found[row.shown_policy] = (row.policy_name, str(agent["name"]) if isinstance(agent, Mapping) else "")
     return found
 
 

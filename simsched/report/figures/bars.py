@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, looks, new_figure, styled
 from simsched.report.units import Shown, number, shown_unit
-from simsched.results.compare import Row
-from simsched.results.metric_names import find_metric
+from simsched.results import Row, find_metric
 
 _COLUMNS = ["policy", "metric", "unit", "mean", "low", "high", "seeds", "published"]
 #: More panels than these do not fit a page beside each other.
@@ -27,7 +26,7 @@ def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
             estimate = row.estimate(reading.key)
             if estimate is not None:
                 found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
-                lines.append((row.name, reading.key, reading.stored_unit, *found))
+                lines.append((row.shown_name, reading.key, reading.stored_unit, *found))
     data = pd.DataFrame(lines, columns=_COLUMNS)
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
 

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
 from simsched.report.units import HOUR_S
-from simsched.results.curves import CurvePoint
-from simsched.results.over_time import integrals
+from simsched.results import CurvePoint, integrals
 
 #: The columns of the tables that are needed here.
 JOB_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s", "attained_gpu_s")

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
-from simsched.results.compare import Row
-from simsched.results.reader import Run
+from simsched.results import Row, Run
 
 _RATIO = "effective_training_ratio"
 _SUFFERED = ("jct_mean_s", _RATIO, "lost_gpu_hours")
@@ -23,7 +22,7 @@ def failure_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]
     """Draw who suffers how much from failures, over each swept key; over the checkpoint interval with its optimum."""
     if not any(_RATIO in row.values for row in rows):
         return
-    styles = looks(run.policies)
+    styles = looks(run.shown_policies)
     for key in run.swept:
         if key == _INTERVAL:
             data = sweep_data(rows, key, (_RATIO,))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.style import Drawn, Look
-from simsched.results.compare import Row
+from simsched.results import Row
 
 _SHOWN = ("gpu_utilisation", "jct_mean_s")
 

@@ -10,7 +10,7 @@ import pandas as pd
 from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
 from simsched.report.figures.sweep import axis_title
 from simsched.report.units import number, shown_unit
-from simsched.results.compare import Row
+from simsched.results import Row
 
 _PARTS = ("waiting for GPUs", "restarting", "running")
 _COLOURS = (PALETTE[4], "#555555", PALETTE[0])

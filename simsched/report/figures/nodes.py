@@ -14,8 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from simsched.report.figures.over_time import binned
 from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
-from simsched.results.curves import CurvePoint
-from simsched.results.over_time import Floats, held_between_rounds, integrals
+from simsched.results import CurvePoint, Floats, held_between_rounds, integrals
 
 _MOST_BINS = 400
 _MOST_BANDS = 2  # the number of nodes varies so much between seeds that more would hide the lines

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
 from simsched.report.units import Shown, time_unit
-from simsched.results.occupancy import OFF, Stay, colour_groups, outages_told, stays, waiting_by
+from simsched.results import OFF, Stay, colour_groups, outages_told, stays, waiting_by
 
 #: More nodes than this are not told apart on a page.
 MOST_NODES = 32

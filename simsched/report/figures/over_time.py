@@ -12,8 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
-from simsched.results.curves import CurvePoint
-from simsched.results.over_time import Floats, integrals
+from simsched.results import CurvePoint, Floats, integrals
 
 _MOST_BINS = 60
 _BINS_S = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from simsched.report.figures.style import BAND_ALPHA, Drawn, legend_above, looks, new_figure, styled
-from simsched.results.statistics import Estimate
+from simsched.results import Estimate
 
 
 def allocation_curves(

@@ -12,8 +12,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.image import AxesImage
 
 from simsched.report.figures.style import Drawn, new_figure, styled
-from simsched.results.pair_speeds import pair_speeds
-from simsched.results.reader import Run
+from simsched.results import Run, pair_speeds
 
 #: Up to so many kinds of jobs every cell of the map shows its number.
 _MOST_NUMBERS = 30

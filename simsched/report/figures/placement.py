@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.style import Drawn, looks
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
-from simsched.results.compare import Row
-from simsched.results.reader import Run
+from simsched.results import Row, Run
 
 _CROSSING, _FRAGMENTED = "crossing_share", "fragmentation_by_node"
 #: More bars than these are not told apart.
@@ -20,7 +19,7 @@ def placement_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Draw
     found = [name for name in (_CROSSING, _FRAGMENTED) if any(name in row.values for row in rows)]
     if not found:
         return
-    metrics, styles = ("jct_mean_s", *found), looks(run.policies)
+    metrics, styles = ("jct_mean_s", *found), looks(run.shown_policies)
     if not run.swept and len(rows) <= _MOST_ROWS:
         title = f"{run.name}: where jobs are placed"
         yield "placement", metric_bars(bar_data(rows, metrics), title=title, styles=styles)

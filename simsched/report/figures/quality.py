@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import BAND_ALPHA, PALETTE, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import time_unit
-from simsched.results.quality import Life
+from simsched.results import Life
 
 _BINS = 60
 _SHARES = (0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.distribution import Times, share_within
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.results.curves import CurvePoint
+from simsched.results import CurvePoint
 
 _POINTS = 400
 #: Up to here the axis shows every curve; the largest ratios of some policies lie far beyond.

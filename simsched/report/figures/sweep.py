@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import shown_unit
-from simsched.results.compare import Row, row_name
-from simsched.results.metric_names import find_metric
+from simsched.results import Row, find_metric, row_name
 
 #: Inches, fit for a page.
 _WIDEST = 9.0
@@ -36,10 +35,18 @@ def sweep_data(rows: Sequence[Row], key: str, metrics: Sequence[str]) -> pd.Data
             if estimate is None or key not in row.point:
                 continue
             others = {name: value for name, value in row.point.items() if name != key}
-            name, value = row_name(row.policy, others), row.point[key]
+            name, value = row_name(row.shown_policy, others), row.point[key]
             found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
             lines.append(
-                (name, row_name("", others).strip(" []"), row.policy, reading.key, reading.stored_unit, value, *found)
+                (
+                    name,
+                    row_name("", others).strip(" []"),
+                    row.shown_policy,
+                    reading.key,
+                    reading.stored_unit,
+                    value,
+                    *found,
+                )
             )
     data = pd.DataFrame(lines, columns=_COLUMNS)
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from simsched.report.figures.style import Drawn, legend_above, new_figure, styled
-from simsched.results.by_group import SIZES
+from simsched.results import SIZES
 
 _KINDS = (("recorded", "recorded_s", "#222222", "-"), ("simulated", "simulated_s", "#0072b2", "--"))
 _POINTS = 200

@@ -16,9 +16,7 @@ from simsched.report.page.frame import page_of
 from simsched.report.page.occupancy import interactive_occupancy, occupancy_script
 from simsched.report.page.provenance import experiment_text, provenance
 from simsched.report.tables import TextTable, comparison_table, difference_table
-from simsched.results.compare import comparison, paired_differences
-from simsched.results.reader import Run
-from simsched.results.reproduction import Reproduction
+from simsched.results import Reproduction, Run, comparison, paired_differences
 
 #: A table's cell with a published value behind: `0.52 ±0.10 (0.76)`.
 _WITH_PUBLISHED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")

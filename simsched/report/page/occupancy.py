@@ -9,9 +9,7 @@ from typing import Any
 from simsched.outlets import html_data, html_text
 from simsched.report.figures.draw import node_sizes
 from simsched.report.figures.style import PALETTE
-from simsched.results.compare import Row
-from simsched.results.occupancy import HELD_COLUMNS, JOB_COLUMNS, OFF, colour_groups, stays
-from simsched.results.reader import Cell
+from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, stays
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8
@@ -32,12 +30,12 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     Returns the empty text where there are no intervals, or too many to be drawn on a page. Without script the page
     keeps the picture of the same name.
     """
-    cells = {row.name: row.cells[0] for row in rows[:_MOST_POLICIES]}
+    cells = {row.shown_name: row.cells[0] for row in rows[:_MOST_POLICIES]}
     if not cells or not all(cell.has("allocations") for cell in cells.values()):
         return ""
     first = next(iter(cells.values()))
     nodes = node_sizes(first, [cell.table("allocations", HELD_COLUMNS) for cell in cells.values()])[:_MOST_NODES]
-    by, groups = colour_groups(first.table("jobs", JOB_COLUMNS), len(PALETTE) - 1)
+    by, groups = colour_groups(first.table("jobs", OCCUPANCY_COLUMNS), len(PALETTE) - 1)
     names = sorted(set(groups.values()))
     places = {job: names.index(group) for job, group in groups.items()}
     panels = {name: _panel(cell, len(nodes), places) for name, cell in cells.items()}

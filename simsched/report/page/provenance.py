@@ -8,8 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from simsched.outlets import html_text, json_text
-from simsched.results.compare import row_name
-from simsched.results.reader import Cell, Run
+from simsched.results import Cell, Run, row_name
 
 _SHORT_HASH = 12
 

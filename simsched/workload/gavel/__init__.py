@@ -3,9 +3,6 @@
 Turning these jobs into an experiment's workload does not belong here.
 """
 
-from simsched.workload.gavel.generator import GavelMix, generate_jobs
-from simsched.workload.gavel.job import GavelJob
-from simsched.workload.gavel.rates import GavelRates, read_rates
-from simsched.workload.gavel.trace_file import read_trace, write_trace
+import lazy_loader
 
-__all__ = ["GavelJob", "GavelMix", "GavelRates", "generate_jobs", "read_rates", "read_trace", "write_trace"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,9 +5,6 @@ as long. Each class has its own batches, small and large, with a rate that follo
 random over hours and days. Made week by week from one seed, a trace has no end, and any stretch costs what it holds.
 """
 
-from simsched.workload.generator.options import STATUS_CHOICES, GeneratorOptions
-from simsched.workload.generator.trace import MONDAY, STRETCH_DAYS, generate, generate_from_seed, stretch_of
+import lazy_loader
 
-__all__ = [
-    "MONDAY", "STATUS_CHOICES", "STRETCH_DAYS", "GeneratorOptions", "generate", "generate_from_seed", "stretch_of",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 from simsched.workload.readers.format import Head
 
 COLUMNS = ("job_id", "submit_time", "iteration", "model_name", "ddl", "batch_size", "num_gpu", "duration")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simsched.model.job import JobSpec, StageProfile
+from simsched.model import JobSpec, StageProfile
 from simsched.workload.readers.format import Head
 
 _STAGES = ("resource_time_0", "resource_time_1", "resource_time_2")

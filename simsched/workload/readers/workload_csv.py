@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from simsched.errors import Problem
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.readers.head import WORKLOAD_KIND
 from simsched.workload.readers.plain import blame_unknown_columns
 from simsched.workload.readers.sheet import Sheet, open_sheet

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from simsched.errors import InputError, Problem
 from simsched.keys import key
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, trace_of
 from simsched.workload.recipes.tiresias_testbed import MODELS
 from simsched.workload.trace import PROBLEM_CAP

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from simsched.errors import input_error
 from simsched.keys import key
-from simsched.model.job import JobSpec
-from simsched.model.tabulated import Setting, TabulatedModel
+from simsched.model import JobSpec, Setting, TabulatedModel
 from simsched.workload.gavel import GavelJob, GavelMix, generate_jobs, read_trace
 from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES
 from simsched.workload.gavel.rates import Kind

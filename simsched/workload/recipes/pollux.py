@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from simsched.errors import input_error, nearest
 from simsched.keys import key
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
 from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES, size_class_of
 from simsched.workload.stratify import stratified_sample

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from simsched.keys import key
-from simsched.model.job import JobSpec
-from simsched.model.tabulated import TabulatedModel
+from simsched.model import JobSpec, TabulatedModel
 from simsched.workload.trace import Trace
 
 Configurations = Mapping[str, Sequence[tuple[int, int]]]

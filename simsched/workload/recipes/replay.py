@@ -10,7 +10,7 @@ import numpy as np
 
 from simsched.errors import input_error
 from simsched.keys import key
-from simsched.model.job import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.estimates import with_estimates
 from simsched.workload.recipes.as_is import RUNTIME_FROM, settled, specs_of
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of

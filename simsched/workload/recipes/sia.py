@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from simsched.errors import input_error
 from simsched.keys import key
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key
 from simsched.workload.sia_facts import draw, sia_facts
 

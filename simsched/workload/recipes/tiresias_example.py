@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 from simsched.workload.recipes.recipe import Ingredients
 
 

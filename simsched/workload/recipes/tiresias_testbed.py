@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.keys import key
-from simsched.model.job import JobSpec
+from simsched.model import JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key
 
 #: The models of Table 6, by the names of `workloads/models/tiresias-models.yaml`.

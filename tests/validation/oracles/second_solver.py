@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from simsched.programs.allox import allox
-from simsched.programs.finish_time import Elapsed, finish_time
-from simsched.programs.max_min import makespan, max_min
-from simsched.programs.min_jct import min_jct
-from simsched.programs.pop import partitioned
-from simsched.programs.problem import Pairs, ShareProblem
-from simsched.programs.shares import gandiva_fair, isolated, proportional
-from simsched.programs.shockwave import PlanJobs, PlanOptions, plan
-from simsched.programs.sia import choose, offers_of
-from simsched.programs.throughput import total_throughput
-from simsched.programs.water_filling import water_filling
+from simsched.toolkit.programs.allox import allox
+from simsched.toolkit.programs.finish_time import Elapsed, finish_time
+from simsched.toolkit.programs.max_min import makespan, max_min
+from simsched.toolkit.programs.min_jct import min_jct
+from simsched.toolkit.programs.pop import partitioned
+from simsched.toolkit.programs.problem import Pairs, ShareProblem
+from simsched.toolkit.programs.shares import gandiva_fair, isolated, proportional
+from simsched.toolkit.programs.shockwave import PlanJobs, PlanOptions, plan
+from simsched.toolkit.programs.sia import choose, offers_of
+from simsched.toolkit.programs.throughput import total_throughput
+from simsched.toolkit.programs.water_filling import water_filling
 from tests.validation.oracles import programs as written_out
 from tests.validation.oracles.programs import Floats, Instance, check_feasible, draw, rates_of
 

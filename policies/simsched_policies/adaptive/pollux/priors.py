@@ -1,0 +1,101 @@
+"""What agents know when their jobs are submitted: nothing, an offline profile, or what earlier jobs have taught."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from simsched.agent import (
+    Agent,
+    GoodputAgent,
+    HistoryPool,
+    Measurement,
+    Prior,
+    Shared,
+    goodput_agent,
+    history_of_job,
+    pool_text,
+    read_pool,
+)
+from simsched.model import ApplicationFacts, BatchLimits, JobRequest
+from simsched.policy import EARLIER_RUNS, FINISHED_JOBS, OFFLINE_PROFILES, JobView, Signal
+
+Source = Literal["none", "offline", "pool"]
+
+#: The file in which a run leaves its pool.
+POOL_FILE = "pool.json"
+
+
+class PriorSource:
+    """Makes the agents of a run, tells them what is known and, with a pool, learns from those that have finished."""
+
+    def __init__(self, source: Source, pool_path: str | None, *, skip_doubling: bool, noise: float = 0) -> None:
+        """Begin with an empty pool, or with that of a file; raises `InputError` where it cannot be read."""
+        self._source = source
+        self._skip_doubling = skip_doubling
+        self._noise = noise
+        self._shared = Shared()
+        self._pool = read_pool(Path(pool_path)) if pool_path is not None else HistoryPool()
+        self._reads_file = pool_path is not None
+        #: Applications and agents of the jobs that have not finished yet.
+        self._agents: dict[str, tuple[str, GoodputAgent]] = {}
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Return what has to be declared for it."""
+        if self._source == "offline":
+            return frozenset({OFFLINE_PROFILES})
+        if self._source == "pool":
+            return frozenset({FINISHED_JOBS, EARLIER_RUNS} if self._reads_file else {FINISHED_JOBS})
+        return frozenset()
+
+    @property
+    def jobs_learnt_from(self) -> int | None:
+        """Return the number of jobs in the pool, None where there is no pool."""
+        return self._pool.jobs if self._source == "pool" else None
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job; `inform` will tell it what there is to know."""
+        limits = facts.limits
+        lookup = partial(self._borrow, limits) if self._source == "pool" and limits is not None else None
+        agent = goodput_agent(request, facts, shared=self._shared, lookup=lookup, noise=self._noise)
+        if self._source != "none":
+            self._agents[request.id] = request.application, agent
+        return agent
+
+    def inform(self, arrived: Sequence[JobView]) -> None:
+        """Let jobs that no decision has been made about yet start from what is known of their applications."""
+        if self._source == "none":
+            return
+        for job in arrived:
+            application, agent = self._agents[job.id]
+            offline = self._source == "offline"
+            known = job[OFFLINE_PROFILES] if offline else self._pool.lookup(application, agent.limits)
+            agent.start_from({gpu_type: self._adjusted(prior) for gpu_type, prior in known.items()})
+
+    def _borrow(self, limits: BatchLimits, seen: Measurement) -> Prior | None:
+        similar = self._pool.similar(limits, seen)
+        return None if similar is None else self._adjusted(similar)
+
+    def _adjusted(self, prior: Prior) -> Prior:
+        return prior if self._skip_doubling else replace(prior, max_profiled_gpus=0)
+
+    def learn(self, finished: Sequence[str]) -> None:
+        """Take in what these jobs have measured."""
+        for job_id in finished:
+            application, agent = self._agents.pop(job_id, ("", None))
+            if agent is None or self._source != "pool":
+                continue
+            taught = history_of_job(agent.limits, agent.profiles, agent.noise)
+            if taught is not None:
+                self._pool.add(application, taught)
+
+    def artifacts(self) -> Mapping[str, str]:
+        """Return the pool as a file, with the jobs that finished after the last decision."""
+        if self._source != "pool":
+            return {}
+        self.learn(list(self._agents))
+        return {POOL_FILE: pool_text(self._pool)}

@@ -1,0 +1,252 @@
+"""Sia: every round, each job gets the GPU type and the number of GPUs that serve all jobs' goodputs best.
+
+Idea: GPUs come in few sensible configurations, powers of two inside a node and whole nodes beyond, so that an integer
+program can choose one for each job every minute, over GPU types and numbers at once (Jayaram Subramanya et al.,
+SOSP'23, section 3). A configuration counts for the goodput that the job's own model predicts, relative to the job's
+least, to the power of `fairness`; any change counts for less by what restarts have cost. A job starts from what one GPU
+of each type was profiled at, may at most double its GPUs, and where it never ran is taken to scale as on a type where
+it did. Jobs without a batch size to adapt are rigid: they get what they asked for, on any type.
+
+Deviations: where all jobs are rigid, they are looked at anew only when one has come or ended, or nodes have; the
+program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and
+splits it only where none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent
+from simsched.model import Allocation, ApplicationFacts, GoodputModel, JobRequest, gpus_of
+from simsched.policy import (
+    GOODPUT,
+    GPU_TYPES,
+    OFFLINE_PROFILES,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
+from simsched.toolkit import available_by_type
+from simsched.toolkit.programs import (
+    MOST_GPUS,
+    Configuration,
+    Floats,
+    bootstrapped,
+    choose,
+    configurations,
+    may_grow_to,
+    offers_of,
+    restart_factor,
+    rigid,
+    values,
+)
+
+#: GPU types as the program sees them: nodes that their GPUs would fill, and GPUs of a node.
+Groups = Mapping[str, tuple[int, int]]
+
+
+@dataclass
+class Sia(Policy):
+    """Chooses configurations every `interval_s` seconds; `penalty` weighs a job that is left without GPUs.
+
+    No job gets more than `most_gpus` GPUs.
+    """
+
+    name: ClassVar[str] = "sia"
+    type_aware: ClassVar[bool] = True
+    wants: ClassVar[Wants] = {GPU_TYPES: Becomes("chooses numbers of GPUs alone")}
+    needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT, OFFLINE_PROFILES})
+    rigid: ClassVar[bool] = False
+
+    interval_s: int = 60
+    fairness: float = -0.5
+    penalty: float = 1.1
+    most_gpus: int = MOST_GPUS
+    _seen: object = field(default=None, init=False, repr=False)
+    _shared: Shared = field(default_factory=Shared, init=False, repr=False)
+    _since_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _alone: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[str, tuple[object, Floats]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what the program cannot use."""
+        if self.fairness == 0 or self.most_gpus < 1:
+            raise ValueError("fairness must not be 0, and most_gpus at least 1")
+        if self.fairness < 0 and self.penalty <= 1:  # the worth of the configuration that a job runs worst on is 1
+            raise ValueError("penalty must be more than 1 where fairness is negative, or jobs may wait for ever")
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide once a round."""
+        return Triggers(interval_s=self.interval_s)
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Adapt the batch to the goodput, where there is a batch."""
+        if facts.limits is None:
+            return fixed_agent(request, facts)
+        return goodput_agent(request, facts, shared=self._shared)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Value every configuration of every job, choose, and place what was chosen."""
+        groups = _groups(view)
+        if not view.jobs or not groups:
+            self._seen = None
+            return Decision({})
+        for gone in view.finished:
+            self._since_s.pop(gone, None)
+            self._known.pop(gone, None)
+        seen = tuple(view.jobs), tuple(view.up)
+        if seen == self._seen and not view.lost and all(job.limits is None for job in view.jobs.values()):
+            return Decision.change({})
+        self._seen = seen
+        types = list(groups)
+        offered = [self._offers(job, view, groups) for job in view.jobs.values()]
+        rows = [
+            ([types.index(one.gpu_type) for one in kinds], [one.gpus for one in kinds], worth)
+            for kinds, worth in offered
+        ]
+        available = available_by_type(view)
+        room = np.array([available[kind] for kind in types], dtype=np.int64)
+        must = np.array([self._restarting(job, view) for job in view.jobs.values()])
+        picked = choose(offers_of(rows), room, len(rows), must=must, fairness=self.fairness, penalty=self.penalty)
+        flat = [one for kinds, _ in offered for one in kinds]
+        chosen = {job: flat[int(at)] for job, at in zip(view.jobs, picked, strict=True) if at >= 0}
+        allocations = _placed(chosen, view)
+        for job in view.jobs.values():
+            if allocations.get(job.id, ()) != job.allocation:
+                self._since_s[job.id] = view.now_s
+        return Decision(allocations)
+
+    def _offers(self, job: JobView, view: View, groups: Groups) -> tuple[list[Configuration], Sequence[float]]:
+        """Return the configurations that a job may get, and what each is worth."""
+        current = _current(job, view)
+        goodputs: Floats
+        if job.limits is None:
+            kinds = [one for one in rigid(groups, job.num_gpus) if job.facts.runs_on(one.gpu_type)]
+            goodputs = np.ones(len(kinds))
+        else:
+            kinds, goodputs = self._adaptive(job, groups)
+        at = next((i for i, one in enumerate(kinds) if (one.gpu_type, one.gpus) == current), -1)
+        if self._restarting(job, view) and current is not None:
+            kind = kinds[at] if at >= 0 else Configuration(current[0], len(job.allocation), current[1])
+            return [kind], [1.0]
+        if not kinds:
+            return [], []
+        factor = restart_factor(job.age_s, job.restarts, _delay_s(job, view))
+        worth = values(goodputs, np.array([one.gpus for one in kinds]), at, factor, self.fairness)
+        return kinds, worth.tolist()
+
+    def _adaptive(self, job: JobView, groups: Groups) -> tuple[list[Configuration], Floats]:
+        limits, report = job.limits, job[GOODPUT]
+        assert limits is not None
+        most = limits.max_batch_size // limits.min_local_bsz
+        largest = max((one.max_profiled_gpus for one in report.types.values()), default=0)
+        most = min(most, may_grow_to(largest, self.most_gpus), job.max_gpus or most)
+        allowed = [one for one in configurations(groups, self.most_gpus) if one.gpus <= most]
+        allowed = [one for one in allowed if job.facts.runs_on(one.gpu_type)]
+        what = report.version, tuple(allowed)
+        known = self._known.get(job.id)
+        if known is None or known[0] != what:
+            known = self._known[job.id] = what, self._goodputs(job, allowed)
+        kept = known[1] > 0
+        return [one for one, keep in zip(allowed, kept, strict=True) if keep], known[1][kept]
+
+    def _goodputs(self, job: JobView, kinds: Sequence[Configuration]) -> Floats:
+        """Predict the goodput of configurations, by the job's own models as far as it has any."""
+        found = np.zeros(len(kinds))
+        report = job[GOODPUT]
+        profiled = [kind for kind in sorted(report.types) if report.on(kind).max_profiled_gpus > 0]
+        for gpu_type in dict.fromkeys(one.gpu_type for one in kinds):
+            at = [i for i, one in enumerate(kinds) if one.gpu_type == gpu_type]
+            nodes, gpus = ([kinds[i][part] for i in at] for part in (1, 2))
+            known = gpu_type if gpu_type in profiled else (profiled[0] if profiled else None)
+            model = None if known is None else report.on(known).model
+            if model is None or known is None:  # one GPU each, as profiled
+                found[at] = [self._of_one(job, gpu_type) if count == 1 else 0.0 for count in gpus]
+                continue
+            rates = model.optimise(nodes, gpus).goodput
+            if known != gpu_type:
+                here, there = self._of_one(job, gpu_type), self._of_one(job, known)
+                rates = np.array([bootstrapped(float(rate), here, there) for rate in rates])
+            found[at] = rates
+        return found
+
+    def _of_one(self, job: JobView, gpu_type: str) -> float:
+        """Return the goodput on one GPU of a type, as profiled when the application was new; 1 where it was not."""
+        what = job.facts.name, gpu_type
+        if what not in self._alone:
+            prior: Prior | None = job[OFFLINE_PROFILES].get(gpu_type)
+            limits = job.limits
+            if prior is None or limits is None:
+                return 1.0
+            best = GoodputModel(prior.params, prior.gradient, limits).optimise([1], [1])
+            self._alone[what] = max(float(best.goodput[0]), 1e-9)
+        return self._alone[what]
+
+    def _restarting(self, job: JobView, view: View) -> bool:
+        """Return whether a job is still restoring its state on the GPUs that it holds."""
+        since_s = self._since_s.get(job.id)
+        return job.running and since_s is not None and view.now_s < since_s + _delay_s(job, view)
+
+
+def _groups(view: View) -> dict[str, tuple[int, int]]:
+    """Return the whole nodes that each type's GPUs would fill, and the GPUs of its largest node; types that are up."""
+    found = {}
+    for gpu_type in sorted({node.gpu_type for node in view.nodes}):
+        sizes = [node.gpus for node, up in zip(view.nodes, view.up, strict=True) if up and node.gpu_type == gpu_type]
+        if sizes:
+            found[gpu_type] = (-(-sum(sizes) // max(sizes)), max(sizes))
+    return found
+
+
+def _current(job: JobView, view: View) -> tuple[str, int] | None:
+    if not job.running:
+        return None
+    return view.nodes[job.allocation[0][0]].gpu_type, gpus_of(job.allocation)
+
+
+def _delay_s(job: JobView, view: View) -> float:
+    delay_s = job.facts.restart_delay_s
+    return view.restart_delay_s if delay_s is None else delay_s
+
+
+def _placed(chosen: Mapping[str, Configuration], view: View) -> dict[str, Allocation]:
+    """Place configurations: unchanged ones stay, the others follow by descending GPUs."""
+    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+    allocations: dict[str, Allocation] = {}
+    moved: list[tuple[str, Configuration]] = []
+    for job_id, kind in chosen.items():
+        job = view.jobs[job_id]
+        if _current(job, view) == (kind.gpu_type, kind.gpus):
+            allocations[job_id] = job.allocation
+            for node, gpus in job.allocation:
+                free[node] -= gpus
+        else:
+            moved.append((job_id, kind))
+    for job_id, kind in sorted(moved, key=lambda one: -one[1].gpus):
+        allocations[job_id] = _seats(free, kind, view)
+    return allocations
+
+
+def _seats(free: list[int], kind: Configuration, view: View) -> Allocation:
+    """Take GPUs of a type from the fullest node that holds them all, else from the emptiest nodes on."""
+    nodes = [node.index for node in view.nodes if node.gpu_type == kind.gpu_type and free[node.index]]
+    whole = [node for node in nodes if free[node] >= kind.gpus]
+    order = [min(whole, key=lambda node: free[node])] if whole else sorted(nodes, key=lambda node: -free[node])
+    picked, left = [], kind.gpus
+    for node in order:
+        took = min(free[node], left)
+        if took:
+            picked.append((node, took))
+            free[node] -= took
+            left -= took
+    return tuple(picked)

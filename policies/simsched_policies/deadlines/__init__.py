@@ -1,0 +1,1 @@
+"""Policies whose jobs have deadlines."""

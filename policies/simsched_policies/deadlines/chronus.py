@@ -1,0 +1,141 @@
+"""Chronus: jobs with deadlines get leases reserved before they are admitted, the others run on what is left.
+
+Idea: Gao et al., Chronus, SoCC'21. Time is cut into leases. A job with a deadline is admitted if leases enough can be
+reserved for it before its deadline beside those of the jobs admitted before (a mixed-integer program,
+`simsched.toolkit.programs.leases`); in its leases nothing preempts it. Jobs without a deadline, and those that are not
+admitted, run on GPUs that nobody has reserved, in short slots.
+
+Published (artifact): leases of 60 minutes, slots of 5 minutes. Deviations: who holds no lease runs in the order of the
+GPU-time left (no source at hand says in which); work left is an oracle (from memory: the paper profiles jobs
+beforehand); a job is counted as losing a restart in every lease, which is more than it loses in leases one after the
+other; a job that was admitted and can no longer be in time is given up and runs on what is left; plans look at most
+`horizon_leases` ahead; the program is solved only where reserving the earliest leases by deadline fails, and only while
+it is small. On several GPU types it runs in each by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simsched.model import Allocation
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.toolkit import TypePool, available_gpus, run_in_order, type_pools
+from simsched.toolkit.programs import reserve, usable_seconds
+
+
+@dataclass
+class Chronus(Policy):
+    """Reserves leases for jobs with deadlines, and lets the others use the GPUs that are left slot by slot."""
+
+    name: ClassVar[str] = "chronus"
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    wants: ClassVar[Wants] = {
+        DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
+    }
+
+    lease_s: int = 3600
+    slot_s: int = 300
+    horizon_leases: int = 48
+    _admitted: dict[str, bool] = field(default_factory=dict, init=False, repr=False)
+    _holders: set[str] = field(default_factory=set, init=False, repr=False)
+    _began_s: float = field(default=-1, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse leases that do not end with a slot."""
+        if self.slot_s < 1 or self.lease_s < self.slot_s or self.lease_s % self.slot_s or self.horizon_leases < 1:
+            message = f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1"
+            raise ValueError(message)
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide every slot."""
+        return Triggers(interval_s=self.slot_s)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Renew the leases where a period begins, judge the jobs that have arrived, and fill what is left."""
+        for job_id in view.finished:
+            self._admitted.pop(job_id, None)
+        began_s = view.now_s // self.lease_s * self.lease_s
+        self._holders = (
+            {job_id for job_id in self._holders if job_id in view.jobs} if began_s == self._began_s else set()
+        )
+        renewed, self._began_s = began_s != self._began_s, began_s
+        allocations: dict[str, Allocation] = {}
+        declined: list[str] = []
+        for pool in type_pools(view, rigid=True):
+            new = [job for job in pool.jobs.values() if _has_deadline(job) and job.id not in self._admitted]
+            if new or renewed:
+                declined += self._plan(pool, new)
+            first = [job for job in pool.jobs.values() if job.id in self._holders]
+            rest = [job for job in pool.jobs.values() if job.id not in self._holders]
+            rest.sort(key=lambda job: job[REMAINING_WORK].seconds * job.num_gpus)
+            allocations |= run_in_order([*first, *rest], pool.view)
+        return Decision(allocations, declined=declined)
+
+    def _plan(self, pool: TypePool, new: Sequence[JobView]) -> list[str]:
+        """Decide who is admitted and who holds the lease under way; return those declined."""
+        admitted = [job for job in pool.jobs.values() if self._admitted.get(job.id, False)]
+        kept, plan = admitted, self._reserved(admitted, pool)
+        if plan is None:
+            kept, plan, late = self._admit([], admitted, pool)
+            self._admitted.update(dict.fromkeys((job.id for job in late), False))
+        kept, plan, declined = self._admit(kept, new, pool, plan)
+        self._admitted.update({job.id: job in kept for job in new})
+        self._holders |= {job_id for job_id, leases in plan.items() if leases[0]}
+        return [job.id for job in declined]
+
+    def _admit(
+        self,
+        before: Sequence[JobView],
+        others: Sequence[JobView],
+        pool: TypePool,
+        plan: Mapping[str, NDArray[np.bool_]] | None = None,
+    ) -> tuple[list[JobView], Mapping[str, NDArray[np.bool_]], list[JobView]]:
+        """Admit one job after the other for which leases can be reserved; return all admitted, the plan, the rest."""
+        admitted, declined, plan = list(before), [], plan or {}
+        for job in others:
+            found = self._reserved([*admitted, job], pool)
+            if found is None:
+                declined.append(job)
+            else:
+                plan = found
+                admitted.append(job)
+        return admitted, plan, declined
+
+    def _reserved(self, jobs: Sequence[JobView], pool: TypePool) -> Mapping[str, NDArray[np.bool_]] | None:
+        """Return the leases of each job, the one under way first; None where somebody cannot be in time."""
+        if not jobs:
+            return {}
+        view = pool.view
+        order = sorted(jobs, key=_deadline_s)
+        last_s = max(map(_deadline_s, order))
+        count = min(max(int(-((self._began_s - last_s) // self.lease_s)), 1), self.horizon_leases)
+        begin = [max(self._began_s + lease * self.lease_s, view.now_s) for lease in range(count)]
+        end = [self._began_s + (lease + 1) * self.lease_s for lease in range(count)]
+        loss = [
+            view.restart_delay_s if job.facts.restart_delay_s is None else job.facts.restart_delay_s for job in order
+        ]
+        usable = usable_seconds(begin, end, [_deadline_s(job) for job in order], loss)
+        need = np.array([job[REMAINING_WORK].seconds for job in order])
+        room = np.full(count, available_gpus(view))
+        for at, job in enumerate(order):
+            if job.id in self._holders:  # it holds the lease under way until that ends, whatever is planned
+                need[at] -= max(min(end[0], _deadline_s(job)) - view.now_s, 0) + 1
+                room[0] -= job.num_gpus
+                usable[at, 0] = 0
+        room[0] = max(room[0], 0)
+        held = reserve(need, np.array([job.num_gpus for job in order]), usable, room)
+        return None if held is None else {job.id: leases for job, leases in zip(order, held, strict=True)}
+
+
+def _has_deadline(job: JobView) -> bool:
+    return job.request.deadline_s is not None
+
+
+def _deadline_s(job: JobView) -> float:
+    return job.request.submit_time_s + (job.request.deadline_s or 0.0)

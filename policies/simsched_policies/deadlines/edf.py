@@ -1,0 +1,94 @@
+"""Earliest deadline first (Liu and Layland, JACM 20(1), 1973): the baseline of policies that know deadlines.
+
+With `elastic` it is the baseline of ElasticFlow (ASPLOS'23, from memory): the job whose deadline is next gets the power
+of two GPUs on which it is fastest, however little the last of them adds, the next job what is left, and so on; jobs are
+placed, and pay for restarts, as ElasticFlow's. The time left on any number of GPUs is an oracle there as here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.agent import Agent, fixed_agent
+from simsched.model import Allocation, ApplicationFacts, JobRequest
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, View, Wants
+from simsched.toolkit import (
+    PLACERS,
+    Key,
+    PlacerName,
+    PriorityScheduler,
+    TypePool,
+    available_gpus,
+    place_consolidated,
+    required_limits,
+    sizes,
+    type_pools,
+    usable_gpus,
+)
+
+
+@dataclass
+class Edf(Policy):
+    """Runs the jobs whose deadline is next, preempting others; those without one come last, in order of submission.
+
+    Nobody is refused, and a job that is late keeps its place. Jobs that do not fit are skipped. With `elastic` jobs get
+    as many GPUs as make them fastest, and `preempts` and `placement` are of no account.
+    """
+
+    name: ClassVar[str] = "edf"
+    wants: ClassVar[Wants] = {DEADLINES: Becomes("serves jobs in the order of submission")}
+
+    preempts: bool = True
+    placement: PlacerName = "most-free"
+    elastic: bool = False
+    _scheduler: PriorityScheduler = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start without jobs."""
+        self._scheduler = PriorityScheduler(preempts=self.preempts)
+        if self.elastic:  # of this instance only: the class is rigid
+            vars(self)["rigid"] = False
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Return the work left where jobs are scaled, and nothing otherwise."""
+        return frozenset({REMAINING_WORK}) if self.elastic else self.needs
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Keep the batch asked for; where jobs are scaled, refuse those that know only a duration."""
+        if not self.elastic:
+            return super().agent(request, facts)
+        required_limits(self.name, "step times", request, facts)
+        return fixed_agent(request, facts)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Admit by deadline."""
+        if self.elastic:
+            allocations: dict[str, Allocation] = {}
+            for pool in type_pools(view):
+                allocations |= _widest(pool)
+            return Decision(allocations)
+        self._scheduler.take_in(view, _key, PLACERS[self.placement])
+        return Decision.change(*self._scheduler.schedule())
+
+
+def _widest(pool: TypePool) -> dict[str, Allocation]:
+    """Serve the jobs of a type by deadline, each on as many GPUs as make it fastest."""
+    gpus = left = available_gpus(pool.view)
+    counts: dict[str, int] = {}
+    for job in sorted(pool.jobs.values(), key=_key):
+        if left:
+            usable = sizes(min(usable_gpus(job, gpus), left))
+            left_s = {count: job[REMAINING_WORK].seconds_on(pool.gpu_type, count) for count in usable}
+            counts[job.id] = min(usable, key=left_s.__getitem__)
+            left -= counts[job.id]
+    return place_consolidated(counts, pool.view, counts, lambda job_id: True)
+
+
+def _key(job: JobView) -> Key:
+    deadline_s = job.request.deadline_s
+    return (math.inf if deadline_s is None else job.request.submit_time_s + deadline_s,)

@@ -1,0 +1,191 @@
+"""ElasticFlow: jobs with deadlines get as few GPUs as keep them in time, and spare GPUs go where they save most.
+
+Idea: Gu et al., ElasticFlow, ASPLOS'23, section 4. Time is cut into slots. A job is admitted if it and everybody
+admitted before can be in time, each on its minimum satisfactory share; GPUs left over in this slot double the share of
+the job with the greatest marginal return, GPU-time saved per GPU more. Jobs without a deadline get one GPU each before
+that, as far as any are left over; they, and then those that were not admitted, use what remains.
+
+Published defaults: slots of 60 s, sizes that are powers of two, placement on as few nodes as hold a job, for which
+others move. Deviations: a job that is not admitted is not dropped but runs as best effort, so that every job finishes
+and late ones are counted; the time left on any number of GPUs, at the batch size submitted, is an oracle (the paper
+profiles it beforehand). Because scaling costs a restart here, plans pay for each, with `spare_restarts` in reserve;
+jobs keep what they hold while there is room; they grow, or move for others, only if they end sooner for it, and in
+time; and where all cannot be planned anew, plans go on as they were, so that who is admitted stays in time unless GPUs
+are lost. Plans look at most `horizon_slots` slots ahead. On several GPU types it runs in each by itself.
+
+The simulator published with the paper does two things otherwise, either of which can be had: GPUs left over go to the
+job whose GPU time grows most for them (`spare_to: most-growth`), and the jobs that arrive in one slot are admitted or
+declined together (`admit_together`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from simsched.agent import Agent, fixed_agent
+from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.toolkit import (
+    Counts,
+    DeadlineJob,
+    TypePool,
+    available_gpus,
+    in_time,
+    keep_promises,
+    place_consolidated,
+    plan_all,
+    plan_beside,
+    required_limits,
+    scale_up,
+    share_out,
+    type_pools,
+    usable_gpus,
+)
+
+
+@dataclass
+class ElasticFlow(Policy):
+    """Admits jobs whose deadline can be met, and scales them slot by slot."""
+
+    name: ClassVar[str] = "elasticflow"
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    wants: ClassVar[Wants] = {
+        DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
+    }
+    rigid: ClassVar[bool] = False
+
+    slot_s: int = 60
+    horizon_slots: int = 10_080
+    spare_restarts: int = 1
+    rounding_s: float = 0.5
+    spare_to: Literal["most-saved", "most-growth"] = "most-saved"
+    admit_together: bool = False
+    _promised: dict[str, bool] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[str, Counts] = field(default_factory=dict, init=False, repr=False)
+    _planned_s: float = field(default=0.0, init=False, repr=False)
+    _types: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _ratios: dict[str, tuple[int, dict[int, float]]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse slots and restarts that cannot be planned with."""
+        if self.slot_s < 1 or self.horizon_slots < 1 or self.spare_restarts < 0 or self.rounding_s < 0:
+            raise ValueError("slot_s and horizon_slots must be at least 1, spare_restarts and rounding_s at least 0")
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide every slot."""
+        return Triggers(interval_s=self.slot_s)
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Keep the batch size submitted; refuse jobs that know only a duration."""
+        required_limits(self.name, "step times", request, facts)
+        return fixed_agent(request, facts)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Plan within each GPU type, then place the jobs whose number of GPUs changes."""
+        for job_id in view.finished:
+            for known in (self._promised, self._plans, self._types, self._ratios):
+                known.pop(job_id, None)
+        elapsed = max(round((view.now_s - self._planned_s) / self.slot_s), 0)
+        self._plans = {job_id: plan[elapsed:] for job_id, plan in self._plans.items()}
+        self._planned_s = view.now_s
+        allocations: dict[str, Allocation] = {}
+        before = set(self._promised)
+        for pool in type_pools(view, home=self._types):
+            allocations |= self._serve(pool)
+        declined = [job_id for job_id, promised in self._promised.items() if not promised and job_id not in before]
+        return Decision(allocations, declined=declined)
+
+    def _serve(self, pool: TypePool) -> dict[str, Allocation]:
+        gpus = available_gpus(pool.view)
+        if not gpus:
+            return {}
+        hopeful = [job for job in pool.jobs.values() if _has_deadline(job) and self._promised.get(job.id, True)]
+        planned = self._plan([self._job(job, pool, gpus) for job in hopeful], gpus)
+        self._types |= dict.fromkeys((one.id for one in planned), pool.gpu_type)
+        names = {one.id for one in planned}
+        rest = sorted((job for job in pool.jobs.values() if job.id not in names), key=_has_deadline)
+        without = sum(not _has_deadline(job) for job in rest)
+        now = sum(int(self._plans[one.id][0]) for one in planned if len(self._plans[one.id]))
+        spare = gpus - min(without, max(gpus - now, 0))
+        counts = scale_up(planned, self._plans, spare, least_return=self.spare_to == "most-growth")
+        counts |= share_out([self._job(job, pool, gpus) for job in rest], gpus - sum(counts.values()))
+        known = {one.id: one for one in planned}
+
+        def may_move(job_id: str) -> bool:
+            return in_time(known[job_id].moved(), [counts[job_id], *self._plans[job_id][1:]])
+
+        return place_consolidated(counts, pool.view, names, may_move)
+
+    def _plan(self, jobs: list[DeadlineJob], gpus: int) -> list[DeadlineJob]:
+        """Plan the jobs admitted and admit new ones; return those that are planned.
+
+        One that was admitted and cannot be in time after all, because nodes have failed, becomes best effort.
+        """
+        old = [one for one in jobs if one.id in self._promised]
+        new = [one for one in jobs if one.id not in self._promised]
+        kept, plans = keep_promises(old, self._plans, gpus)
+        for group in [new] if self.admit_together and new else [[one] for one in new]:
+            found = plan_all([*kept, *group], gpus)
+            if found is None:
+                found = _planned_beside(plans, group, gpus)
+            self._promised |= dict.fromkeys((one.id for one in group), found is not None)
+            if found is not None:
+                plans = found
+                kept += group
+        self._promised |= {one.id: one.id in plans for one in old}
+        self._plans |= plans
+        return kept
+
+    def _job(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob:
+        """Return a job as the plans see it, its work in seconds on one GPU."""
+        left_s = (job.request.deadline_s or 0.0) - job.age_s
+        own_s = job.facts.restart_delay_s
+        restart_s = pool.view.restart_delay_s if own_s is None else own_s
+        return DeadlineJob(
+            job.id,
+            job[REMAINING_WORK].seconds_on(pool.gpu_type, 1),
+            min(max(int(left_s // self.slot_s), 0), self.horizon_slots),
+            usable_gpus(job, gpus),
+            partial(self._rate, job, pool),
+            gpus_of(job.allocation),
+            restart_s / self.slot_s,
+            self.spare_restarts,
+        )
+
+    def _rate(self, job: JobView, pool: TypePool, gpus: int) -> float:
+        """Return what a slot does on some GPUs, in seconds on one.
+
+        The ratio of the two is that of what is left, looked up once in an epoch. Each epoch is reckoned `rounding_s`
+        longer than it is, because a clock of whole seconds may round it up by so much.
+        """
+        if not gpus:
+            return 0.0
+        remaining = job[REMAINING_WORK]
+        epoch, ratios = self._ratios.get(job.id, (-1, {}))
+        if epoch != remaining.epoch:
+            self._ratios[job.id] = remaining.epoch, (ratios := {})
+        if gpus not in ratios:
+            rounding_s = self.rounding_s * (remaining.epochs - remaining.epoch)
+            needed_s = remaining.seconds_on(pool.gpu_type, gpus) + rounding_s
+            ratios[gpus] = remaining.seconds_on(pool.gpu_type, 1) / needed_s if needed_s > 0 else 1.0
+        return self.slot_s * ratios[gpus]
+
+
+def _planned_beside(plans: dict[str, Counts], jobs: list[DeadlineJob], gpus: int) -> dict[str, Counts] | None:
+    """Plan jobs on what plans leave, the earliest deadline first; None if one of them cannot be in time so."""
+    found = dict(plans)
+    for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
+        own = plan_beside(found, job, gpus)
+        if own is None:
+            return None
+        found[job.id] = own
+    return found
+
+
+def _has_deadline(job: JobView) -> bool:
+    return job.request.deadline_s is not None

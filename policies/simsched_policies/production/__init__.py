@@ -1,0 +1,1 @@
+"""Schedulers of production clusters: Slurm, Kueue, Volcano, YARN, HiveD, and nodes put to sleep."""

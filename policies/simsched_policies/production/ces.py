@@ -1,0 +1,148 @@
+"""CES: nodes that nobody needs sleep, and wake before or when jobs need them, under any order of jobs.
+
+Idea: the cluster energy saving service of Helios (Hu et al., SC'21, section 4.3). Two checks control the nodes. When
+jobs wait that the nodes awake have no room for, as many nodes are woken as they need, and `spare_nodes` more. Every
+`check_interval_s`, where no job waits, the nodes in use have risen by less than `recent_rise` over the last `recent_s`
+and are forecast to rise by less than `future_rise` over the next `ahead_s` (0: that is not looked at), free nodes are
+put to sleep, but for `spare_nodes`. The order of jobs is that of another policy, which sees only the nodes awake.
+
+Deviations: the paper forecasts the nodes in use by gradient-boosted trees on the time of day and past values; here it
+is what was in use a day before, at today's level (`simsched.toolkit.node_demand`). Nodes forecast to be needed stay
+awake, too. All defaults but the ten minutes between checks are ours. A job waits for the nodes that are woken for it
+for `engine.node_start_s`; nodes sleep at once. Only jobs' GPUs count, not what runs on processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from simsched.agent import Agent
+from simsched.model import ApplicationFacts, Cluster, JobRequest
+from simsched.policy import Decision, Policy, Signal, Triggers, View
+from simsched.toolkit import NodeDemand, PlacerName, nodes_to_wake
+from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.qssf import Qssf
+from simsched_policies.queues.sjf import Sjf
+
+#: The orders in which jobs may start: policies that never take a running job off its GPUs.
+ORDERS: Mapping[str, type[Fifo] | type[Sjf] | type[Qssf]] = MappingProxyType({"fifo": Fifo, "sjf": Sjf, "qssf": Qssf})
+
+
+@dataclass
+class Ces(Policy):
+    """Runs jobs in the order of another policy on as few nodes awake as the demand for nodes and its forecast allow."""
+
+    name: ClassVar[str] = "ces"
+    scales: ClassVar[bool] = True
+
+    order: Literal["fifo", "sjf", "qssf"] = "fifo"
+    placement: PlacerName = "consolidated"
+    spare_nodes: int = 1
+    check_interval_s: int = 600
+    recent_s: float = 3600.0
+    recent_rise: int = 1
+    ahead_s: float = 10_800.0
+    future_rise: int = 1
+    season_s: float = 86_400.0
+    _inner: Policy = field(init=False, repr=False)
+    _demand: NodeDemand = field(init=False, repr=False)
+    _next_check_s: float = field(default=0.0, init=False, repr=False)
+    _awake: set[int] | None = field(default=None, init=False, repr=False)
+    _starting: set[int] = field(default_factory=set, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse windows of nothing."""
+        if self.spare_nodes < 0 or self.recent_rise < 0 or self.future_rise < 0:
+            message = "spare_nodes, recent_rise and future_rise must not be negative"
+            raise ValueError(message)
+        if self.check_interval_s <= 0 or self.recent_s <= 0 or self.ahead_s <= 0 or self.season_s < self.ahead_s:
+            message = "check_interval_s, recent_s and ahead_s must be above 0, and season_s at least ahead_s"
+            raise ValueError(message)
+        self._inner = ORDERS[self.order](placement=self.placement)
+        self._demand = NodeDemand(self.season_s)
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Read what the order reads."""
+        return self._inner.signals
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide whenever something happens, and at every check, also while no job is there."""
+        return Triggers(
+            interval_s=self.check_interval_s, arrival=True, completion=True, node_change=True, quiet=True
+        )  # fmt: skip
+
+    def begin(self, cluster: Cluster) -> None:
+        """Tell the order's policy the cluster."""
+        self._inner.begin(cluster)
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Leave agents to the order's policy."""
+        return self._inner.agent(request, facts)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Start jobs on the nodes awake, wake nodes for those that wait, and at a check put free ones to sleep."""
+        awake = self._take_in(view)
+        decision = self._inner.decide(view, rng)
+        free = list(view.free)
+        for allocation in decision.allocations.values():
+            for node, gpus in allocation:
+                free[node] -= gpus
+        used = sum(up and free[node.index] < node.gpus for node, up in zip(view.nodes, view.up, strict=True))
+        self._demand.record(view.now_s, used)
+        woken = self._woken(view, decision, free, awake)
+        numbers = {"nodes_in_use": float(used)}
+        slept: set[int] = set()
+        if view.now_s >= self._next_check_s:
+            self._next_check_s = (view.now_s // self.check_interval_s + 1) * self.check_interval_s
+            numbers["nodes_forecast"] = float(self._demand.peak(view.now_s, self.ahead_s, self.check_interval_s))
+            if not woken:
+                slept = self._slept(view, decision, free, awake, int(numbers["nodes_forecast"]) - used)
+        if not woken and not slept:
+            return Decision.change(decision.allocations, decision.stop, diagnostics=numbers)
+        self._starting |= woken
+        awake |= woken
+        awake -= slept
+        self._starting -= slept
+        return Decision.change(decision.allocations, decision.stop, target_nodes=sorted(awake), diagnostics=numbers)
+
+    def _take_in(self, view: View) -> set[int]:
+        """Return the nodes that are to be awake, and notice which of them have come up."""
+        up = {node.index for node in view.nodes if view.up[node.index]}
+        if self._awake is None:
+            self._awake = set(up)
+        self._starting -= up
+        return self._awake
+
+    def _woken(self, view: View, decision: Decision, free: list[int], awake: set[int]) -> set[int]:
+        """Return the nodes to wake for the jobs that wait, with the spare ones."""
+        asleep = [node.index for node in view.nodes if node.index not in awake]
+        waiting = [job for job in view.jobs.values() if not job.running and job.id not in decision.allocations]
+        if not asleep or not waiting:
+            return set()
+        room = [node.gpus if node.index in self._starting else free[node.index] for node in view.nodes]
+        needed = nodes_to_wake(waiting, view.nodes, room, asleep)
+        if not needed:
+            stands_still = len(waiting) == len(view.jobs) and not self._starting
+            return set(asleep) if stands_still else set()  # the placer wants more than room
+        rest = [node for node in asleep if node not in needed]
+        return {*needed, *rest[: self.spare_nodes]}
+
+    def _slept(self, view: View, decision: Decision, free: list[int], awake: set[int], rise: int) -> set[int]:
+        """Return the free nodes to put to sleep at a check, those of the highest index first.
+
+        `rise` is by how much the forecast exceeds what is in use.
+        """
+        if any(not job.running and job.id not in decision.allocations for job in view.jobs.values()):
+            return set()
+        recent = self._demand.rise(view.now_s, self.recent_s)
+        if recent >= self.recent_rise > 0 or rise >= self.future_rise > 0:
+            return set()
+        idle = [node for node in sorted(awake) if view.up[node] and free[node] == view.nodes[node].gpus]
+        return set(idle[self.spare_nodes + max(rise, 0) :])

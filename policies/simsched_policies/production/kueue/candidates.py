@@ -1,0 +1,77 @@
+"""Who may be preempted for a workload, and in which order the candidates are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from simsched_policies.production.kueue.model import FlavourResource, Incoming, Reclaim, Within, Workload
+from simsched_policies.production.kueue.tree import Node, QuotaTree
+
+
+def in_order(candidates: Iterable[Workload], queue: str, *, by_usage: bool = False) -> list[Workload]:
+    """Sort candidates: evicted ones, those of other queues, low priority, admitted last, then by name.
+
+    With `by_usage` (admission fair sharing) those of the preemptor's own `queue` are sorted by the usage of their local
+    queue, largest first, before priority.
+    """
+
+    def key(workload: Workload) -> tuple[bool, bool, float, int, float, str]:
+        own = workload.queue == queue
+        usage = -workload.local_queue_usage if by_usage and own else 0.0
+        return (not workload.evicted, own, usage, workload.priority, -workload.admitted_s, workload.id)
+
+    return sorted(candidates, key=key)
+
+
+def uses(workload: Workload, resources: Iterable[FlavourResource]) -> bool:
+    """Say whether a workload holds any of `resources`."""
+    return any(workload.usage.get(resource, 0) > 0 for resource in resources)
+
+
+def exceeds_any(node: Node, resources: Iterable[FlavourResource]) -> bool:
+    """Say whether a node uses more than the quota of its subtree of any of `resources`."""
+    return any(node.exceeds(resource) for resource in resources)
+
+
+def own_candidates(tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload]) -> list[Workload]:
+    """List the workloads of the preemptor's own queue that it may preempt."""
+    spec = tree.queues[incoming.workload.queue].queue
+    if spec is None or spec.within is Within.NEVER:
+        return []
+    return [
+        workload
+        for workload in admitted
+        if workload.queue == incoming.workload.queue
+        and _below(workload, incoming.workload, spec.within)
+        and uses(workload, incoming.contested)
+    ]
+
+
+def _below(candidate: Workload, preemptor: Workload, rule: Within) -> bool:
+    if candidate.priority < preemptor.priority:
+        return True
+    newer = candidate.priority == preemptor.priority and candidate.created_s > preemptor.created_s
+    return rule is Within.LOWER_OR_NEWER_EQUAL_PRIORITY and newer
+
+
+def reclaimable(rule: Reclaim, candidate: Workload, preemptor: Workload) -> bool:
+    """Say whether a workload of another queue may be preempted, as far as priorities go."""
+    if rule is Reclaim.LOWER_PRIORITY:
+        return candidate.priority < preemptor.priority
+    return rule is Reclaim.ANY
+
+
+def common_ancestor(one: Node, other: Node) -> Node | None:
+    """Return the lowest node above both, None where they share no tree."""
+    above = {id(node) for node in one.path()}
+    return next((node for node in other.path() if id(node) in above), None)
+
+
+def below_ancestor(node: Node, ancestor: Node) -> list[Node]:
+    """List the nodes from `node` up to, and without, `ancestor`."""
+    found = []
+    for step in node.path():
+        if step is ancestor:
+            break
+        found.append(step)
+    return found

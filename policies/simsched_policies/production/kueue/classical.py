@@ -1,0 +1,156 @@
+"""Classical preemption of Kueue: by priority in the own queue, by reclaiming what other queues borrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from simsched_policies.production.kueue.candidates import (
+    below_ancestor,
+    common_ancestor,
+    exceeds_any,
+    in_order,
+    own_candidates,
+    reclaimable,
+    uses,
+)
+from simsched_policies.production.kueue.model import Amounts, ClusterQueue, Incoming, Reason, Reclaim, Victim, Workload
+from simsched_policies.production.kueue.tree import Node, QuotaTree
+
+
+class _Kind(Enum):
+    """On what ground a candidate may be preempted."""
+
+    HIERARCHY = 0
+    WITHOUT_BORROWING = 1
+    WHILE_BORROWING = 2
+    OWN_QUEUE = 3
+
+
+_REASONS = {
+    _Kind.HIERARCHY: Reason.RECLAMATION,
+    _Kind.WITHOUT_BORROWING: Reason.RECLAMATION,
+    _Kind.WHILE_BORROWING: Reason.WHILE_BORROWING,
+    _Kind.OWN_QUEUE: Reason.IN_QUEUE,
+}
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    workload: Workload
+    kind: _Kind
+    #: The nodes that must go on exceeding their quota for the candidate to stay one.
+    borrowers: tuple[Node, ...] = ()
+
+
+def classical_victims(
+    tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload], *, by_usage: bool = False
+) -> list[Victim]:
+    """Choose whom to preempt so that a workload can be admitted; an empty list if that cannot be had.
+
+    `tree` counts the usage of `admitted` and is left as it was. Source: Kueue, preemption (classical), and hierarchical
+    cohorts (KEP-79).
+    """
+    own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming, admitted)]
+    outside = _outside(tree, incoming, admitted)
+    candidates = _grouped([*outside, *own], incoming.workload.queue, by_usage=by_usage)
+    for borrow in _attempts(tree, incoming, outside):
+        victims = _attempt(tree, incoming, candidates, borrow=borrow)
+        if victims:
+            return victims
+    return []
+
+
+def _outside(tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload]) -> list[_Candidate]:
+    """List the candidates of other queues that borrow, each with the ground on which it may be preempted."""
+    node = tree.queues[incoming.workload.queue]
+    spec = node.queue
+    if spec is None or spec.reclaim is Reclaim.NEVER or node.parent is None:
+        return []
+    advantage = _advantage(node, incoming.workload.usage)
+    found = []
+    for workload in admitted:
+        if workload.queue == node.name or not uses(workload, incoming.contested):
+            continue
+        other = tree.queues[workload.queue]
+        ancestor = common_ancestor(node, other)
+        if ancestor is None or not reclaimable(spec.reclaim, workload, incoming.workload):
+            continue
+        borrowers = tuple(below_ancestor(other, ancestor))
+        if all(exceeds_any(step, incoming.contested) for step in borrowers):
+            kind = _kind(spec, workload, incoming.workload, advantage=advantage[id(ancestor)])
+            found.append(_Candidate(workload, kind, borrowers))
+    return found
+
+
+def _advantage(queue: Node, amounts: Amounts) -> dict[int, bool]:
+    """Return for every node above `queue` whether the request fits into the quota of a subtree below it."""
+    told: dict[int, bool] = {}
+    fits, left = False, dict(amounts)
+    for node in queue.path():
+        told[id(node)] = fits
+        fits = fits or not any(node.exceeds(resource, amount) for resource, amount in left.items())
+        left = {resource: max(0, amount - node.headroom(resource)) for resource, amount in left.items()}
+    return told
+
+
+def _kind(spec: ClusterQueue, candidate: Workload, preemptor: Workload, *, advantage: bool) -> _Kind:
+    if advantage:
+        return _Kind.HIERARCHY
+    limit = spec.borrow_max_priority
+    low = candidate.priority < preemptor.priority and (limit is None or candidate.priority <= limit)
+    return _Kind.WHILE_BORROWING if spec.borrow_preempts_lower and low else _Kind.WITHOUT_BORROWING
+
+
+def _grouped(candidates: list[_Candidate], queue: str, *, by_usage: bool) -> list[_Candidate]:
+    """Sort candidates: evicted ones, those below the preemptor in the tree, other queues, the own queue."""
+    place = {
+        workload.id: i
+        for i, workload in enumerate(in_order((c.workload for c in candidates), queue, by_usage=by_usage))
+    }
+    group = {_Kind.HIERARCHY: 0, _Kind.WITHOUT_BORROWING: 1, _Kind.WHILE_BORROWING: 1, _Kind.OWN_QUEUE: 2}
+    return sorted(candidates, key=lambda c: (not c.workload.evicted, group[c.kind], place[c.workload.id]))
+
+
+def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Candidate]) -> Iterator[bool]:
+    """Yield, in order, whether the preemptor may borrow in the attempt."""
+    node = tree.queues[incoming.workload.queue]
+    forbidden = node.queue is None or not node.queue.borrow_preempts_lower
+    full = any(node.usage.get(r, 0) >= node.subtree.get(r, 0) for r in incoming.contested)
+    if not outside or (forbidden and full):
+        yield True
+    elif forbidden and all(candidate.kind is not _Kind.HIERARCHY for candidate in outside):
+        yield from (False, True)
+    else:
+        yield from (True, False)
+
+
+def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Sequence[_Candidate], *, borrow: bool) -> list[Victim]:
+    """Take candidates until the workload fits, then give back those that were not needed."""
+    asked, taken, done = incoming.workload, [], False
+    for candidate in candidates:
+        if borrow and candidate.kind is _Kind.WITHOUT_BORROWING:
+            continue
+        if not all(exceeds_any(node, incoming.contested) for node in candidate.borrowers):
+            continue
+        tree.remove(candidate.workload.queue, candidate.workload.usage)
+        taken.append(Victim(candidate.workload, _REASONS[candidate.kind]))
+        done = tree.fits(asked.queue, asked.usage, borrow=borrow)
+        if done:
+            break
+    victims = fill_back(tree, asked, taken, borrow=borrow) if done else taken
+    for victim in victims:
+        tree.add(victim.workload.queue, victim.workload.usage)
+    return victims if done else []
+
+
+def fill_back(tree: QuotaTree, asked: Workload, taken: Sequence[Victim], *, borrow: bool = True) -> list[Victim]:
+    """Return to the tree those victims, latest first, without whom the workload fits as well; list the others."""
+    kept = list(taken[-1:])
+    for victim in reversed(taken[:-1]):
+        tree.add(victim.workload.queue, victim.workload.usage)
+        if not tree.fits(asked.queue, asked.usage, borrow=borrow):
+            tree.remove(victim.workload.queue, victim.workload.usage)
+            kept.append(victim)
+    return kept[::-1]

@@ -1,0 +1,214 @@
+"""Preemption for fair sharing: from whoever borrows most, while that keeps the preemptor's share the smaller one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from simsched_policies.production.kueue.candidates import (
+    below_ancestor,
+    common_ancestor,
+    in_order,
+    own_candidates,
+    reclaimable,
+    uses,
+)
+from simsched_policies.production.kueue.classical import fill_back
+from simsched_policies.production.kueue.model import Incoming, Reason, Reclaim, Victim, Workload
+from simsched_policies.production.kueue.share import Share, dominant_share
+from simsched_policies.production.kueue.tree import Node, QuotaTree
+
+
+class Rule(Enum):
+    """When a preemptor may take from another queue, in Kueue's words."""
+
+    FINAL_SHARE = "LessThanOrEqualToFinalShare"
+    INITIAL_SHARE = "LessThanInitialShare"
+
+
+#: Both rules, the first before the second.
+BOTH = (Rule.FINAL_SHARE, Rule.INITIAL_SHARE)
+
+
+class Tournament:
+    """Names, again and again, the queue with candidates whose share is the largest.
+
+    From the root down the child with the largest share is followed; a cohort wins a tie against a queue, and among
+    queues the one whose next candidate comes first. What does not borrow is left out, except for the preemptor and what
+    is above it.
+    """
+
+    def __init__(self, tree: QuotaTree, queue: str, candidates: Iterable[Workload], *, by_usage: bool = False) -> None:
+        """Take `candidates` in any order; they leave the tournament by `pop` or `drop`."""
+        self._tree, self._queue, self._by_usage = tree, queue, by_usage
+        self._above = {id(node) for node in tree.queues[queue].path()}
+        self._waiting: dict[str, list[Workload]] = {}
+        for workload in reversed(in_order(candidates, queue, by_usage=by_usage)):
+            self._waiting.setdefault(workload.queue, []).append(workload)
+
+    def next_queue(self) -> str | None:
+        """Return the queue to take from next, None when there is none."""
+        *_, root = self._tree.queues[self._queue].path()
+        if root.queue is not None:
+            return self._queue if self._waiting.get(self._queue) else None
+        found = self._descend(root)
+        return None if found is None else found.name
+
+    def has(self, queue: str) -> bool:
+        """Say whether a queue has a candidate left."""
+        return bool(self._waiting.get(queue))
+
+    def pop(self, queue: str) -> Workload:
+        """Take the next candidate of a queue out of the tournament."""
+        return self._waiting[queue].pop()
+
+    def drop(self, queue: str) -> None:
+        """Take all candidates of a queue out of the tournament."""
+        self._waiting.pop(queue, None)
+
+    def _descend(self, node: Node) -> Node | None:
+        if node.queue is not None:
+            return node if self.has(node.name) else None
+        ranked = [(share, child) for child in node.children if (share := self._stands(child)) is not None]
+        for _, child in sorted(ranked, key=self._rank):
+            if (found := self._descend(child)) is not None:
+                return found
+        return None
+
+    def _stands(self, node: Node) -> Share | None:
+        """Return a node's share, None where it takes no part."""
+        if node.queue is not None and not self.has(node.name):
+            return None
+        share = dominant_share(node)
+        return share if share.borrowing or id(node) in self._above else None
+
+    def _rank(
+        self, entry: tuple[Share, Node]
+    ) -> tuple[float, float, bool, tuple[bool, bool, float, int, float, str], str]:
+        share, node = entry
+        weighted, ratio = share.key()
+        first = (False, False, 0.0, 0, 0.0, "")
+        if node.queue is not None:
+            head = self._waiting[node.name][-1]
+            own = head.queue == self._queue
+            usage = -head.local_queue_usage if self._by_usage and own else 0.0
+            first = (not head.evicted, own, usage, head.priority, -head.admitted_s, head.id)
+        return (-weighted, -ratio, node.queue is not None, first, node.name)
+
+
+def fair_victims(
+    tree: QuotaTree,
+    incoming: Incoming,
+    admitted: Sequence[Workload],
+    *,
+    rules: Sequence[Rule] = BOTH,
+    by_usage: bool = False,
+) -> list[Victim]:
+    """Choose whom to preempt under fair sharing; an empty list if the workload cannot be admitted that way.
+
+    `tree` counts the usage of `admitted` and is left as it was. The first of `rules` is tried for every candidate, the
+    second for those that it spared, once a queue. Source: Kueue, fair sharing (KEP-1714).
+    """
+    asked = incoming.workload
+    candidates = [*own_candidates(tree, incoming, admitted), *_outside(tree, incoming, admitted)]
+    if not candidates:
+        return []
+    search = _Search(tree, incoming, by_usage=by_usage)
+    tree.add(asked.queue, asked.usage)
+    done = search.run(candidates, rules)
+    tree.remove(asked.queue, asked.usage)
+    victims = fill_back(tree, asked, search.taken) if done else search.taken
+    for victim in victims:
+        tree.add(victim.workload.queue, victim.workload.usage)
+    return victims if done else []
+
+
+def _outside(tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload]) -> list[Workload]:
+    node = tree.queues[incoming.workload.queue]
+    if node.queue is None or node.queue.reclaim is Reclaim.NEVER or node.parent is None:
+        return []
+    return [
+        workload
+        for workload in admitted
+        if workload.queue != node.name
+        and uses(workload, incoming.contested)
+        and reclaimable(node.queue.reclaim, workload, incoming.workload)
+        and any(tree.queues[workload.queue].exceeds(resource) for resource in incoming.contested)
+        and common_ancestor(node, tree.queues[workload.queue]) is not None
+    ]
+
+
+class _Search:
+    """One search for victims; the tree counts the incoming workload as admitted while it runs."""
+
+    def __init__(self, tree: QuotaTree, incoming: Incoming, *, by_usage: bool) -> None:
+        self._tree, self._asked, self._by_usage = tree, incoming.workload, by_usage
+        node = tree.queues[incoming.workload.queue]
+        amounts = incoming.workload.usage
+        #: Whether the request stays within the nominal quota of what is contested: it then reclaims what is its own.
+        self._nominal = not any(node.exceeds(resource, amounts.get(resource, 0)) for resource in incoming.contested)
+        self.taken: list[Victim] = []
+
+    def run(self, candidates: list[Workload], rules: Sequence[Rule]) -> bool:
+        """Take victims by each rule in turn; say whether the workload fits then."""
+        if rules[0] is Rule.INITIAL_SHARE:
+            return self._first(candidates, Rule.INITIAL_SHARE)[0]
+        done, spared = self._first(candidates, Rule.FINAL_SHARE)
+        return done or (Rule.INITIAL_SHARE in rules and self._second(spared))
+
+    def _first(self, candidates: list[Workload], rule: Rule) -> tuple[bool, list[Workload]]:
+        order = Tournament(self._tree, self._asked.queue, candidates, by_usage=self._by_usage)
+        spared: list[Workload] = []
+        while (queue := order.next_queue()) is not None:
+            if queue == self._asked.queue:
+                if self._take(order.pop(queue), Reason.IN_QUEUE):
+                    return True, spared
+                continue
+            mine, theirs = self._sides(queue)
+            while order.has(queue):
+                candidate = order.pop(queue)
+                if self._allows(rule, mine, theirs, candidate):
+                    if self._take(candidate, self._outside_reason()):
+                        return True, spared
+                    break
+                spared.append(candidate)
+        return False, spared
+
+    def _second(self, candidates: list[Workload]) -> bool:
+        order = Tournament(self._tree, self._asked.queue, candidates, by_usage=self._by_usage)
+        while (queue := order.next_queue()) is not None:
+            mine, theirs = self._sides(queue)
+            if dominant_share(mine).key() < dominant_share(theirs).key() and self._take(
+                order.pop(queue), self._outside_reason()
+            ):
+                return True
+            order.drop(queue)
+        return False
+
+    def _allows(self, rule: Rule, mine: Node, theirs: Node, candidate: Workload) -> bool:
+        if self._nominal:
+            return True
+        share = dominant_share(mine).key()
+        if rule is Rule.INITIAL_SHARE:
+            return share < dominant_share(theirs).key()
+        with self._tree.without(candidate.queue, candidate.usage):
+            return share <= dominant_share(theirs).key()
+
+    def _outside_reason(self) -> Reason:
+        return Reason.RECLAMATION if self._nominal else Reason.FAIR_SHARING
+
+    def _sides(self, queue: str) -> tuple[Node, Node]:
+        """Return the children of the lowest common ancestor, the preemptor's and the other queue's."""
+        one, other = self._tree.queues[self._asked.queue], self._tree.queues[queue]
+        ancestor = common_ancestor(one, other)
+        if ancestor is None:
+            raise ValueError(f"queues {one.name} and {queue} share no cohort")
+        return below_ancestor(one, ancestor)[-1], below_ancestor(other, ancestor)[-1]
+
+    def _take(self, workload: Workload, reason: Reason) -> bool:
+        """Take a workload's usage away; say whether the incoming one fits then."""
+        self._tree.remove(workload.queue, workload.usage)
+        self.taken.append(Victim(workload, reason))
+        asked = self._asked
+        with self._tree.without(asked.queue, asked.usage):
+            return self._tree.fits(asked.queue, asked.usage)

@@ -1,0 +1,300 @@
+"""Scenarios of quota as files: what goes in, what is expected, and whether the pieces of this folder agree.
+
+`python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each
+file, how many cases the model covers and how many of those come out equal; which are left out, and by which rule; and
+what differs. The form of a file is written down in `tests/data/kueue/README.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from simsched.errors import InputError, input_error
+from simsched.reading import read_json
+from simsched_policies.production.kueue.candidates import in_order
+from simsched_policies.production.kueue.classical import classical_victims
+from simsched_policies.production.kueue.coverage import left_out
+from simsched_policies.production.kueue.cycle import Asking, Rules, run_cycle
+from simsched_policies.production.kueue.fair import BOTH, Rule, Tournament, fair_victims
+from simsched_policies.production.kueue.model import (
+    ClusterQueue,
+    Cohort,
+    FlavourResource,
+    Incoming,
+    Quota,
+    Reclaim,
+    Victim,
+    Within,
+    Workload,
+)
+from simsched_policies.production.kueue.share import dominant_share
+from simsched_policies.production.kueue.tree import QuotaTree
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one case; `detail` says why it was left out, or what was expected and found."""
+
+    name: str
+    result: Literal["equal", "different", "left out"]
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The cases of a file and their verdicts, in the order of the file."""
+
+    path: Path
+    verdicts: tuple[Verdict, ...]
+
+    def count(self, result: str) -> int:
+        """Count the cases of one result."""
+        return sum(verdict.result == result for verdict in self.verdicts)
+
+    @property
+    def share_equal(self) -> float:
+        """Return the part of the covered cases that came out equal; 1 where none is covered."""
+        covered = len(self.verdicts) - self.count("left out")
+        return self.count("equal") / covered if covered else 1.0
+
+
+def check_file(path: Path) -> Report:
+    """Run every case of a file; raises `InputError` where the file is not of the form."""
+    content = read_json(path)
+    try:
+        cases = [expanded(content, case) for case in content["cases"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = "see the form in tests/data/kueue/README.md"
+        raise input_error(str(path), f"is no file of scenarios ({type(error).__name__}: {error})", remedy) from error
+    return Report(path, tuple(check(case) for case in cases))
+
+
+def expanded(content: Json, case: Json) -> Json:
+    """Return a case with what it takes over from its file: queues, rules, the preemptor's queue."""
+    shared = {key: content[key] for key in ("fair_sharing", "preemptor_queue") if key in content}
+    queues = {"queues": content.get("queues", [])} if case.get("queues") == "default" else {}
+    return {**shared, **case, **queues}
+
+
+def check(case: Json) -> Verdict:
+    """Run one case, unless a rule leaves it out."""
+    name = str(case.get("name", "(no name)"))
+    if reason := left_out(case):
+        return Verdict(name, "left out", reason)
+    found = next(run for key, run in _KINDS.items() if key in case)
+    try:
+        expected, got = found(case)
+    except InputError as error:
+        return Verdict(name, "different", f"refused: {error}")
+    return Verdict(name, "equal") if expected == got else Verdict(name, "different", f"expected {expected}, got {got}")
+
+
+def quotas_of(entries: Iterable[Json]) -> dict[FlavourResource, Quota]:
+    """Return quotas by flavour and resource."""
+    return {
+        (q["flavour"], q["resource"]): Quota(q["nominal"], q.get("borrowing_limit"), q.get("lending_limit"))
+        for q in entries
+    }
+
+
+def queue_of(entry: Json) -> ClusterQueue:
+    """Return a cluster queue."""
+    return ClusterQueue(
+        entry["name"],
+        entry.get("cohort"),
+        quotas_of(entry["quotas"]),
+        entry.get("weight", 1.0),
+        Within(entry.get("within_queue", "never")),
+        Reclaim(entry.get("reclaim", "never")),
+        entry.get("borrow_preempts_lower_priority", False),
+        entry.get("borrow_max_priority"),
+        entry.get("strict_fifo", False),
+        entry.get("borrow_before_next_flavour", True),
+        entry.get("preempt_before_next_flavour", False),
+    )
+
+
+def amounts_of(entries: Iterable[Json]) -> dict[FlavourResource, int]:
+    """Return amounts by flavour and resource; several of one are added up."""
+    total: Counter[FlavourResource] = Counter()
+    for entry in entries:
+        total[entry["flavour"], entry["resource"]] += entry["amount"]
+    return dict(total)
+
+
+def workload_of(entry: Json, usage: str = "usage") -> Workload:
+    """Return a workload that holds what `usage` lists."""
+    return Workload(
+        entry["id"],
+        entry.get("queue", ""),
+        amounts_of(entry.get(usage, [])),
+        entry.get("priority", 0),
+        entry.get("created_s", 0),
+        entry.get("admitted_s", 0),
+        entry.get("evicted", False),
+        entry.get("local_queue_usage", 0.0),
+    )
+
+
+def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:
+    """Return the tree of a case, with the usage of the workloads admitted, and these."""
+    cohorts = [
+        Cohort(c["name"], c.get("parent"), quotas_of(c.get("quotas", [])), c.get("weight", 1.0))
+        for c in case.get("cohorts", [])
+    ]
+    tree = QuotaTree([queue_of(entry) for entry in case["queues"]], cohorts)
+    admitted = [workload_of(entry) for entry in case.get("admitted", [])]
+    for holder in admitted:
+        tree.add(holder.queue, holder.usage)
+    return tree, admitted
+
+
+def _available(case: Json) -> tuple[object, object]:
+    tree, _ = tree_of(case)
+    for name, entries in case["usage"].items():
+        tree.add(name, amounts_of(entries))
+    asked = {which: _flat(case[which]) for which in ("available", "potentially_available")}
+    got = {
+        "available": {key: tree.available(*key) for key in asked["available"]},
+        "potentially_available": {key: tree.potentially_available(*key) for key in asked["potentially_available"]},
+    }
+    return asked, got
+
+
+def _flat(by_queue: Mapping[str, Iterable[Json]]) -> dict[tuple[str, FlavourResource], int]:
+    return {(name, key): n for name, entries in by_queue.items() for key, n in amounts_of(entries).items()}
+
+
+def _shares(case: Json) -> tuple[object, object]:
+    tree, _ = tree_of(case)
+    tree.add(case.get("usage_of", "cq"), amounts_of(case["usage"]))
+    expected, got = {}, {}
+    for node in tree.nodes():
+        share = dominant_share(node, amounts_of(case.get("added", [])))
+        key = ("queue" if node.queue else "cohort", node.name)
+        got[key] = (share.reported, share.resource, share.borrowing)
+    for want in case["shares"]:
+        share_of = float("inf") if want["share"] is None else want["share"]
+        expected[want["kind"], want["name"]] = (share_of, want["resource"], want["borrowing"])
+    return expected, got
+
+
+def _candidates(case: Json) -> tuple[object, object]:
+    by_usage = case.get("admission_fair_sharing", False)
+    got = in_order(map(workload_of, case["candidates"]), case["preemptor_queue"], by_usage=by_usage)
+    return case["order"], [workload.id for workload in got]
+
+
+def _queue_order(case: Json) -> tuple[object, object]:
+    tree, admitted = tree_of(case)
+    order = Tournament(tree, case["preemptor_queue"], [w for w in admitted if w.queue in case["candidate_queues"]])
+    got, actions = [], iter(case["actions"])
+    while (name := order.next_queue()) is not None:
+        got.append(name)
+        if next(actions, "pop") == "drop":
+            order.drop(name)
+        else:
+            order.pop(name)
+    return case["order"], got
+
+
+def _victims(case: Json) -> tuple[object, object]:
+    tree, admitted = tree_of(case)
+    asked = case["incoming"]["assigned"]
+    contested = frozenset((e["flavour"], e["resource"]) for e in asked if e["mode"] == "preempt")
+    incoming = Incoming(workload_of(case["incoming"], "assigned"), contested)
+    by_usage = case.get("admission_fair_sharing", False)
+    if case.get("fair_sharing", False):
+        got = fair_victims(tree, incoming, admitted, rules=_strategies(case), by_usage=by_usage)
+    else:
+        got = classical_victims(tree, incoming, admitted, by_usage=by_usage)
+    return case["victims"], _reasons(got)
+
+
+def _reasons(victims: Iterable[Victim]) -> dict[str, str]:
+    return {victim.workload.id: victim.reason.value for victim in victims}
+
+
+def _strategies(case: Json) -> Sequence[Rule]:
+    return tuple(Rule(name) for name in case.get("strategies", [rule.value for rule in BOTH]))
+
+
+def _cycle(case: Json) -> tuple[object, object]:
+    """Run one cycle for the pending workloads that head their queues."""
+    tree, admitted = tree_of(case)
+    used = {entry["id"]: entry.get("local_queue_usage", 0.0) for entry in case["pending"]}
+    fair = case.get("fair_sharing", False)
+    by_usage = (lambda asking: used[asking.id]) if case.get("admission_fair_sharing", False) else None
+    pending = [
+        Asking(e["id"], e["queue"], e["request"], e.get("priority", 0), e.get("created_s", 0)) for e in case["pending"]
+    ]
+    out = run_cycle(
+        tree,
+        pending,
+        admitted,
+        Rules(fair, _strategies(case), by_usage),
+    )
+    got: dict[str, object] = {
+        "admitted": {entry.asking.id: sorted({flavour for flavour, _ in entry.usage}) for entry in out.admitted},
+        "preempted": {name: why for entry in out.preempting for name, why in _reasons(entry.victims).items()},
+        "waiting": sorted(e.asking.id for e in (*out.preempting, *out.skipped, *out.parked)),
+    }
+    return case["outcome"], {key: got[key] for key in case["outcome"]}
+
+
+#: What a case is about, by the key that says so.
+_KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
+    "available": _available,
+    "shares": _shares,
+    "candidates": _candidates,
+    "actions": _queue_order,
+    "victims": _victims,
+    "outcome": _cycle,
+}
+
+
+def files_in(places: Iterable[Path]) -> list[Path]:
+    """Return the files named, and those of the folders named, sorted."""
+    return [file for place in places for file in (sorted(place.glob("*.json")) if place.is_dir() else [place])]
+
+
+def described(reports: Sequence[Report]) -> str:
+    """Write reports as text: a line for each file, then what was left out by which rule, then what differs."""
+    width = max((len(report.path.name) for report in reports), default=4)
+    lines = [f"{'file':{width}}  cases  left out  equal  different  share equal"]
+    for report in reports:
+        numbers = (len(report.verdicts), *(report.count(kind) for kind in ("left out", "equal", "different")))
+        cells = "{:>5}  {:>8}  {:>5}  {:>9}".format(*numbers)
+        lines.append(f"{report.path.name:{width}}  {cells}  {100 * report.share_equal:>10.1f} %")
+    verdicts = [(report.path.name, verdict) for report in reports for verdict in report.verdicts]
+    reasons = Counter(verdict.detail for _, verdict in verdicts if verdict.result == "left out")
+    lines += [f"left out, {count}: {reason}" for reason, count in sorted(reasons.items())]
+    lines += [f"{file}: {v.name}: {v.detail}" for file, v in verdicts if v.result == "different"]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check files and print the reports; return 1 where the least share is not reached, 2 for files of another form."""
+    parser = argparse.ArgumentParser(prog="python -m simsched_policies.production.kueue.scenarios", description=__doc__)
+    parser.add_argument("places", nargs="+", type=Path, metavar="FILE_OR_FOLDER")
+    parser.add_argument("--least", type=float, default=0.9, help="share of equal cases that every file must reach")
+    asked = parser.parse_args(arguments)
+    try:
+        reports = [check_file(path) for path in files_in(asked.places)]
+    except InputError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(f"{described(reports)}\n")
+    return int(any(report.share_equal < asked.least for report in reports))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Preemption by quality of service under Slurm: whom a job may stop, and what is owed to those that were stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from simsched.model import Allocation
+from simsched.toolkit import FreeGpus
+
+Mode = Literal["off", "requeue", "suspend", "cancel"]
+
+
+class Running(NamedTuple):
+    """A job that holds GPUs, as preemption looks at it."""
+
+    id: str
+    qos: str
+    start_s: float
+    allocation: Allocation
+
+
+class Changes(NamedTuple):
+    """What a decision starts, stops and cancels."""
+
+    start: dict[str, Allocation]
+    stop: dict[str, None]
+    cancel: dict[str, None]
+
+
+class Claim(NamedTuple):
+    """Victims that must go by `at_s`, and for whom."""
+
+    at_s: float
+    victims: tuple[str, ...]
+
+
+@dataclass
+class Preemption:
+    """The rules (`preempts`: quality of service -> those that it preempts) and who is under notice or suspended.
+
+    `rank` orders the victims' qualities of service, the lowest first. Source: Slurm, preemption by QOS.
+    """
+
+    mode: Mode = "off"
+    preempts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rank: Mapping[str, float] = field(default_factory=dict)
+    grace_s: float = 0.0
+    claims: dict[str, Claim] = field(default_factory=dict)
+    suspended: dict[str, Allocation] = field(default_factory=dict)
+    #: Seconds that jobs stopped so far have held GPUs, for what is left of their limits.
+    ran_s: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse rules that say nothing or what cannot be."""
+        if self.mode != "off" and not any(self.preempts.values()):
+            message = f"preemption '{self.mode}' needs 'preempts', as in {{urgent: [normal]}}"
+            raise ValueError(message)
+        if self.grace_s < 0:
+            message = f"grace_s must be at least 0, not {self.grace_s:g}"
+            raise ValueError(message)
+
+    def may(self, qos: str) -> bool:
+        """Say whether jobs of a quality of service preempt any other."""
+        return self.mode != "off" and bool(self.preempts.get(qos))
+
+    @property
+    def waits_s(self) -> float:
+        """Return how long victims are left to run; suspending needs no grace."""
+        return 0.0 if self.mode == "suspend" else self.grace_s
+
+    def victims(self, qos: str, running: Iterable[Running], free: FreeGpus, fits: Callable[[], bool]) -> list[Running]:
+        """Choose whom to stop so that `fits` turns true; an empty list where that cannot be had.
+
+        Victims of the lowest quality of service come first, of these the last started; those not needed in the end are
+        spared, latest choice first. `free` is left as it was.
+        """
+        below, told = self.preempts.get(qos, ()), {name for claim in self.claims.values() for name in claim.victims}
+        open_to = [one for one in running if one.qos in below and one.id not in told]
+        open_to.sort(key=lambda one: (self.rank.get(one.qos, 0.0), -one.start_s, one.id))
+        taken: list[Running] = []
+        for one in open_to:
+            free.give_back(one.allocation)
+            taken.append(one)
+            if fits():
+                break
+        chosen = _needed(taken, free, fits) if taken and fits() else []
+        for one in chosen or taken:
+            free.take(one.allocation)
+        return chosen
+
+    def note_run(self, job_id: str, seconds: float, *, anew: bool) -> None:
+        """Count seconds for which a victim ran on its time limit, unless it begins anew."""
+        if not (anew and self.mode == "requeue"):
+            self.ran_s[job_id] = self.ran_s.get(job_id, 0.0) + seconds
+
+    def keep_back(self, free: FreeGpus) -> Allocation:
+        """Take the GPUs of suspended jobs that nobody holds, so that no other job starts on them; returns what."""
+        kept: dict[int, int] = {}
+        for allocation in self.suspended.values():
+            for node, gpus in allocation:
+                kept[node] = kept.get(node, 0) + gpus
+        taken = tuple((node, min(gpus, free.free[node])) for node, gpus in sorted(kept.items()) if free.free[node] > 0)
+        free.take(taken)
+        return taken
+
+
+def _needed(taken: Sequence[Running], free: FreeGpus, fits: Callable[[], bool]) -> list[Running]:
+    """Take back, from the last but one on, those without whom the job fits as well; list the others."""
+    kept = [taken[-1]]
+    for one in reversed(taken[:-1]):
+        free.take(one.allocation)
+        if not fits():
+            free.give_back(one.allocation)
+            kept.append(one)
+    return kept[::-1]

@@ -1,0 +1,164 @@
+"""The jobs that wait for GPUs of one type, as columns, so that a pass over thousands of them is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.jit import jit
+from simsched.model import Allocation
+from simsched_policies.production.slurm.backfill import Releases
+
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+
+
+class WaitingJob(NamedTuple):
+    """A job that waits; `limit` is in whole seconds, `fixed` the part of its priority that never changes.
+
+    `key` numbers its user, `unit` the job array that it is a task of, or itself. Jobs of a higher `tier` go first.
+    """
+
+    id: str
+    gpus: int
+    limit: int
+    key: int
+    tenant: int
+    submit_s: float
+    fixed: float
+    tier: int = 0
+    unit: int = 0
+
+
+class Held(NamedTuple):
+    """What a job that runs holds, the second at which its limit ends, and whom it belongs to."""
+
+    pool: int
+    allocation: Allocation
+    gpus: int
+    end: int
+    tenant: int
+    user: int
+    start_s: float
+    qos: str
+
+
+class Waiting:
+    """Waiting jobs in the order in which they were added; `key` numbers what the job belongs to, such as its user."""
+
+    def __init__(self) -> None:
+        """Begin with no job."""
+        self.ids: list[str] = []
+        #: A row for each property, so that the values of one lie side by side.
+        self._whole = np.empty((6, 64), dtype=np.int64)
+        self._real = np.empty((2, 64), dtype=np.float64)
+
+    def __len__(self) -> int:
+        """Count the jobs."""
+        return len(self.ids)
+
+    def add(self, job: WaitingJob) -> None:
+        """Add a job."""
+        place = len(self.ids)
+        if place == self._whole.shape[1]:
+            self._whole = np.concatenate([self._whole, np.empty_like(self._whole)], axis=1)
+            self._real = np.concatenate([self._real, np.empty_like(self._real)], axis=1)
+        self._whole[:, place] = job.gpus, job.limit, job.key, job.tenant, job.tier, job.unit
+        self._real[:, place] = job.submit_s, job.fixed
+        self.ids.append(job.id)
+
+    def remove(self, places: Sequence[int]) -> None:
+        """Take jobs out by their places."""
+        gone = sorted(places)
+        if len(gone) == len(self.ids):
+            self.ids.clear()
+            return
+        _close_gaps(self._whole, self._real, len(self.ids), np.array(gone, dtype=np.int64))
+        for place in reversed(gone):
+            del self.ids[place]
+
+    def _column(self, place: int) -> Ints:
+        return self._whole[place, : len(self.ids)]
+
+    @property
+    def gpus(self) -> Ints:
+        """GPUs that each asks for."""
+        return self._column(0)
+
+    @property
+    def limits(self) -> Ints:
+        """Time limit of each, in whole seconds."""
+        return self._column(1)
+
+    @property
+    def keys(self) -> Ints:
+        """Number of what each belongs to."""
+        return self._column(2)
+
+    @property
+    def tenants(self) -> Ints:
+        """Number of the tenant of each."""
+        return self._column(3)
+
+    @property
+    def tiers(self) -> Ints:
+        """Tier of each, the highest going first."""
+        return self._column(4)
+
+    @property
+    def units(self) -> Ints:
+        """Number of the job array of each, or its own."""
+        return self._column(5)
+
+    @property
+    def submitted_s(self) -> Numbers:
+        """Submission of each."""
+        return self._real[0, : len(self.ids)]
+
+    @property
+    def fixed(self) -> Numbers:
+        """Part of the priority of each that never changes."""
+        return self._real[1, : len(self.ids)]
+
+
+@jit
+def _close_gaps(whole: Ints, real: Numbers, count: int, gone: Ints) -> None:
+    """Move the columns of those that stay to the left, over the ascending places of those that go."""
+    for row in range(len(whole)):
+        _close(whole[row], count, gone)
+    for row in range(len(real)):
+        _close(real[row], count, gone)
+
+
+@jit
+def _close(values: npt.NDArray[Any], count: int, gone: Ints) -> None:
+    at, skipped = gone[0], 0
+    for place in range(gone[0], count):
+        if skipped < len(gone) and place == gone[skipped]:
+            skipped += 1
+        else:
+            values[at] = values[place]
+            at += 1
+
+
+class TypePool:
+    """The GPUs of one type: how many there are, who waits for them and when they will be given back."""
+
+    def __init__(self, capacity: int) -> None:
+        """Begin idle."""
+        self.capacity = capacity
+        self.waiting = Waiting()
+        self.releases = Releases()
+        self.demand = 0
+
+
+def first_units(units: Ints, most: int) -> npt.NDArray[np.bool_]:
+    """Say which jobs, in the order given, belong to the first `most` units that come in it."""
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    chosen: npt.NDArray[np.bool_] = rank[unit] < most
+    return chosen

@@ -1,0 +1,1 @@
+"""Policies that order a queue: by arrival, size, service or share."""

@@ -1,0 +1,47 @@
+"""Isolated: every job gets an equal share of the cluster's time, as if the others were not there.
+
+Idea: with n jobs in the system, one that asked for g of G GPUs should run for a share G / (n g) of the time, at most
+all of it; what the shares leave is given away. It is what Gavel measures the fairness of other policies against
+(Narayanan et al., OSDI'20, section 4.2), and the shares are realised as there, in rounds: those jobs run that have
+received least of what they should have (section 5).
+
+Deviations: none that matter; on a cluster of several GPU types the share counts all GPUs alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.policy import Decision, JobView, Policy, Triggers, View
+from simsched.toolkit import available_gpus, run_in_order
+
+
+@dataclass
+class Isolated(Policy):
+    """Runs, in rounds of `round_s` seconds, the jobs that are furthest behind an equal share; ties by arrival."""
+
+    name: ClassVar[str] = "isolated"
+
+    round_s: int = 360
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide once a round."""
+        return Triggers(interval_s=self.round_s)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Admit by how far jobs are behind."""
+        gpus = available_gpus(view)
+        jobs = list(view.jobs.values())
+        order = sorted(jobs, key=lambda job: -_behind(job, gpus / len(jobs)))
+        return Decision(run_in_order(order, view))
+
+
+def _behind(job: JobView, fair_gpus: float) -> float:
+    """Return Gavel's priority: the share of the time that is due / the share received, infinite if that is nothing."""
+    due = min(fair_gpus / job.num_gpus, 1.0)
+    return due * job.age_s / job.held_s if job.held_s else math.inf

@@ -1,0 +1,47 @@
+"""Two aims that look at what jobs have left: the last job's end, and the mean time to the ends.
+
+Makespan: Narayanan et al., Gavel (OSDI'20), section 4.2, there found by bisection, here by one program. Completion
+times: the policy `min_jct` of Sia's fork of Gavel (Jayaram Subramanya et al., SOSP'23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from simsched.policy import REMAINING_WORK, Signal
+from simsched.toolkit.programs import Program, makespan, min_jct
+from simsched.toolkit.rounds import PackedShares, SharesPolicy, Snapshot, Unit
+
+#: How far from the least sum of completion times a solution may be, relatively.
+_GAP = 1e-3
+
+
+@dataclass
+class Makespan(PackedShares):
+    """Has the last of the present jobs end as early as possible, were its share to stay."""
+
+    name: ClassVar[str] = "gavel-makespan"
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+
+    speeds: Literal["true", "measured", "fitted", "reference"] = "true"
+    _program: Program = field(default_factory=Program, init=False, repr=False)
+
+    def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
+        """Solve the program."""
+        return snapshot.by_job(makespan(snapshot.problem, snapshot.remaining, program=self._program))
+
+
+@dataclass
+class MinJct(SharesPolicy):
+    """Makes the sum of the present jobs' completion times the least, were their shares to stay."""
+
+    name: ClassVar[str] = "gavel-min-jct"
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+
+    speeds: Literal["true", "measured", "fitted", "reference"] = "true"
+
+    def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
+        """Solve the program."""
+        return snapshot.by_job(min_jct(snapshot.problem, snapshot.remaining, gap=_GAP))

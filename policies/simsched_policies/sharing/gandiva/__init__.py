@@ -1,0 +1,214 @@
+"""Gandiva: jobs take turns on GPUs, share them in pairs where a trial shows that this pays, and move together.
+
+Idea: introspection instead of profiles (Xiao et al., Gandiva, OSDI'18, sections 3 and 4). Every job has a home, the
+GPUs on which it takes its turns, in slices of a minute. A new job goes to the least loaded node with room that is kept
+for jobs of its size, else to an empty one, else to any with room; where there is none it takes turns with the others
+of its size, and if no node is kept for these it waits in a queue. Room that comes up goes to the queue, then to jobs
+that wait for a turn elsewhere. When jobs have left, others move to nodes kept for their size, and off nodes that are
+almost empty. While any job waits, one is put onto the GPUs of another that runs; what both achieve is measured, and
+unless the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again.
+Once nobody waits, pairs get GPUs of their own where some are free. With `grow` jobs then double into idle GPUs of their
+node, go back if they are no faster for it, and give the GPUs back as soon as anybody waits.
+
+Published: slices of 60 s, the order in which nodes are chosen, migration while a node that is in use has three quarters
+of its GPUs free. That room goes to those who wait, and that a trial lasts about a minute, here two slices, is from
+memory. Of a pair only the one that was there first counts as load. A job larger than a node takes whole nodes, kept for
+jobs that do so, and its rest like a small job.
+
+Deviations: only jobs that have run alone are tried, because a speed can only be compared with a measured one, and of
+those first the ones whose profile keeps the GPU least busy, where there is a profile; a request cannot declare that its
+job may grow, so with `grow` all do that can use more GPUs at the batch asked for, and by default none.
+`time-slicing` is the reduced form without pairs, homes and migration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.agent import Agent
+from simsched.errors import input_error
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
+from simsched.policy import (
+    GPU_BUSY,
+    MEASURED_SPEEDS,
+    SHARED_GPUS,
+    UNPACKED,
+    Decision,
+    JobView,
+    Policy,
+    Quantum,
+    Signal,
+    View,
+    Wants,
+)
+from simsched.toolkit import usable_gpus
+from simsched_policies.sharing.gandiva.homes import Fit, Homes
+from simsched_policies.sharing.gandiva.pairs import Pairs
+
+
+@dataclass
+class Gandiva(Policy):
+    """Takes turns every `quantum_s` seconds on the nodes of its size, packs pairs on trial, and migrates.
+
+    Without `affinity` every node is kept for any size. A node that is in use is almost empty where `sparse_share` of
+    its GPUs are free.
+    """
+
+    name: ClassVar[str] = "gandiva"
+    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY, MEASURED_SPEEDS})
+    wants: ClassVar[Wants] = {SHARED_GPUS: UNPACKED}
+
+    quantum_s: int = 60
+    packing: bool = True
+    migration: bool = True
+    grow: bool = False
+    affinity: bool = True
+    trial_slices: int = 2
+    sparse_share: float = 0.75
+    _quantum: Quantum = field(init=False, repr=False)
+    _numbers: count[int] = field(default_factory=count, init=False, repr=False)
+    _turns: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _cluster: Cluster = field(init=False, repr=False)
+    _homes: Homes = field(init=False, repr=False)
+    _pairs: Pairs = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start without jobs; raises `ValueError` for a trial of no slice and a share that is none."""
+        if self.trial_slices < 1 or not 0 <= self.sparse_share <= 1:
+            raise ValueError("trial_slices must be at least 1, and sparse_share between 0 and 1")
+        self._quantum = Quantum(self.name, self.quantum_s)
+        if self.grow:  # of this instance only: the class is rigid
+            vars(self)["rigid"] = False
+        self.begin(Cluster(()))
+
+    def begin(self, cluster: Cluster) -> None:
+        """Learn the nodes, how much memory their GPUs have, and how close they are."""
+        self._cluster = cluster
+        self._homes = Homes(cluster, by_affinity=self.affinity, sparse_share=self.sparse_share)
+        self._pairs = Pairs(cluster, self.trial_slices * self.quantum_s)
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Keep the batch asked for; with `grow` refuse a job that can never get its GPUs."""
+        gpus = max(self._cluster.gpus_by_type.values(), default=request.num_gpus)
+        if self.grow and request.num_gpus > gpus:
+            message = f"asks for {request.num_gpus} GPUs, and no type has more than {gpus}"
+            raise input_error(f"job '{request.id}'", message, "drop the job, or add nodes")
+        return super().agent(request, facts)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Judge the trials, give everybody a home, let jobs take turns, and try new pairs."""
+        self._update(view)
+        shrunk = self._shrunk(view)
+        if shrunk:
+            return Decision.change(shrunk, wake_at_s=view.now_s + 1)
+        parted = self._part(view)
+        hosts = [job for job in view.jobs.values() if job.id not in {*self._pairs.guests.values(), *parted}]
+        if self._quantum.over(view) and not all(job.running for job in hosts):
+            for job in sorted((job for job in hosts if job.running), key=lambda job: self._turns[job.id]):
+                self._turns[job.id] = next(self._numbers)
+        order = sorted(hosts, key=lambda job: self._turns[job.id])
+        self._house(order, view)
+        allocations = self._homes.running(order)
+        waiting = self._relieved([job for job in order if job.id not in allocations], allocations)
+        if self.packing and waiting and view.max_jobs_per_gpu > 1:
+            for guest in self._pairs.pack(waiting, allocations, view):
+                self._homes.leave(guest)
+        unpacked = [] if waiting else self._unpack(allocations, view)
+        if self.grow and not waiting and not self._pairs.guests:
+            self._grow(allocations, view)
+        return self._decision(allocations, unpacked, view)
+
+    def _decision(self, allocations: dict[str, Allocation], unpacked: list[str], view: View) -> Decision:
+        onto: dict[str, str] = {}
+        anew = [guest for guest in unpacked if view.jobs[guest].running]
+        for host, guest in self._pairs.guests.items():
+            if host in allocations:
+                allocations[guest] = allocations[host]
+                if host not in view.jobs[guest].neighbours or view.jobs[host].allocation != allocations[host]:
+                    onto[guest] = host
+                    anew.append(guest)
+        waits = len(allocations) < len(view.jobs)
+        wake_at_s = self._quantum.end_s(view.now_s) if waits or self._pairs.on_trial or self.grow else None
+        return Decision(allocations, onto=onto, anew=anew, wake_at_s=wake_at_s)
+
+    def _update(self, view: View) -> None:
+        """Forget what has finished, and queue what has arrived; guests left alone stay where they are."""
+        for job in view.arrived:
+            self._turns[job.id] = next(self._numbers)
+        for gone in view.finished:
+            self._turns.pop(gone, None)
+        for host, guest in self._pairs.update(view).items():
+            home = self._homes.of(host)
+            self._homes.leave(host)
+            if home is not None:
+                self._homes.move(view.jobs[guest], home)
+        self._homes.update(view)
+
+    def _part(self, view: View) -> list[str]:
+        """Part the pairs that do not pay, and return the guests; from now on they take turns with their hosts."""
+        parted = self._pairs.judge(view)
+        for host, guest in parted.items():
+            home = self._homes.of(host)
+            if home is not None:
+                self._homes.move(view.jobs[guest], home)
+        return list(parted.values())
+
+    def _house(self, order: Iterable[JobView], view: View) -> None:
+        """Give the jobs of the queue homes, those first that have waited longest, and migrate once others have left."""
+        queue = [job for job in order if self._homes.of(job.id) is None]
+        queue = [job for job in queue if not self._homes.settle(job)]
+        if self.migration and view.finished:
+            self._homes.migrate(order)
+            for job in queue:
+                self._homes.settle(job)
+
+    def _relieved(self, waiting: Iterable[JobView], allocations: dict[str, Allocation]) -> list[JobView]:
+        """Move jobs that wait for a turn to nodes with room, and return those that still wait."""
+        still = []
+        for job in waiting:
+            if self._homes.of(job.id) is not None and self._homes.settle(job, worst=Fit.ROOM):
+                self._run(job, allocations)
+            else:
+                still.append(job)
+        return still
+
+    def _unpack(self, allocations: dict[str, Allocation], view: View) -> list[str]:
+        """Give guests GPUs of their own where some are free, as jobs share only under overload, and return these."""
+        unpacked = []
+        for host, guest in list(self._pairs.guests.items()):
+            if self._homes.settle(view.jobs[guest], worst=Fit.ROOM):
+                self._pairs.part(host)
+                self._run(view.jobs[guest], allocations)
+                unpacked.append(guest)
+        return unpacked
+
+    def _run(self, job: JobView, allocations: dict[str, Allocation]) -> None:
+        home = self._homes.of(job.id)
+        if home is not None:
+            allocations[job.id] = home
+
+    def _shrunk(self, view: View) -> dict[str, Allocation]:
+        """Return jobs that have to go back to the GPUs that they ask for, since others wait or it did not pay."""
+        grown = [job for job in view.jobs.values() if gpus_of(job.allocation) > job.num_gpus]
+        waits = any(not job.running for job in view.jobs.values())
+        shrunk: dict[str, Allocation] = {}
+        for job in grown:
+            if waits or not self._pairs.gains(job, gpus_of(job.allocation)):
+                shrunk[job.id] = ((job.allocation[0][0], job.num_gpus),)
+                self._homes.move(job, shrunk[job.id])
+        return shrunk
+
+    def _grow(self, allocations: dict[str, Allocation], view: View) -> None:
+        """Double jobs into idle GPUs of their node, those that have waited longest for a turn first."""
+        for job_id, held in allocations.items():
+            job, (node, gpus) = view.jobs[job_id], held[0]
+            can = job.limits is not None and len(held) == 1 and held == job.allocation and gpus == job.num_gpus
+            fits = gpus <= self._homes.room(node) and usable_gpus(job, 2 * gpus) == 2 * gpus
+            if can and fits and self._pairs.gains(job, 2 * gpus):
+                allocations[job_id] = ((node, 2 * gpus),)
+                self._homes.move(job, allocations[job_id])

@@ -1,0 +1,165 @@
+"""Where jobs take their turns: heights and affinities of nodes, the placement of new jobs, and migration.
+
+Source: Gandiva (OSDI'18), Algorithm 1 and sections 3.2 and 4. The height of a node is the number of GPUs that its jobs
+ask for over those that it has; above 1 they take turns. Its affinity is the size of the jobs for which it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+from simsched.model import Allocation, Cluster, gpus_of
+from simsched.policy import JobView, View
+from simsched.toolkit import gpu_types
+
+
+class Fit(IntEnum):
+    """How well a node suits a job, the best first: the order in which Algorithm 1 looks for nodes."""
+
+    OWN = 0
+    EMPTY = 1
+    ROOM = 2
+    CROWDED = 3
+    NONE = 4
+
+
+class Homes:
+    """The GPUs on which each job takes its turns, whether it runs or waits.
+
+    The affinity of a node is the size of the job that has been there longest, and that of an empty node is none. The
+    size of a job larger than a node is, on each of its nodes, the GPUs that it has there. Without `by_affinity` every
+    node is one of any job's own.
+    """
+
+    def __init__(self, cluster: Cluster, *, by_affinity: bool, sparse_share: float) -> None:
+        """Begin with empty nodes; one in use with `sparse_share` of its GPUs free or more is to be emptied."""
+        self._types = [node.gpu_type for node in cluster.nodes]
+        self._kinds = gpu_types(cluster.nodes)
+        self._sizes = [node.gpus for node in cluster.nodes]
+        self._used = [0] * len(self._sizes)
+        #: The size of each job of a node, in the order in which they came.
+        self._jobs: list[dict[str, int]] = [{} for _ in self._sizes]
+        self._of: dict[str, Allocation] = {}
+        self._by_affinity = by_affinity
+        self._sparse_share = sparse_share
+
+    def update(self, view: View) -> None:
+        """Forget the homes of jobs that are gone, and those on nodes that are down."""
+        self._sizes = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+        for job_id, home in list(self._of.items()):
+            if job_id not in view.jobs or not all(view.up[node] for node, _ in home):
+                self.leave(job_id)
+
+    def of(self, job_id: str) -> Allocation | None:
+        """Return the home of a job, None while it is in the queue."""
+        return self._of.get(job_id)
+
+    def affinity(self, node: int) -> int | None:
+        """Return the size of the jobs for which a node is kept, None where it is empty."""
+        return next(iter(self._jobs[node].values()), None)
+
+    def room(self, node: int) -> int:
+        """Count the GPUs of a node that its jobs do not ask for, below 0 where they take turns."""
+        return self._sizes[node] - self._used[node]
+
+    def settle(self, job: JobView, *, worst: Fit = Fit.CROWDED) -> bool:
+        """Give a job a home on the nodes that suit it best, none worse than `worst`; return whether it has one now."""
+        found = [home for kind in self._kinds if job.facts.runs_on(kind) and (home := self._best(job, kind))]
+        best = min(found, key=lambda pair: pair[0], default=None)
+        if best is None or best[0][0] > worst:
+            return False
+        self.move(job, best[1])
+        return True
+
+    def move(self, job: JobView, home: Allocation) -> None:
+        """Give a job this home instead of the one that it has; one on a single node may be larger than it asks for."""
+        self.leave(job.id)
+        self._of[job.id] = home
+        for node, gpus in home:
+            self._used[node] += gpus
+            self._jobs[node][job.id] = min(gpus, job.num_gpus)
+
+    def leave(self, job_id: str) -> None:
+        """Take a job's home away."""
+        for node, gpus in self._of.pop(job_id, ()):
+            self._used[node] -= gpus
+            del self._jobs[node][job_id]
+
+    def running(self, order: Iterable[JobView]) -> dict[str, Allocation]:
+        """Return the homes of the jobs that run together, those first in `order` first; who does not fit is skipped."""
+        left = list(self._sizes)
+        chosen: dict[str, Allocation] = {}
+        for job in order:
+            home = self._of.get(job.id)
+            if home is not None and all(left[node] >= gpus for node, gpus in home):
+                chosen[job.id] = home
+                for node, gpus in home:
+                    left[node] -= gpus
+        return chosen
+
+    def migrate(self, jobs: Iterable[JobView]) -> None:
+        """Move jobs to nodes of their own affinity, then off nodes that are almost empty."""
+        jobs = [job for job in jobs if len(self._of.get(job.id, ())) == 1]
+        for job in jobs:
+            source = self._of[job.id][0][0]
+            if self._by_affinity and self.affinity(source) != self._jobs[source][job.id]:
+                self._move_to(job, self._targets(job, source, own=True))
+        for job in jobs:
+            source = self._of[job.id][0][0]
+            if self._used[source] <= (1 - self._sparse_share) * self._sizes[source]:
+                fuller = [one for one in self._targets(job, source) if self._is_fuller(one, source)]
+                own = [one for one in fuller if self._fit(one, self._jobs[source][job.id]) is Fit.OWN]
+                self._move_to(job, own or fuller)
+
+    def _is_fuller(self, node: int, other: int) -> bool:
+        return (self._used[node], -node) > (self._used[other], -other)
+
+    def _targets(self, job: JobView, source: int, *, own: bool = False) -> list[int]:
+        """List the nodes in use, other than its own, that have room for all that a job holds."""
+        size, gpus = self._jobs[source][job.id], gpus_of(self._of[job.id])
+        return [
+            node
+            for node, kind in enumerate(self._types)
+            if node != source and kind == self._types[source] and self._jobs[node] and self.room(node) >= gpus
+            and (not own or self.affinity(node) == size)
+        ]  # fmt: skip
+
+    def _move_to(self, job: JobView, targets: Sequence[int]) -> None:
+        """Move a job to the fullest of some nodes, if there is one."""
+        if targets:
+            self.move(job, ((min(targets, key=self.room), gpus_of(self._of[job.id])),))
+
+    def _best(self, job: JobView, kind: str) -> tuple[tuple[Fit, float], Allocation] | None:
+        """Return the nodes of a type that suit a job best, as few as can be, with the worst fit and height among them.
+
+        None where they are too few.
+        """
+        nodes = [node for node, own in enumerate(self._types) if own == kind and self._sizes[node]]
+        largest = max((self._sizes[node] for node in nodes), default=0)
+        chosen: dict[int, int] = {}
+        worst = (Fit.OWN, 0.0)
+        missing = job.num_gpus
+        while missing and largest:
+            part = min(missing, largest)
+            keys = [(self._key(node, part), node) for node in nodes if node not in chosen]
+            key, node = min(keys, default=((Fit.NONE, 0.0), -1))
+            if key[0] is Fit.NONE:
+                largest = max((size for node in nodes if (size := self._sizes[node]) < part), default=0)
+                continue
+            chosen[node] = part
+            missing -= part
+            worst = max(worst, key)
+        return (worst, tuple(chosen.items())) if chosen and not missing else None
+
+    def _key(self, node: int, gpus: int) -> tuple[Fit, float]:
+        if gpus > self._sizes[node]:
+            return Fit.NONE, 0.0
+        return self._fit(node, gpus), self._used[node] / self._sizes[node]
+
+    def _fit(self, node: int, gpus: int) -> Fit:
+        """Say how well a node suits a job, or the part of it, of so many GPUs."""
+        own = not self._by_affinity or self.affinity(node) == gpus
+        if self.room(node) >= gpus:
+            return Fit.OWN if own else Fit.ROOM if self._jobs[node] else Fit.EMPTY
+        return Fit.CROWDED if own else Fit.NONE

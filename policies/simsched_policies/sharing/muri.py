@@ -1,0 +1,179 @@
+"""Muri: jobs whose iterations keep different resources busy share GPUs in groups of up to four.
+
+Idea: the stages of an iteration (loading, GPU, network) of several jobs interleave (Zhao et al., Muri, SIGCOMM'22,
+section 4). Jobs are taken in order of priority, up to four times as many as fit; those that ask for the same number of
+GPUs are matched in pairs, and pairs of pairs, so that the resources are as busy as they can be; they are merged only
+while the cluster is too small for all. Muri-S takes the jobs with the least service left first (an oracle), Muri-L
+those with the least attained service.
+
+Deviations: decisions are made every `interval_s` (its simulator decides at every event, and charges every job for a
+restart each time); groups that stay together stay where they are, the others are placed anew, on the nodes with the
+most free GPUs. A job whose stages nobody has profiled runs alone, and so does everybody where GPUs may not be shared.
+Speeds in a group are those of `engine.sharing.model: stages`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from simsched.model import Allocation
+from simsched.model.colocation import StageInterleaving
+from simsched.policy import (
+    REMAINING_WORK,
+    SHARED_GPUS,
+    STAGE_TIMES,
+    STAGES,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
+from simsched.toolkit import TypePool, most_free_first, type_pools
+from simsched.toolkit.grouping import Rules, efficiency, merge_by_matching, placement_order, take
+
+_MOST = 4
+_RESOURCES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A job with its priority."""
+
+    view: JobView
+    key: float
+
+    @property
+    def gpus(self) -> int:
+        return self.view.num_gpus
+
+    @property
+    def stages_s(self) -> tuple[float, ...]:
+        return self.view[STAGE_TIMES]
+
+
+#: What Muri becomes where jobs cannot be grouped.
+UNGROUPED = Becomes("merges nobody, as with most_jobs: 1", params={"most_jobs": 1})
+
+
+class _Muri(Policy):
+    """What both have in common."""
+
+    wants: ClassVar[Wants] = {SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")}
+
+    def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:
+        """Group up to `most_jobs` jobs every `interval_s` seconds."""
+        if not 1 <= most_jobs <= _MOST:
+            message = f"most_jobs must lie in 1 to {_MOST}, not {most_jobs}"
+            raise ValueError(message)
+        self.interval_s = interval_s
+        self.most_jobs = most_jobs
+        self._model = StageInterleaving()
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return what grouping takes, where jobs are grouped."""
+        return {} if self.most_jobs == 1 else self.wants
+
+    @property
+    def triggers(self) -> Triggers:
+        """Decide every `interval_s`."""
+        return Triggers(interval_s=self.interval_s)
+
+    @abstractmethod
+    def key(self, job: JobView) -> float:
+        """Return the priority of a job; smaller is served first."""
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Group and place the jobs of each GPU type."""
+        allocations: dict[str, Allocation] = {}
+        onto: dict[str, str] = {}
+        anew: list[str] = []
+        most = min(self.most_jobs, view.max_jobs_per_gpu)
+        for pool in type_pools(view, rigid=True):
+            for group, place, stays in self._places(pool, most):
+                allocations |= dict.fromkeys((one.view.id for one in group), place)
+                if not stays:
+                    onto |= dict.fromkeys((one.view.id for one in group[1:]), group[0].view.id)
+                    anew += [one.view.id for one in group]
+        return Decision(allocations, onto=onto, anew=anew)
+
+    def _places(self, pool: TypePool, most: int) -> list[tuple[tuple[_Candidate, ...], Allocation, bool]]:
+        """Return the groups that run, where, and whether they have been there together before."""
+        free = [node.gpus if up else 0 for node, up in zip(pool.view.nodes, pool.view.up, strict=True)]
+        capacity = sum(free)
+        order = sorted((_Candidate(job, self.key(job)) for job in pool.jobs.values()), key=lambda one: one.key)
+        buckets = take(order, _counter(capacity), most)
+        groups = merge_by_matching(buckets, Rules(capacity, most), self._weight, kind=_kind)
+        kept = placement_order(order, groups, lambda one: one.key, _counter(capacity))
+        staying = [group for group in kept if _together(group)]
+        for group in staying:
+            for node, gpus in group[0].view.allocation:
+                free[node] -= gpus
+        placed = [(group, group[0].view.allocation, True) for group in staying]
+        for group in kept:
+            picked = None if group in staying else most_free_first(free, group[0].gpus)
+            if picked is not None:
+                placed.append((group, picked, False))
+        return placed
+
+    def _weight(self, group: Sequence[_Candidate]) -> float:
+        stages = [one.stages_s for one in group]
+        if not all(len(one) == _RESOURCES for one in stages):
+            return 0.0
+        together_s = self._model.iteration_s([(one[0], one[1], one[2]) for one in stages])
+        return efficiency([sum(one) for one in stages], together_s)
+
+
+class MuriS(_Muri):
+    """Muri that knows how long jobs take: least GPU-time left first."""
+
+    name: ClassVar[str] = "muri-s"
+    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, STAGE_TIMES})
+
+    def key(self, job: JobView) -> float:
+        """Return the GPU-seconds left."""
+        return job[REMAINING_WORK].seconds * job.num_gpus
+
+
+class MuriL(_Muri):
+    """Muri that does not know how long jobs take: least attained GPU-time first."""
+
+    name: ClassVar[str] = "muri-l"
+    needs: ClassVar[frozenset[Signal]] = frozenset({STAGE_TIMES})
+
+    def key(self, job: JobView) -> float:
+        """Return the GPU-seconds attained."""
+        return job.attained_gpu_s
+
+
+def _kind(group: Sequence[_Candidate]) -> tuple[tuple[float, ...], ...]:
+    return tuple(one.stages_s for one in group)
+
+
+def _counter(gpus: int) -> Callable[[int], bool]:
+    """Return a count of GPUs that are left: it takes as many as are asked for, or tells that there are too few."""
+    left = gpus
+
+    def fits(wanted: int) -> bool:
+        nonlocal left
+        if wanted > left:
+            return False
+        left -= wanted
+        return True
+
+    return fits
+
+
+def _together(group: Sequence[_Candidate]) -> bool:
+    """Return whether a group runs as it is, on GPUs that it shares with nobody else."""
+    ids = {one.view.id for one in group}
+    return all(one.view.running and {one.view.id, *one.view.neighbours} == ids for one in group)

@@ -1,0 +1,23 @@
+from . import registry as registry
+from .agent import (
+    Agent as Agent,
+    AgentFactory as AgentFactory,
+    Lease as Lease,
+    LeasingAgent as LeasingAgent,
+    Measurement as Measurement,
+)
+from .fit import fit as fit
+from .fixed_agent import NoBatchAgent as NoBatchAgent, fixed_agent as fixed_agent
+from .goodput_agent import (
+    GoodputAgent as GoodputAgent,
+    Prior as Prior,
+    Shared as Shared,
+    goodput_agent as goodput_agent,
+)
+from .measurement_error import check_noise as check_noise
+from .offline import offline_prior as offline_prior, offline_priors as offline_priors
+from .pool import HistoryPool as HistoryPool, history_of_job as history_of_job
+from .pool_file import pool_text as pool_text, read_pool as read_pool
+from .registry import AGENTS as AGENTS
+from .report import GoodputReport as GoodputReport, TypeReport as TypeReport, no_goodput as no_goodput
+from .rule_agent import configured_agent as configured_agent

@@ -1,0 +1,59 @@
+"""Fits the curve of the loss (`simsched.model.loss.LossCurve`) to what a training run evaluated after every epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from simsched.applications.calibration.bends import cheapest_bends
+from simsched.applications.published import LossMetric
+from simsched.model import LossCurve, MeasuredApplication
+
+Floats = NDArray[np.float64]
+
+_MOST_KNOTS = 9
+_GOOD_ENOUGH = 0.025  # root-mean-square error, relative to the loss, at which no more bends are added
+_FLAT = 1e-4  # the least relative fall over a whole piece, so that the curve always falls
+
+
+def fit_loss(measured: MeasuredApplication, metric: LossMetric) -> LossCurve | None:
+    """Fit the run at the initial batch size, with as few bends as bring the curve near enough.
+
+    Evaluations go up and down; the curve never rises. How far they are from it is its noise. Returns None where the
+    run holds no evaluations.
+    """
+    values = np.asarray(measured.curves[0].metric, dtype=np.float64)
+    if len(values) < 2:
+        return None
+    evaluated = metric.scale * values + metric.offset
+    start = evaluated[0] ** 2 / evaluated[1] if metric.start is None else metric.start
+    logs = np.log(np.concatenate([[start], evaluated]))
+    falling = np.asarray(isotonic_regression(logs, increasing=False).x, dtype=np.float64)
+    places = np.log1p(np.arange(len(logs), dtype=np.float64))
+    enough = _GOOD_ENOUGH**2 * len(logs)
+    knots = cheapest_bends(_piece_costs(places, falling), _MOST_KNOTS, enough)
+    at_knots = _fit_at(places, falling, knots)
+    noise = (
+        float(np.std(logs[1:] - np.interp(places, places[knots], at_knots)[1:])) if len(values) > 2 * _MOST_KNOTS else 0
+    )
+    return LossCurve(tuple(float(knot) for knot in knots), tuple(np.exp(at_knots).tolist()), noise)
+
+
+def _piece_costs(places: Floats, logs: Floats) -> Floats:
+    """Return the squared errors over the points after i and up to j, for a straight piece from i to j."""
+    count = len(places)
+    costs = np.full((count, count), np.inf)
+    for i in range(count - 1):
+        for j in range(i + 1, count):
+            line = np.interp(places[i + 1 : j + 1], places[[i, j]], logs[[i, j]])
+            costs[i, j] = np.sum((line - logs[i + 1 : j + 1]) ** 2)
+    return costs
+
+
+def _fit_at(places: Floats, logs: Floats, knots: list[int]) -> Floats:
+    """Fit the logarithms at the knots by least squares, the first kept, and none above the one before."""
+    hats = np.array([np.interp(places, places[knots], row) for row in np.eye(len(knots))]).T
+    free = np.linalg.lstsq(hats[:, 1:], logs - hats[:, 0] * logs[0], rcond=None)[0]
+    fitted = np.minimum.accumulate(np.concatenate([[logs[0]], free]))
+    return np.asarray(fitted - _FLAT * np.arange(len(fitted)), dtype=np.float64)

@@ -1,0 +1,10 @@
+from . import yaml_lines as yaml_lines
+from .overrides import Draft as Draft, draft_of as draft_of
+from .section import Section as Section
+from .validation_messages import problems_of as problems_of, say as say
+from .yaml_lines import (
+    MOST_NUMBER as MOST_NUMBER,
+    Document as Document,
+    parse_value as parse_value,
+    yaml_text as yaml_text,
+)

@@ -1,1 +1,0 @@
-"""Running the cells of an experiment and keeping their results; `experiment` says what a cell is made of."""

@@ -1,0 +1,154 @@
+"""Hyper-parameter tuning as a workload: each trial is a job, and the next is submitted when one finishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from simsched.engine import JobRecord, stream
+from simsched.errors import input_error
+from simsched.experiment.closed_loop import response_surface
+from simsched.experiment.closed_loop.response_surface import Hyperparameters, accuracy, step_factor
+from simsched.keys import key
+from simsched.model import Application, ApplicationSource, JobRequest, JobSpec, JobTruth, ScaledApplication
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WIDTH = "@"  # sets a trial's application off from its width: `cifar10@1.25`
+
+
+@dataclass(frozen=True)
+class TuningOptions:
+    """Hyper-parameter tuning instead of a workload; every trial is a job."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+
+    application: str = key("cifar10", "what every trial trains, at some width", min_length=1)
+    trials: int = key(100, "how many trials there are in all", ge=1, le=100_000)
+    at_once: int = key(4, "trials in flight; the next is submitted when one finishes", ge=1)
+    gpus: int = key(4, "GPUs that a trial asks for", ge=1)
+    batch_size: int = key(512, "total batch size that a trial asks for; 0 for none", ge=0)
+    startup_trials: int = key(20, "trials drawn at random before the estimator chooses", ge=0)
+
+
+def require_optuna() -> None:
+    """Raise `InputError` where the package that chooses trials is not installed."""
+    if find_spec("optuna") is None:
+        remedy = "install it with: pip install 'simsched[hpo]'"
+        raise input_error("tuning", "hyper-parameter tuning needs the package 'optuna'", remedy)
+
+
+def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:
+    """Return one job for each trial, as far as it is known beforehand: no hyper-parameters, submitted at second 0."""
+    return tuple(
+        JobSpec(f"trial-{number:03d}", 0, spec.gpus, application=spec.application, batch_size=spec.batch_size)
+        for number in range(spec.trials)
+    )
+
+
+class TrialApplications:
+    """The applications of a catalogue, and each of them at other widths: `cifar10@1.25`."""
+
+    def __init__(self, inner: ApplicationSource) -> None:
+        """Take widths from 1 to others."""
+        self._inner = inner
+        self._scaled: dict[str, Application] = {}
+
+    def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
+        """Return the application of a job; `InputError` where there is none of that name."""
+        name = request.application
+        base, sign, width = name.partition(_WIDTH)
+        if not sign:
+            return self._inner.for_job(request, truth)
+        if name not in self._scaled:
+            factor = step_factor(float(width))
+            self._scaled[name] = ScaledApplication(
+                self._inner.for_job(request._replace(application=base), truth), name, factor
+            )
+        return self._scaled[name]
+
+
+class Tuner:
+    """Chooses the trials by a tree-structured Parzen estimator and learns from those that finish.
+
+    The choice is optuna's `TPESampler`; as in any such tuning, it depends on the order in which trials finish, and so
+    on the scheduler. The accuracy of a trial does not: it follows from its hyper-parameters, its number and the seed.
+    """
+
+    def __init__(self, spec: TuningOptions, seed: int) -> None:
+        """Begin without trials; the same seed draws the same first ones."""
+        self._spec = spec
+        self._seed = seed
+        self._optuna = _optuna()
+        self._templates = template_jobs(spec)
+        self._open: dict[str, tuple[Any, Hyperparameters]] = {}
+        self._rows: list[dict[str, object]] = []
+        self._asked = 0
+        with _quiet(self._optuna):
+            sampler = self._optuna.samplers.TPESampler(seed=seed, n_startup_trials=spec.startup_trials)
+            self._study = self._optuna.create_study(direction="maximize", sampler=sampler)
+
+    def first(self) -> tuple[JobSpec, ...]:
+        """Return the trials that begin at second 0."""
+        return tuple(self._next(0) for _ in range(min(self._spec.at_once, self._spec.trials)))
+
+    def on_finish(self, record: JobRecord) -> tuple[JobSpec, ...]:
+        """Take note of a finished trial, and give the one that follows it at the same second."""
+        trial, chosen = self._open.pop(record.job_id)
+        number = int(record.job_id.rpartition("-")[2])
+        reached = accuracy(chosen, stream(self._seed, f"accuracy of trial {number}"))
+        with _quiet(self._optuna):
+            self._study.tell(trial, reached)
+        times = {"submit_time_s": record.submit_time_s, "end_time_s": record.end_time_s}
+        self._rows.append({"job_id": record.job_id, **times, **asdict(chosen), "accuracy": reached})
+        return (self._next(record.end_time_s),) if self._asked < self._spec.trials else ()
+
+    def trials(self) -> pd.DataFrame:
+        """Return the finished trials in the order of completion, one row each."""
+        import pandas as pd
+
+        return pd.DataFrame(self._rows)
+
+    def _next(self, time_s: float) -> JobSpec:
+        trial = self._study.ask()
+        chosen = _suggest(trial)
+        template = self._templates[self._asked]
+        self._asked += 1
+        self._open[template.id] = trial, chosen
+        application = f"{self._spec.application}{_WIDTH}{chosen.width:g}"
+        return JobSpec(template.id, time_s, self._spec.gpus, application, self._spec.batch_size)
+
+
+def _suggest(trial: Any) -> Hyperparameters:
+    surface = response_surface
+    return Hyperparameters(
+        learning_rate=trial.suggest_float("learning_rate", *surface.LEARNING_RATE, log=True),
+        annealing=trial.suggest_float("annealing", *surface.ANNEALING, log=True),
+        momentum=trial.suggest_float("momentum", *surface.MOMENTUM),
+        weight_decay=trial.suggest_float("weight_decay", *surface.WEIGHT_DECAY, log=True),
+        width=trial.suggest_categorical("width", surface.WIDTHS),
+    )
+
+
+def _optuna() -> ModuleType:
+    require_optuna()
+    import optuna
+
+    module: ModuleType = optuna
+    return module
+
+
+@contextmanager
+def _quiet(optuna: Any) -> Iterator[None]:
+    """Keep optuna from reporting every trial on stderr."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)

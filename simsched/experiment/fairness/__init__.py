@@ -1,0 +1,5 @@
+"""Solo runs of jobs and the finish-time fairness they give to finished cells; no cell depends on it."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

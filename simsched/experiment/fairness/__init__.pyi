@@ -1,0 +1,1 @@
+from .finish_time_fairness import run_with_fairness as run_with_fairness

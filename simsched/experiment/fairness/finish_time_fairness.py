@@ -1,0 +1,178 @@
+"""Sets every finished job of a run beside a solo run of it (see `simsched.results.fairness`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from simsched.applications import catalogue
+from simsched.experiment.fairness.solo_runs import Batch, SoloRuns
+from simsched.experiment.grid import Grid, GridCell, make_grid
+from simsched.experiment.running.cell import NO_LIMITS
+from simsched.experiment.running.limits import Limits
+from simsched.experiment.running.runner import Listener, RunResult, run_grid
+from simsched.experiment.running.store import Store
+from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
+from simsched.experiment.task import Task
+from simsched.policy import registry
+from simsched.results import (
+    RUN_FILE,
+    Floats,
+    exclusive_slowdown,
+    fairness_table,
+    mean_contention,
+    read_table,
+    time_on_share,
+    write_fairness,
+    write_json,
+)
+from simsched.sources import closure_of
+
+#: What makes the cells, whose keys name the files of ratios already.
+_MAKES_CELLS = ("simsched.experiment.running.runner", "simsched.experiment.grid", "simsched.experiment.spec")
+_ISOLATED = "simsched_policies.queues.isolated:Isolated"
+_COLUMNS = ("job_id", "submit_time_s", "end_time_s", "jct_s")
+_BATCH_COLUMNS = ("job_id", "gpus", "batch_size", "accum_steps")
+
+
+def run_with_fairness(
+    grid: Grid,
+    out: Path,
+    workers: int = 1,
+    listener: Listener | None = None,
+    *,
+    dask: str | None = None,
+    limits: Limits = NO_LIMITS,
+    in_process: bool = False,
+) -> RunResult:
+    """Run an experiment as `run_grid` does, and set its finished jobs beside solo runs where it asks for that."""
+    beside = tuple(reference_cells(grid).values())
+    result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits, in_process=in_process)
+    store = Store(result.folder)
+    if grid.experiment.spec.finish_time_fairness is None:
+        return result
+    told = record_fairness(grid, [cell for cell in grid.cells if store.has(cell.task.key)], store)
+    index = result.folder / RUN_FILE
+    if told and index.is_file():
+        write_json(index, {**json.loads(index.read_text(encoding="utf-8")), "fairness": told})
+    return result
+
+
+def reference_cells(grid: Grid) -> dict[str, GridCell]:
+    """Return the cells under the policy `isolated` that Gavel's rho compares with, by the keys of the wanted cells.
+
+    There are none for the other definitions.
+    """
+    rule = grid.experiment.spec.finish_time_fairness
+    if rule is None or rule.definition != "gavel":
+        return {}
+    kind = registry.load(_ISOLATED)
+    experiment = grid.experiment
+    points = tuple(replace(point, spec=_isolated(point.spec)) for point in experiment.points)
+    policies = {_ISOLATED: kind}
+    other = make_grid(replace(experiment, spec=_isolated(experiment.spec), points=points, policies=policies))
+    pairs = zip(grid.cells, other.cells, strict=True)
+    return {cell.task.key: reference for cell, reference in pairs if not grid.labels or cell.label in grid.labels}
+
+
+def _isolated(spec: ExperimentSpec) -> ExperimentSpec:
+    """Put `isolated` in the place of every policy, with the workload and the engine that the policy has."""
+    policies = tuple(
+        PolicySpec(name=_ISOLATED, label=one.shown_as, workload=one.workload, engine=one.engine)
+        for one in spec.policies
+    )
+    return spec.model_copy(update={"policies": policies})
+
+
+def record_fairness(grid: Grid, cells: Sequence[GridCell], store: Store) -> dict[str, Any]:
+    """Compute the ratios of complete cells where they are not there yet; returns what the run's index says of them.
+
+    Returns nothing where the experiment does not ask for them.
+    """
+    rule = grid.experiment.spec.finish_time_fairness
+    if rule is None:
+        return {}
+    references = reference_cells(grid)
+    folder = Path("fairness") / _version(rule)
+    runs: dict[tuple[object, ...], SoloRuns] = {}
+    for task in {cell.task.key: cell.task for cell in cells}.values():
+        path = store.folder / folder / f"{task.key}.csv"
+        if path.is_file():
+            continue
+        jobs = read_table(store.cell(task.key), "jobs", _COLUMNS)
+        contention = mean_contention(jobs["submit_time_s"], jobs["end_time_s"])
+        if rule.definition == "gavel":
+            reference = references.get(task.key)
+            if reference is None or not store.has(reference.task.key):
+                continue
+            alone = _times(store.cell(reference.task.key), jobs)
+        else:
+            room = (task.cluster, task.applications, task.engine)
+            if room not in runs:
+                runs[room] = SoloRuns(task.cluster, catalogue(task.applications), task.engine)
+            alone = _alone(task, store.cell(task.key), rule, runs[room], jobs, contention)
+        write_fairness(path, fairness_table(jobs, contention, alone))
+    return {**rule.model_dump(), "folder": folder.as_posix()}
+
+
+def _times(folder: Path, jobs: pd.DataFrame) -> Floats:
+    """Read the completion times of the same jobs in another cell."""
+    table = read_table(folder, "jobs", ("job_id", "jct_s")).set_index("job_id")["jct_s"]
+    return table.loc[jobs["job_id"]].to_numpy(dtype=np.float64)
+
+
+def _alone(
+    task: Task, cell: Path, rule: FairnessSpec, runs: SoloRuns, jobs: pd.DataFrame, contention: Floats
+) -> Floats:
+    specs = {job.id: job for job in task.jobs}
+    interval_s = task.policy.make().triggers.interval_s
+    batch: Batch = "submitted"
+    if rule.batch != "profile":
+        batch = rule.batch if rule.batch == "best" else _batch_of(task, cell)
+    total = task.cluster.total_gpus
+    found = []
+    for job_id, others in zip(jobs["job_id"], contention, strict=True):
+        job = specs[job_id]
+
+        def seconds(gpus: int, job: Any = job) -> float:
+            return runs.seconds(job, gpus, batch, interval_s)
+
+        if rule.definition == "pollux":
+            found.append(time_on_share(min(total / others, total), seconds, rule.rounding))
+        else:
+            many = len(task.jobs) if rule.definition == "shockwave-static" else others
+            solo_s = runs.profile_s(job) if rule.batch == "profile" else seconds(job.num_gpus)
+            found.append(solo_s * exclusive_slowdown(many, total))
+    return np.array(found, dtype=np.float64)
+
+
+def _batch_of(task: Task, cell: Path) -> Batch:
+    """Return which batch the jobs of a cell ran with: where one was adapted, the submitted one means nothing."""
+    applications = catalogue(task.applications)
+    submitted = {}
+    for job in task.jobs:
+        application = applications.for_job(job.request, job.truth)
+        if application.limits is not None:
+            asked = application.fixed_batch_size or job.batch_size or application.limits.init_batch_size
+            submitted[job.id] = min(asked, application.limits.max_batch_size)
+    return "best" if was_adapted(read_table(cell, "allocations", _BATCH_COLUMNS), submitted) else "submitted"
+
+
+def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool:
+    """Return whether any job ran with more than its submitted total batch, beyond what splitting it rounds up."""
+    known = allocations[allocations["job_id"].isin(submitted.keys())]
+    parts = known["gpus"] * (known["accum_steps"] + 1)
+    return bool((known["batch_size"] - known["job_id"].map(submitted) >= parts).any())
+
+
+def _version(rule: FairnessSpec) -> str:
+    """Name a folder by all that determines the ratios of a cell, besides the cell."""
+    known = {**rule.model_dump(), "code": closure_of([__name__], without=_MAKES_CELLS).digest}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,0 +1,16 @@
+from . import store as store
+from .apart import apart as apart
+from .cell import run_cell as run_cell
+from .limits import Limits as Limits
+from .outcome import run_to_outcome as run_to_outcome, say_nothing as say_nothing
+from .removal import Removal as Removal, remove as remove, runs_below as runs_below, why_not_ours as why_not_ours
+from .reproduce import reproduction_of as reproduction_of
+from .runner import (
+    Failure as Failure,
+    Listener as Listener,
+    RunResult as RunResult,
+    Silence as Silence,
+    run_grid as run_grid,
+)
+from .store import Store as Store
+from .worker import LONGEST_MESSAGE as LONGEST_MESSAGE, begin_loading as begin_loading, start as start

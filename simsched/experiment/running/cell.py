@@ -1,0 +1,262 @@
+"""Runs one cell from its task to its folder, in this process or another."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from simsched.agent import AgentFactory
+from simsched.applications import catalogue, with_speeds
+from simsched.engine import EngineError, simulate
+from simsched.errors import InputError, said
+from simsched.experiment.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
+from simsched.experiment.physics import colocation_of
+from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
+from simsched.experiment.running.losses import loss_tables
+from simsched.experiment.running.store import Store
+from simsched.experiment.task import Task
+from simsched.model import ApplicationSource
+from simsched.plugins import place_of, quiet_stdout
+from simsched.policy import Policy
+from simsched.results import (
+    DEADLINES,
+    FAILURES,
+    FINE_TIME,
+    FRAGMENTATION,
+    LOSSES_FILE,
+    MAKES,
+    MANIFEST_FILE,
+    QUEUES,
+    SHARING,
+    SUMMARY_FILE,
+    TABLES,
+    TOPOLOGY,
+    TRIALS_FILE,
+    Power,
+    TableWriter,
+    json_text,
+    read_json,
+    seal,
+    summarise_folder,
+    summary_definition,
+    write_json,
+    write_losses,
+    write_trials,
+)
+
+NO_LIMITS = Limits()
+#: The names of the files that simsched writes into the folder of a cell; a policy may leave others there.
+OWN_FILES = frozenset(
+    {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
+)
+#: Result tables by name, as the writer has them.
+ResultTables = Mapping[str, Any]
+_NO_TABLES: ResultTables = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    """What a simulation leaves: the agents' classes by application, short tables, and the files of these by name."""
+
+    agents: Mapping[str, str]
+    tables: ResultTables
+    contents: Mapping[str, bytes]
+
+
+#: Called now and then with the simulated second and the number of finished jobs.
+ProgressCallback = Callable[[float, int], None]
+
+
+class CellError(Exception):
+    """A cell could not be run to its end; `kind` is the class of what happened, the message says the rest."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        """Keep kind and message, both plain text, so that the error can cross from one process to another."""
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+
+def run_cell(
+    task: Task,
+    folder: Path,
+    environment: Mapping[str, Any],
+    progress: ProgressCallback | None = None,
+    limits: Limits = NO_LIMITS,
+) -> float:
+    """Simulate a cell and put its results below `folder`; returns the seconds that it took.
+
+    The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, or the
+    cell exceeds a limit, and `InputError` where results cannot be written.
+    """
+    store = Store(folder)
+    staged = store.begin(task.key)
+    try:
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        with limited_memory(limits):
+            done = _simulate(task, staged.path, progress, limits)
+            summary = json_text(_summary(staged.path, task.about, done.tables)).encode()
+        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+        manifest = _manifest(task, done.agents, environment, wall_s, cpu_s)
+        seal(staged.path, manifest, {**done.contents, SUMMARY_FILE: summary})
+    except MemoryError as error:
+        store.discard(staged)
+        raise CellError("MemoryError", _out_of_memory(limits)) from error
+    except OSError as error:
+        store.discard(staged)
+        raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
+    except BaseException:
+        store.discard(staged)
+        raise
+    store.publish(staged, task.key)
+    return wall_s
+
+
+def _manifest(
+    task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
+) -> dict[str, Any]:
+    """Describe a finished cell; times of the clock on the wall stand here and in no table."""
+    return {
+        **task.about,
+        "cell": task.key,
+        "summary_definition": summary_definition(),
+        "agents": dict(agents),
+        "environment": dict(environment),
+        "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
+    }
+
+
+def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> dict[str, float]:
+    """Compute the summary of a cell whose manifest says `about` its input; tables `at_hand` are not read."""
+    groups = about["cluster"]
+    gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
+    power = Power.of(groups, about["power"]) if "power" in about else None
+    price = about.get("node_price_per_h")
+    prices = about.get("gpu_price_per_h", {})
+    by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])] if prices else []
+    return summarise_folder(
+        folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups, at_hand=at_hand
+    )
+
+
+def refresh_summary(folder: Path) -> bool:
+    """Compute the summary of a whole cell anew if other definitions made it; returns whether it was."""
+    manifest = read_json(folder / MANIFEST_FILE)
+    if manifest.get("summary_definition") == summary_definition():
+        return False
+    write_json(folder / SUMMARY_FILE, _summary(folder, manifest))
+    seal(folder, {**manifest, "summary_definition": summary_definition()})
+    return True
+
+
+def _out_of_memory(limits: Limits) -> str:
+    if limits.memory_mib is None:
+        return "there was not enough memory"
+    return f"it needs more than the {limits.memory_mib} MiB that --memory-per-cell allows"
+
+
+def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> _Simulated:
+    applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+    try:
+        with quiet_stdout():
+            return _simulated(task, applications, temporary, progress, limits)
+    except (InputError, Cancelled, MemoryError):
+        raise
+    except EngineError as error:
+        raise CellError(type(error).__name__, str(error)) from error
+    except BaseException as error:  # a stranger's policy may raise any
+        if raised_by_user(error):
+            raise
+        kind = task.policy.load()
+        place = place_of(error, kind)
+        if isinstance(error, OSError) and not place:  # the tables cannot be written
+            raise
+        where = f"policy '{kind.name}'" + (f" ({place})" if place else "")
+        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {said(error)}") from error
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Return whether an error is the user's interrupt; where this process ignores those, only a policy raises it."""
+    return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+def _simulated(
+    task: Task,
+    applications: ApplicationSource,
+    temporary: Path,
+    progress: ProgressCallback | None,
+    limits: Limits,
+) -> _Simulated:
+    policy = task.policy.make()
+    if limits.decision_s is not None:
+        policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
+    agents = None if task.agent is None else task.agent.make()
+    used = _run(task, policy, agents, applications, temporary, progress)
+    write_artifacts(policy, temporary)
+    return used
+
+
+def _run(
+    task: Task,
+    policy: Policy,
+    agents: AgentFactory | None,
+    applications: ApplicationSource,
+    temporary: Path,
+    progress: ProgressCallback | None,
+) -> _Simulated:
+    """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
+    tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
+    source = applications if tuner is None else TrialApplications(applications)
+    jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
+    with TableWriter(temporary, features=_features(task), keep_short=True) as writer:
+        used = simulate(
+            task.cluster,
+            jobs,
+            source,
+            policy,
+            task.engine,
+            task.seed,
+            writer,
+            progress,
+            agents=agents,
+            colocation=colocation_of(task.sharing),
+            on_finish=reply,
+            failures=task.failures,
+        )
+    if tuner is not None:
+        write_trials(temporary, tuner.trials())
+    if task.losses:
+        write_losses(temporary, loss_tables(jobs, source))
+    return _Simulated(used, writer.short, writer.contents)
+
+
+def _features(task: Task) -> set[str]:
+    """Return the features of the engine that show in the tables."""
+    options = task.engine
+    found = {SHARING} if options.max_jobs_per_gpu > 1 else set()
+    found |= set() if task.failures is None else {FAILURES}
+    found |= {TOPOLOGY} if task.cluster.levels else set()
+    found |= {FRAGMENTATION} if options.fragmentation else set()
+    found |= {DEADLINES} if any(job.deadline_s is not None for job in task.jobs) else set()
+    found |= {QUEUES} if any(job.queue for job in task.jobs) else set()
+    found |= {MAKES} if len({(node.gpus, node.gpu_type) for node in task.cluster.nodes}) > 1 else set()
+    return found | ({FINE_TIME} if options.tick_s != 1 else set())
+
+
+def write_artifacts(policy: Policy, folder: Path) -> None:
+    """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
+    leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
+    for name, text in sorted(leave().items()):
+        if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
+            message = f"an artifact cannot be called '{name}'"
+            raise ValueError(message)
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)
+    """The run is being stopped; the cell ends as soon as it notices."""

@@ -1,0 +1,126 @@
+"""Runs cells on a dask cluster, for sweeps beyond one machine.
+
+Every worker must have simsched installed in the same version, and see the results folder under the same path.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from simsched.errors import input_error
+from simsched.experiment.grid import GridCell
+from simsched.experiment.running.limits import Limits
+from simsched.experiment.running.manifest import describe_environment
+from simsched.experiment.running.outcome import Outcome, run_to_outcome, say_nothing
+from simsched.experiment.task import Task, code
+
+#: Cells sent ahead for each thread of the workers; the rest wait here, so that the scheduler holds few.
+_AHEAD = 3
+_LEAST_AHEAD = 64
+_LOOK_EVERY_S = 1.0
+_LOOK_AGAIN_S = 0.1
+
+
+class Watcher(Protocol):
+    """Is told how many workers there are."""
+
+    def workers(self, number: int) -> None:
+        """Take note of a number of workers."""
+
+
+def run_on_dask(
+    address: str, missing: Sequence[GridCell], folder: Path, watcher: Watcher, limits: Limits
+) -> Generator[tuple[GridCell, Outcome], None, None]:
+    """Run cells on the scheduler at `address` and yield them as they finish.
+
+    The cells of a worker that is lost go to others; one over which several workers died has failed. Where the
+    connection to the scheduler is lost, cells are sent again once there is another; without one they have failed.
+    Raises `InputError` where the optional dependency is missing or nobody answers at the address.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        remedy = "install it with pip install 'simsched[dask]'"
+        raise input_error("--dask", "the package 'distributed' is not installed", remedy) from None
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError, TimeoutError) as error:
+        raise input_error("--dask", f"no dask scheduler answers at '{address}': {error}", "start one first") from None
+    environment = describe_environment()
+    waiting = list(reversed(missing))
+    sent: dict[str, GridCell] = {}
+
+    def send() -> Any:
+        cell = waiting.pop()
+        sent[cell.task.key] = cell
+        return client.submit(
+            _run, cell.task, folder.resolve(), environment, limits, code().digest, key=cell.task.key, pure=False
+        )
+
+    with client:
+        threads = _threads(client)
+        ahead = min(max(_AHEAD * sum(threads.values()), _LEAST_AHEAD), len(waiting))
+        watcher.workers(len(threads))
+        known, again = len(threads), time.monotonic() + _LOOK_EVERY_S
+        running = as_completed([send() for _ in range(ahead)])
+        for future in running:
+            outcome = _outcome_of(future)
+            cell = sent.pop(future.key)
+            future.release()
+            if outcome is None:
+                waiting.append(cell)
+                if not _connected_again(client):
+                    break
+                running.add(send())
+                continue
+            if waiting:
+                running.add(send())
+            if time.monotonic() >= again:
+                again = time.monotonic() + _LOOK_EVERY_S
+                with suppress(OSError):  # the next future will tell that the connection is lost
+                    if (now := len(_threads(client))) != known:
+                        known = now
+                        watcher.workers(now)
+            yield cell, outcome
+    for cell in (*sent.values(), *waiting):  # none, unless the scheduler is gone
+        yield cell, Outcome(error=f"dask: the connection to the scheduler at '{address}' was lost")
+
+
+def _connected_again(client: Any) -> bool:
+    """Wait as long as the client looks for a scheduler that it has lost, and return whether it has found it."""
+    while client.status == "connecting":
+        time.sleep(_LOOK_AGAIN_S)
+    return bool(client.status == "running")
+
+
+def _threads(client: Any) -> Mapping[str, int]:
+    threads: Mapping[str, int] = client.nthreads()
+    return threads
+
+
+def _outcome_of(future: Any) -> Outcome | None:
+    """Return how a cell ended, None where the connection was lost before that was known.
+
+    A cell over which workers died, or that they cannot load, has failed.
+    """
+    try:
+        error = future.exception()
+        if error is None:
+            outcome: Outcome = future.result()
+            return outcome
+    except (CancelledError, OSError):
+        return None
+    return Outcome(error=f"dask: {type(error).__name__}: {error}")
+
+
+def _run(task: Task, folder: Path, environment: Mapping[str, Any], limits: Limits, same: str) -> Outcome:
+    """Run a cell on a worker that has the same code as the process that sent it."""
+    if code().digest != same:
+        return Outcome(error="this dask worker has another version of simsched; install the same one everywhere")
+    report: Callable[[float, int], None] = say_nothing
+    return run_to_outcome(task, folder, environment, report, limits)

@@ -1,0 +1,81 @@
+"""Runs one cell and says how it ended; what every way of running cells has in common."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from traceback import format_exc
+from typing import Any
+
+from simsched.errors import InputError, safe_text, said
+from simsched.experiment.running.cell import NO_LIMITS, Cancelled, CellError, raised_by_user, run_cell
+from simsched.experiment.running.limits import Limits
+from simsched.experiment.task import Task
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell ended: the seconds it took, or why it failed.
+
+    `died` tells that its process vanished over it.
+    """
+
+    wall_s: float = 0.0
+    error: str = ""
+    traceback: str = ""
+    died: bool = False
+
+    def packed(self) -> bytes:
+        """Write the outcome as bytes in which nothing can lie but numbers and text."""
+        return json.dumps(asdict(self)).encode("ascii")
+
+    @staticmethod
+    def unpacked(content: bytes) -> Outcome | None:
+        """Read what `packed` wrote; None where it is anything else."""
+        try:
+            values = json.loads(content)
+            types = {field.name: type(field.default) for field in fields(Outcome)}
+            fits = values.keys() == types.keys() and all(type(values[name]) is kind for name, kind in types.items())
+            return Outcome(**values) if fits else None
+        except (ValueError, AttributeError, RecursionError):
+            return None
+
+
+def say_nothing(now_s: float, finished_jobs: int) -> None:
+    """Report no progress."""
+
+
+def run_to_outcome(
+    task: Task,
+    folder: Path,
+    environment: Mapping[str, Any],
+    report: Callable[[float, int], None],
+    limits: Limits = NO_LIMITS,
+) -> Outcome:
+    """Run a cell, and turn what may go wrong with it into an outcome, whose texts are safe to write and to show.
+
+    What remains an exception is `Cancelled` and the user's interrupt.
+    """
+    try:
+        return Outcome(wall_s=run_cell(task, folder, environment, report, limits))
+    except CellError as error:
+        return failed(error.message)
+    except InputError as error:
+        return failed(said(error))
+    except Cancelled:
+        raise
+    except BaseException as error:
+        if raised_by_user(error):
+            raise
+        return failed(f"internal error: {type(error).__name__}: {said(error)}")
+
+
+def failed(message: str) -> Outcome:
+    """Say that a cell has failed over the exception that is being handled."""
+    trace = "its traceback cannot be shown"
+    with contextlib.suppress(Exception):  # an exception's own methods may raise
+        trace = format_exc()
+    return Outcome(error=safe_text(message), traceback=safe_text(trace))

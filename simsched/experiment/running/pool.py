@@ -1,0 +1,253 @@
+"""Processes that run cells, one at a time each: a process that dies takes one known cell with it and no other.
+
+Scheduler and worker talk over a pipe of their own, without locks or semaphores that a killed process could leave
+behind. A worker serves one stranger's policy only, so that nothing that its code changes reaches another's cells; the
+policies that ship with simsched share workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess, SpawnProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+from simsched.agent import AGENTS
+from simsched.experiment.grid import GridCell
+from simsched.experiment.running.limits import Limits, memory_of
+from simsched.experiment.running.manifest import describe_environment
+from simsched.experiment.running.outcome import Outcome
+from simsched.experiment.running.progress import ProgressFile
+from simsched.experiment.running.store import Store
+from simsched.experiment.running.worker import (
+    LONGEST_MESSAGE,
+    READY,
+    Surroundings,
+    how_it_ended,
+    serve_cells,
+    sigint_ignored,
+    start,
+)
+from simsched.experiment.task import Task
+from simsched.plugins import Kind
+from simsched.policy import POLICIES
+
+_POLL_S = 0.2
+#: Seconds that cells have to notice that the run is stopped before their processes are killed.
+_GRACE_S = 10.0
+#: Seconds that a process has to end by itself once it has closed its pipe.
+_END_S = 1.0
+
+#: The code of strangers that a cell runs: its policy and its agents, each with the folder from which it is loaded.
+Code = tuple[tuple[str, str], ...]
+
+
+class Watcher(Protocol):
+    """Is told how far running cells are."""
+
+    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
+        """Take note of running cells: each with its simulated second and its finished jobs."""
+
+
+@dataclass
+class _Worker:
+    """A process, the scheduler's end of its pipe, the code that it serves, and the cell that it runs since when.
+
+    `memory_mib` is the most that it was seen to hold.
+    """
+
+    process: SpawnProcess | ForkServerProcess
+    pipe: Connection
+    code: Code
+    number: int | None = None
+    since: float = 0.0
+    memory_mib: int = 0
+
+
+def run_in_pool(
+    missing: Sequence[GridCell], folder: Path, workers: int, watcher: Watcher, limits: Limits
+) -> Generator[tuple[GridCell, Outcome], None, None]:
+    """Run cells over `workers` processes and yield them as they end.
+
+    A cell whose process dies is run once more, alone, when the others are through; if that process dies too, the cell
+    has failed. Closing the iterator or interrupting it stops the cells: what is under way is given some seconds to
+    notice, and a second interrupt kills it. Neither leaves processes or temporary files behind.
+    """
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-"))).resolve()
+        progress = ProgressFile.make(scratch / "progress", len(missing))
+        stack.callback(progress.close)
+        common = Surroundings(folder.resolve(), describe_environment(), scratch / "progress", limits)
+        pool = _Pool(missing, common, progress, watcher)
+        stack.callback(Store(folder).sweep)
+        stack.callback(pool.close)
+        suspects: list[int] = []
+        for number, outcome in pool.run(range(len(missing)), workers):
+            if outcome.died:
+                suspects.append(number)
+            else:
+                yield missing[number], outcome
+        for number, outcome in pool.run(sorted(suspects), 1):
+            yield missing[number], outcome
+
+
+def code_of(task: Task) -> Code:
+    """Name the code of strangers that a cell runs; empty where all of it ships with simsched."""
+    named: list[tuple[Kind, str, Path]] = [(POLICIES, task.policy.name, task.policy.folder)]
+    if task.agent is not None:
+        named.append((AGENTS, task.agent.name, task.agent.folder))
+    return tuple((name, str(folder)) for kind, name, folder in named if not _is_shipped(kind, name, tuple(sys.path)))
+
+
+@lru_cache(maxsize=64)
+def _is_shipped(kind: Kind, name: str, path: tuple[str, ...]) -> bool:
+    """Ask once for each search path whether a name is simsched's: every cell asks."""
+    return kind.is_shipped(name)
+
+
+class _Waiting:
+    """Cells that wait, by the code that they run, in their order."""
+
+    def __init__(self, cells: Sequence[tuple[int, Code]]) -> None:
+        self._numbers: dict[Code, deque[int]] = {}
+        for number, code in cells:
+            self._numbers.setdefault(code, deque()).append(number)
+
+    @property
+    def next_code(self) -> Code | None:
+        """The code of the cell that comes first; None where none waits."""
+        return min(self._numbers, key=lambda code: self._numbers[code][0], default=None)
+
+    def serves(self, code: Code) -> bool:
+        """Return whether any cell of some code waits."""
+        return code in self._numbers
+
+    def take(self, code: Code) -> int:
+        """Take the first cell of some code."""
+        numbers = self._numbers[code]
+        number = numbers.popleft()
+        if not numbers:
+            del self._numbers[code]
+        return number
+
+
+class _Pool:
+    def __init__(
+        self, missing: Sequence[GridCell], common: Surroundings, progress: ProgressFile, watcher: Watcher
+    ) -> None:
+        self._missing = missing
+        self._common = common
+        self._progress = progress
+        self._watcher = watcher
+        self._workers: list[_Worker] = []
+        self._told = 0.0
+
+    def run(self, numbers: Sequence[int], workers: int) -> Iterator[tuple[int, Outcome]]:
+        """Run cells by number, at most `workers` at a time, and yield them as they end."""
+        waiting = _Waiting([(number, code_of(self._missing[number].task)) for number in numbers])
+        while len(self._workers) > workers:
+            self._dismiss(self._workers[-1])
+        while waiting.next_code is not None or self._busy:
+            self._feed(waiting, workers)
+            busy = self._busy
+            ends: list[Any] = [worker.pipe for worker in busy]
+            ready = connection.wait([*ends, *(worker.process.sentinel for worker in busy)], timeout=_POLL_S)
+            for worker in busy:
+                heard = worker.pipe in ready or worker.process.sentinel in ready
+                outcome = self._outcome_of(worker) if heard else self._too_late(worker)
+                if outcome is not None:
+                    assert worker.number is not None
+                    number, worker.number = worker.number, None
+                    yield number, outcome
+            self._tell()
+
+    @property
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.number is not None]
+
+    def _feed(self, waiting: _Waiting, workers: int) -> None:
+        """Give idle processes cells of the code that they serve, and start others for the rest as far as allowed."""
+        while (code := waiting.next_code) is not None:
+            idle = [worker for worker in self._workers if worker.number is None]
+            worker = next((one for one in idle if waiting.serves(one.code)), None)
+            if worker is None:
+                if len(self._workers) >= workers and not idle:
+                    return
+                if len(self._workers) >= workers:
+                    self._dismiss(idle[0])
+                worker = _Worker(*start(serve_cells, self._common), code)
+                self._workers.append(worker)
+            worker.number, worker.since = waiting.take(worker.code), time.monotonic()
+            with contextlib.suppress(OSError):  # it has just died, as will be seen
+                worker.pipe.send((worker.number, self._missing[worker.number].task))
+
+    def _outcome_of(self, worker: _Worker) -> Outcome | None:
+        """Hear what a worker has to say; None where that is not yet how its cell ended."""
+        content = b""
+        with contextlib.suppress(EOFError, OSError):
+            if worker.pipe.poll():  # a copy that a policy has made of its process may hold the pipe of a dead one
+                content = worker.pipe.recv_bytes(LONGEST_MESSAGE)
+        if content == READY:
+            worker.since = time.monotonic()
+            return None
+        outcome = Outcome.unpacked(content)
+        if outcome is None:
+            worker.process.join(_END_S)
+            outcome = Outcome(error=_cause_of_death(worker), died=True)
+            self._dismiss(worker)
+        return outcome
+
+    def _too_late(self, worker: _Worker) -> Outcome | None:
+        """End a worker whose cell takes longer than it may."""
+        most_s = self._common.limits.cell_s
+        if most_s is None or time.monotonic() - worker.since <= most_s:
+            return None
+        self._dismiss(worker)
+        return Outcome(error=f"it ran for longer than the {most_s:g} s that --timeout-per-cell allows, and was killed")
+
+    def _tell(self) -> None:
+        if time.monotonic() < self._told + _POLL_S:
+            return
+        self._told = time.monotonic()
+        running = []
+        for worker in self._busy:
+            assert worker.number is not None
+            worker.memory_mib = max(worker.memory_mib, memory_of(worker.process.pid or 0))
+            running.append((self._missing[worker.number], *self._progress.read(worker.number)))
+        self._watcher.advanced([entry for entry in running if entry[1]])
+
+    def _dismiss(self, worker: _Worker) -> None:
+        """End a process at once: what it has finished is on disk, and threads of strangers may run in it."""
+        self._workers.remove(worker)
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
+
+    def close(self) -> None:
+        """End all processes, those that run a cell when they notice; an interrupt meanwhile kills them."""
+        self._progress.cancel()
+        try:
+            end = time.monotonic() + _GRACE_S
+            for worker in self._busy:  # says something, or is gone
+                worker.pipe.poll(max(end - time.monotonic(), 0))
+        finally:
+            with sigint_ignored():
+                for worker in [*self._workers]:
+                    self._dismiss(worker)
+
+
+def _cause_of_death(worker: _Worker) -> str:
+    code = worker.process.exitcode
+    perhaps = ", perhaps for want of memory" if code == -signal.SIGKILL else ""
+    held = f"; it held up to {worker.memory_mib} MiB" if worker.memory_mib else ""
+    return f"its process {how_it_ended(code)}{perhaps}{held}"

@@ -1,0 +1,143 @@
+"""Finds the command that makes a run anew."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from simsched.documents import parse_value, yaml_text
+from simsched.errors import InputError
+from simsched.experiment.shipped import shipped_experiments
+from simsched.experiment.spec import ExperimentSpec
+from simsched.experiment.validation import read_experiment
+from simsched.results import Reproduction, Run
+
+#: Rather than a command with more options than this, the whole file is given.
+_MOST_OVERRIDES = 12
+#: Where these keys differ as a whole, it is another experiment under the same name.
+_OTHER_EXPERIMENT = frozenset({"policies", "cluster", "tuning"})
+#: What changes no result.
+_SAID_ONLY = MappingProxyType({"description": ""})
+
+
+def reproduction_of(run: Run) -> Reproduction:
+    """Return how to make a run anew: from a shipped experiment with `-o` options, or from a file that is given in full.
+
+    A command is named only if reading it gives the specification of the run, whatever its description says.
+    """
+    wanted = _complete(run.experiment)
+    labels = [entry.get("label") or entry.get("name") for entry in wanted.get("policies", [])]
+    chosen = [] if set(labels) <= set(run.policies) else [f"--policy={label}" for label in run.policies]
+    found = [(name, _overrides(path, wanted)) for name, path in _candidates(run.name)]
+    known = [(len(overrides), len(name), name, overrides) for name, overrides in found if overrides is not None]
+    if known:
+        _, _, name, overrides = min(known)
+        options = [part for override in overrides for part in ("-o", override)]
+        return Reproduction(shlex.join(["simsched", "run", name, *options, *chosen]))
+    file = f"{run.name}.yaml"
+    text = yaml_text(_without_defaults(wanted))
+    return Reproduction(shlex.join(["simsched", "run", file, *chosen]), file, text)
+
+
+def _candidates(name: str) -> Iterator[tuple[str, Path]]:
+    """List the shipped experiments of that name."""
+    named = re.compile(rf"^name:\s*[\"']?{re.escape(name)}[\"']?\s*(#.*)?$", re.MULTILINE)
+    for key, path in shipped_experiments().items():
+        if named.search(path.read_text(encoding="utf-8")):
+            yield key, path
+
+
+def _overrides(path: Path, wanted: Mapping[str, Any]) -> list[str] | None:
+    """Find the options that lead from a shipped experiment to the wanted one; None where there are none such."""
+    try:
+        changes = dict(_changes(_plain(read_experiment(path).spec), wanted))
+        if _OTHER_EXPERIMENT & changes.keys() or len(changes) > _MOST_OVERRIDES:
+            return None
+        options = [f"{key}={_written(value)}" for key, value in changes.items()]
+        again = _plain(read_experiment(path, options).spec)
+    except (InputError, KeyError):
+        return None
+    return options if {**again, **_SAID_ONLY} == {**wanted, **_SAID_ONLY} else None
+
+
+def _plain(spec: ExperimentSpec) -> dict[str, Any]:
+    plain: dict[str, Any] = spec.model_dump(mode="json")
+    return plain
+
+
+def _complete(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the defaults of keys that came after the run was made."""
+    text = json.dumps(dict(experiment))
+    try:
+        return _plain(ExperimentSpec.model_validate_json(text))
+    except ValueError:
+        return dict(json.loads(text))
+
+
+def _changes(base: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in wanted.items():
+        before, name = base.get(key), f"{prefix}{key}"
+        if before == value or name in _SAID_ONLY:
+            continue
+        if name == "policies":
+            yield from _policy_changes(before or [], value)
+        elif name == "seeds" and value == list(range(1, len(value) + 1)):
+            yield name, len(value)
+        elif isinstance(before, dict) and isinstance(value, dict) and before.keys() <= value.keys():
+            yield from _changes(before, value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _policy_changes(base: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    if len(base) != len(wanted):
+        yield "policies", wanted
+        return
+    for index, (before, after) in enumerate(zip(base, wanted, strict=True)):
+        label = before.get("label") or before["name"]
+        unique = [one.get("label") or one["name"] for one in base].count(label) == 1
+        yield from _changes(before, after, f"policies.{label if unique else index}.")
+
+
+def _written(value: Any) -> str:
+    """Write a value as it is read on the command line."""
+    if isinstance(value, str):
+        try:
+            if parse_value(value, "") == value:
+                return value
+        except InputError:
+            pass
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _without_defaults(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a file need not say, unless the file would then mean something else."""
+    defaults = _plain(ExperimentSpec.model_validate({"name": "x", "policies": ({"name": "x"},)}))
+    short = _pruned(wanted, defaults)
+    short["policies"] = [_pruned_policy(entry, defaults) for entry in wanted.get("policies", [])]
+    try:
+        if _plain(ExperimentSpec.model_validate_json(json.dumps(short))) == wanted:
+            return short
+    except ValueError:
+        pass
+    return wanted
+
+
+def _pruned_policy(entry: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    sections = {key: _pruned(entry[key], defaults[key]) for key in ("workload", "engine") if entry.get(key)}
+    return {key: value for key, value in (entry | sections).items() if value not in (None, {})}
+
+
+def _pruned(value: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, item in value.items():
+        default = defaults.get(key)
+        if item == default:
+            continue
+        kept[key] = _pruned(item, default) if isinstance(item, dict) and isinstance(default, dict) else item
+    return kept

@@ -1,0 +1,189 @@
+"""A process that runs cells, one after the other: strangers' code runs here, and what it breaks ends with the process.
+
+Only one thing counts for how a cell has ended: an `Outcome` that comes over the pipe. A process that ends without one,
+whatever its exit code, has lost its cell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing import connection, forkserver, get_all_start_methods, get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess, SpawnProcess
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from simsched.experiment.running.cell import Cancelled
+from simsched.experiment.running.limits import Limits
+from simsched.experiment.running.outcome import Outcome, failed, run_to_outcome
+from simsched.experiment.running.progress import ProgressFile
+from simsched.experiment.task import Task
+
+#: The first message of a worker: it has loaded what it needs, and its cells take time from now on.
+READY = b"ready"
+#: The longest message that is believed to be one.
+LONGEST_MESSAGE = 1 << 20
+
+#: Characters that the path of a socket may have, and those that Python adds to the folder of temporary files.
+_SOCKET_PATH, _SOCKET_NAME = 100, len("/pymp-12345678/listener-12345678")
+#: What a copied process has loaded.
+_LOADED = (__name__, "numpy.random", "threadpoolctl")
+#: How often it is tried to start a worker, and the seconds between two tries.
+_TRIES, _AGAIN_S = 50, 0.1
+_SAFE_PATH = "PYTHONSAFEPATH"
+#: Seconds that a worker lives on when the scheduler is gone, for an order to stop that is on its way.
+_LAST_S = 0.1
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all cells of a run have in common; both paths are absolute."""
+
+    folder: Path
+    environment: Mapping[str, Any]
+    progress_file: Path
+    limits: Limits
+
+
+def _method() -> str:
+    """Return how processes start: as copies of one that has loaded simsched and run nobody's code, where that can be.
+
+    That one is asked for copies through a socket in the folder of temporary files, whose path may be too long.
+    """
+    short = len(os.fsencode(tempfile.gettempdir())) + _SOCKET_NAME <= _SOCKET_PATH
+    return "forkserver" if short and "forkserver" in get_all_start_methods() else "spawn"
+
+
+def begin_loading() -> None:
+    """Have the process that workers are copied from load what they need, while this one goes on with other work."""
+    if _method() != "forkserver":
+        return
+    with sigint_ignored(), _stranger_free():
+        forkserver.set_forkserver_preload(list(_LOADED))
+        forkserver.ensure_running()
+
+
+def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess | ForkServerProcess, Connection]:
+    """Start a process that calls `serve` with its end of a pipe and `arguments`, and ends when that returns.
+
+    Returns the process and this side's end of the pipe. The process has this one's environment and current folder,
+    prints on stderr only, and runs no other code of the user's than `serve` does.
+    """
+    context = cast("Any", get_context(_method()))
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_live, args=(serve, theirs, dict(os.environ), *arguments), daemon=True)
+    for left in reversed(range(_TRIES)):
+        begin_loading()
+        try:
+            with sigint_ignored(), _stranger_free():  # the process inherits both
+                process.start()
+            break
+        except (ConnectionError, EOFError):  # a policy has just ended what workers are copied from
+            if not left:
+                raise
+            time.sleep(_AGAIN_S)
+    theirs.close()
+    return process, ours
+
+
+def how_it_ended(code: int | None) -> str:
+    """Say how a process ended that did not say so itself, by its exit code; None where it goes on."""
+    if code is None:
+        return "closed the connection to the run"
+    if code < 0:
+        names = {int(one): one.name for one in signal.Signals}
+        return f"was killed ({names.get(-code, f'signal {-code}')})"
+    return f"ended with exit code {code}"
+
+
+@contextlib.contextmanager
+def _stranger_free() -> Iterator[None]:
+    """Start processes that do not run the user's main script, nor load what lies in the current folder by chance."""
+    main, safe = sys.modules["__main__"], os.environ.get(_SAFE_PATH)
+    sys.modules["__main__"] = ModuleType("__main__")  # what has no file is not run again
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        if safe is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = safe
+
+
+def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, str], *arguments: object) -> None:
+    """Do what a process is for, and end at once then, whatever else runs in it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.dup2(2, 1)  # stdout is for results
+    os.environ.clear()
+    os.environ.update(variables)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
+    try:
+        serve(pipe, *arguments)
+    except (EOFError, OSError):  # the other side is gone, or a policy has closed what is not its own
+        pass
+    finally:
+        os._exit(0)  # no thread, no exit handler of a stranger keeps the process
+
+
+def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
+    """Run cells until the pipe is closed."""
+    home, owner = Path.cwd(), os.getpid()
+    pipe.send_bytes(READY)
+    while True:
+        number, task = pipe.recv()
+        os.chdir(home)
+        outcome = _run(number, task, surroundings)
+        if os.getpid() != owner:  # a policy has copied the process; only the original answers
+            return
+        pipe.send_bytes(outcome.packed())
+
+
+def _run(number: int, task: Task, surroundings: Surroundings) -> Outcome:
+    progress = ProgressFile(surroundings.progress_file)
+
+    def report(now_s: float, finished_jobs: int) -> None:
+        progress.write(number, int(now_s), finished_jobs)
+        if progress.cancelled:
+            raise Cancelled
+
+    try:
+        return run_to_outcome(task, surroundings.folder, surroundings.environment, report, surroundings.limits)
+    except Cancelled:
+        return failed("cancelled")
+    finally:
+        progress.close()
+
+
+@contextlib.contextmanager
+def sigint_ignored() -> Iterator[None]:
+    """Ignore the user's interrupts for as long as the block lasts, where this thread may say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _die_with(sentinel: int) -> None:
+    """Do not outlive the parent, even if it is killed."""
+    connection.wait([sentinel])
+    time.sleep(_LAST_S)
+    signal.raise_signal(signal.SIGTERM)

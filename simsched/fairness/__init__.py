@@ -1,1 +1,0 @@
-"""Solo runs of jobs and the finish-time fairness they give to finished cells; no cell depends on it."""

@@ -1,0 +1,86 @@
+from .application import (
+    NO_BATCH as NO_BATCH,
+    Application as Application,
+    ApplicationFacts as ApplicationFacts,
+    ApplicationSource as ApplicationSource,
+    BatchChoice as BatchChoice,
+    BatchLimits as BatchLimits,
+    GradientStats as GradientStats,
+    MemoryNeed as MemoryNeed,
+    Running as Running,
+    StepTime as StepTime,
+    facts_of as facts_of,
+)
+from .batch import (
+    batch_for_target as batch_for_target,
+    ceil_slack as ceil_slack,
+    clip_to_max as clip_to_max,
+    split_batch as split_batch,
+)
+from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
+from .efficiency import efficiency as efficiency
+from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training
+from .fixed import FixedDuration as FixedDuration
+from .goodput import CandidateBatches as CandidateBatches, GoodputModel as GoodputModel
+from .job import (
+    FIXED_DURATION as FIXED_DURATION,
+    JobRequest as JobRequest,
+    JobSpec as JobSpec,
+    JobTruth as JobTruth,
+    StageProfile as StageProfile,
+)
+from .loss import LossCurve as LossCurve
+from .measured import (
+    Bounds as Bounds,
+    MeasuredApplication as MeasuredApplication,
+    ScalabilityRow as ScalabilityRow,
+    StepTable as StepTable,
+    TrainingCurve as TrainingCurve,
+)
+from .outages import AttemptPlan as AttemptPlan, JobFailures as JobFailures, Outage as Outage
+from .parts import COVERED as COVERED, SLACK as SLACK, usual_requests as usual_requests
+from .philly_failures import PhillyFailures as PhillyFailures
+from .placement import (
+    NOTHING as NOTHING,
+    Allocation as Allocation,
+    Shape as Shape,
+    Site as Site,
+    canonical_rotation as canonical_rotation,
+    consolidated_shape as consolidated_shape,
+    describe as describe,
+    from_counts as from_counts,
+    gpus_of as gpus_of,
+)
+from .pod import GPU_MILLI as GPU_MILLI, Pod as Pod, PodNode as PodNode, models_of as models_of
+from .regimes import (
+    BatchRegimes as BatchRegimes,
+    CriticalEpochs as CriticalEpochs,
+    Steps as Steps,
+    Window as Window,
+    epoch_of as epoch_of,
+    rescaled as rescaled,
+)
+from .relative import RelativeSteps as RelativeSteps, with_types as with_types
+from .scaled import ScaledApplication as ScaledApplication
+from .scaling import ScalingCurve as ScalingCurve, micro_batches as micro_batches
+from .speedup import Speedup as Speedup
+from .staged import StagedJob as StagedJob
+from .step_model import (
+    PlacementClass as PlacementClass,
+    PlacementModel as PlacementModel,
+    Placements as Placements,
+    SevenParameters as SevenParameters,
+    StepModel as StepModel,
+    SyncPair as SyncPair,
+)
+from .tabulated import Setting as Setting, TabulatedJob as TabulatedJob, TabulatedModel as TabulatedModel
+from .tenants import TENANTS_PARAMETER as TENANTS_PARAMETER, Tenant as Tenant, circle as circle, excess as excess
+from .tensors import TensorModel as TensorModel, TensorModelJob as TensorModelJob
+from .throughput import TINY as TINY, ThroughputParams as ThroughputParams
+from .topology import (
+    check_nodes as check_nodes,
+    consecutive as consecutive,
+    site_of as site_of,
+    tightest_site as tightest_site,
+    with_levels as with_levels,
+)

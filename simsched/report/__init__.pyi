@@ -1,0 +1,17 @@
+from .filled_page import (
+    FilledPage as FilledPage,
+    filled as filled,
+    pages_in as pages_in,
+    ratios_table as ratios_table,
+    runs_on as runs_on,
+)
+from .tables import (
+    TextTable as TextTable,
+    comparison_table as comparison_table,
+    difference_table as difference_table,
+    estimate_text as estimate_text,
+    marks_legend as marks_legend,
+    to_csv as to_csv,
+    to_latex as to_latex,
+    to_markdown as to_markdown,
+)

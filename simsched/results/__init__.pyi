@@ -1,0 +1,115 @@
+from . import integrity as integrity
+from .by_group import (
+    SIZES as SIZES,
+    By as By,
+    GroupRow as GroupRow,
+    Groups as Groups,
+    by_group as by_group,
+    changes as changes,
+    size_of as size_of,
+)
+from .compare import (
+    DifferenceRow as DifferenceRow,
+    Replica as Replica,
+    Row as Row,
+    comparison as comparison,
+    paired_differences as paired_differences,
+    row_name as row_name,
+    short_keys as short_keys,
+)
+from .compare_runs import (
+    COMPARED_METRICS as COMPARED_METRICS,
+    Pair as Pair,
+    TwoRuns as TwoRuns,
+    compare_runs as compare_runs,
+)
+from .curves import CurvePoint as CurvePoint, read_curves as read_curves
+from .definition import SUMMARY as SUMMARY, summary_definition as summary_definition
+from .expected_times import Agreement as Agreement, compare_expected as compare_expected
+from .fairness import (
+    describe as describe,
+    exclusive_slowdown as exclusive_slowdown,
+    fairness_table as fairness_table,
+    mean_contention as mean_contention,
+    read_fairness as read_fairness,
+    time_on_share as time_on_share,
+    write_fairness as write_fairness,
+)
+from .integrity import (
+    MANIFEST_FILE as MANIFEST_FILE,
+    SUMMARY_FILE as SUMMARY_FILE,
+    faults as faults,
+    problems_of as problems_of,
+    quick_fault as quick_fault,
+    seal as seal,
+)
+from .metric import LossTable as LossTable
+from .metric_names import Reading as Reading, find_metric as find_metric
+from .metrics import (
+    HEADLINE as HEADLINE,
+    METRICS as METRICS,
+    OCCASIONAL as OCCASIONAL,
+    metrics_markdown as metrics_markdown,
+    summarise as summarise,
+)
+from .occupancy import (
+    HELD_COLUMNS as HELD_COLUMNS,
+    OCCUPANCY_COLUMNS as OCCUPANCY_COLUMNS,
+    OFF as OFF,
+    Stay as Stay,
+    colour_groups as colour_groups,
+    outages_told as outages_told,
+    stays as stays,
+    waiting_by as waiting_by,
+)
+from .orders import Ranked as Ranked, ranks as ranks
+from .over_time import Floats as Floats, held_between_rounds as held_between_rounds, integrals as integrals
+from .pair_speeds import pair_speeds as pair_speeds
+from .power import Power as Power
+from .predictions import has_predictions as has_predictions, prediction_errors as prediction_errors
+from .quality import (
+    LIFE_COLUMNS as LIFE_COLUMNS,
+    LOSSES_FILE as LOSSES_FILE,
+    QUALITY_COLUMNS as QUALITY_COLUMNS,
+    Life as Life,
+    lives as lives,
+    read_losses as read_losses,
+    write_losses as write_losses,
+)
+from .reader import (
+    RUN_FILE as RUN_FILE,
+    Cell as Cell,
+    Run as Run,
+    read_cell as read_cell,
+    read_json as read_json,
+    read_run as read_run,
+    read_table as read_table,
+)
+from .reproduction import Reproduction as Reproduction
+from .schema import (
+    ALLOCATIONS as ALLOCATIONS,
+    DEADLINES as DEADLINES,
+    FAILURES as FAILURES,
+    FINE_TIME as FINE_TIME,
+    FRAGMENTATION as FRAGMENTATION,
+    MAKES as MAKES,
+    QUEUES as QUEUES,
+    ROUNDS as ROUNDS,
+    SHARING as SHARING,
+    TABLES as TABLES,
+    TOPOLOGY as TOPOLOGY,
+    Table as Table,
+    schema_markdown as schema_markdown,
+)
+from .statistics import (
+    Difference as Difference,
+    Estimate as Estimate,
+    estimate as estimate,
+    ratio_of_means as ratio_of_means,
+)
+from .summary import summarise_folder as summarise_folder
+from .trials import TRIALS_FILE as TRIALS_FILE, read_trials as read_trials, write_trials as write_trials
+from .verdicts import UNDECIDED as UNDECIDED, WORKLOAD_FILE as WORKLOAD_FILE, Judged as Judged, judge as judge
+from .version import SCHEMA_VERSION as SCHEMA_VERSION
+from .what_was_run import what_policies_become as what_policies_become, what_was_run as what_was_run
+from .writer import TableWriter as TableWriter, json_text as json_text, write_json as write_json

@@ -1,0 +1,2 @@
+from .builders import Applications as Applications
+from .check_policy import Failure as Failure, check_policy as check_policy

@@ -1,0 +1,5 @@
+"""What scheduling policies share: queues, placers, rounds, auctions, groupings, programs."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,121 @@
+"""Placement on as few nodes as possible, for which jobs move where they may (as the buddies of ElasticFlow do).
+
+Source: ElasticFlow (ASPLOS'23, section 4.3): where jobs hold powers of two GPUs, and nodes too, free GPUs are never too
+scattered for a job as long as others may be moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from simsched.model import Allocation, gpus_of
+from simsched.policy import View
+from simsched.toolkit.gang import most_free_first
+
+
+def place_consolidated(
+    counts: Mapping[str, int], view: View, firm: Collection[str], may_move: Callable[[str], bool]
+) -> dict[str, Allocation]:
+    """Place the jobs of `counts`, those in `firm` first and each on as few nodes as hold it.
+
+    A job that is as large as before stays where it is, if it is consolidated or may not move. Where a firm job finds no
+    room so, others in `firm` that may move are moved; where that does not help either, it is scattered. The rest stay
+    where firm jobs leave them room, and go to the freest nodes otherwise. A job that finds no room gets nothing.
+    """
+    board = _Board(view, may_move)
+    wanted = {job_id: counts[job_id] for job_id in counts if job_id in firm and counts[job_id]}
+    for job_id, gpus in wanted.items():
+        held = view.jobs[job_id].allocation
+        if gpus_of(held) == gpus and (board.is_consolidated(held) or not may_move(job_id)):
+            board.take(job_id, held)
+    moving = [job_id for job_id in wanted if job_id not in board.placed]
+    while moving:
+        moving.sort(key=lambda job_id: -wanted[job_id])
+        job_id = moving.pop(0)
+        moving += board.place(job_id, wanted[job_id])
+    late = [job_id for job_id in counts if job_id not in wanted and counts[job_id]]
+    stays = [job_id for job_id in late if gpus_of(view.jobs[job_id].allocation) == counts[job_id]]
+    for job_id in stays:
+        board.take_if_free(job_id, view.jobs[job_id].allocation)
+    for job_id in sorted((one for one in late if one not in board.placed), key=lambda one: -counts[one]):
+        board.scatter(job_id, counts[job_id])
+    return board.placed
+
+
+class _Board:
+    """Who has which GPUs, while jobs are placed."""
+
+    def __init__(self, view: View, may_move: Callable[[str], bool]) -> None:
+        self._free_now = view.free
+        self._sizes = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+        self._per_node = max(self._sizes, default=0)
+        self._room = list(self._sizes)
+        self._may_move = may_move
+        self.placed: dict[str, Allocation] = {}
+
+    def is_consolidated(self, held: Allocation) -> bool:
+        """Return whether GPUs are on as few nodes as can be."""
+        return len(held) == -(-gpus_of(held) // self._per_node)
+
+    def take(self, job_id: str, allocation: Allocation) -> None:
+        """Give a job these GPUs."""
+        self.placed[job_id] = allocation
+        for node, gpus in allocation:
+            self._room[node] -= gpus
+
+    def take_if_free(self, job_id: str, allocation: Allocation) -> None:
+        """Give a job these GPUs if nobody has got them."""
+        if all(self._room[node] >= gpus for node, gpus in allocation):
+            self.take(job_id, allocation)
+
+    def scatter(self, job_id: str, gpus: int) -> None:
+        """Place a job on the nodes with the most room."""
+        picked = most_free_first(list(self._room), gpus)
+        if picked is not None:
+            self.take(job_id, picked)
+
+    def place(self, job_id: str, gpus: int) -> list[str]:
+        """Place a job on as few nodes as possible; return those that have to be placed again for it."""
+        full, rest = divmod(gpus, self._per_node)
+        moved: list[str] = []
+        before = list(self._room), dict(self.placed)
+        nodes: list[tuple[int, int]] = []
+        for part in [self._per_node] * full + [rest] * (rest > 0):
+            node = self._best_fit(part, {node for node, _ in nodes})
+            if node is None:
+                node = self._cleared(part, {node for node, _ in nodes}, moved)
+            if node is None:
+                self._room, self.placed = before
+                self.scatter(job_id, gpus)
+                return []
+            nodes.append((node, part))
+        self.take(job_id, tuple(nodes))
+        return moved
+
+    def _best_fit(self, gpus: int, taken: Collection[int]) -> int | None:
+        """Return the node with the least room that suffices, of equals that where the most GPUs are idle now."""
+        fitting = [node for node, room in enumerate(self._room) if room >= gpus and node not in taken]
+        return min(fitting, key=lambda node: (self._room[node], -self._free_now[node], node), default=None)
+
+    def _cleared(self, gpus: int, taken: Collection[int], moved: list[str]) -> int | None:
+        """Move jobs off the node where the fewest GPUs have to be given up, and return it; None where it is none."""
+        best: tuple[int, int, list[str]] | None = None
+        for node, size in enumerate(self._sizes):
+            if size < gpus or node in taken:
+                continue
+            missing, leave = gpus - self._room[node], []
+            here = [(one, held) for one, held in self.placed.items() if held[0][0] == node and len(held) == 1]
+            for one, held in sorted(here, key=lambda pair: gpus_of(pair[1])):
+                if missing > 0 and gpus_of(held) < gpus and self._may_move(one):
+                    leave.append(one)
+                    missing -= gpus_of(held)
+            cost = sum(gpus_of(self.placed[one]) for one in leave)
+            if missing <= 0 and (best is None or cost < best[0]):
+                best = cost, node, leave
+        if best is None:
+            return None
+        for one in best[2]:
+            for node, count in self.placed.pop(one):
+                self._room[node] += count
+        moved += best[2]
+        return best[1]

@@ -1,0 +1,87 @@
+"""Pieces that policies share which choose how many GPUs a job gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from simsched.errors import input_error
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, gpus_of
+from simsched.policy import JobView, View
+from simsched.toolkit.gang import most_free_first
+
+
+def fixed_batch(job: JobView) -> int:
+    """Return the total batch size that a job keeps, in examples; 0 where it has none."""
+    limits = job.limits
+    own = 0 if limits is None else limits.init_batch_size
+    return job.request.batch_size or job.fixed_batch_size or own
+
+
+def usable_gpus(job: JobView, gpus: int) -> int:
+    """Return how many of `gpus` GPUs a job can use at the batch size that it keeps, at least 1."""
+    limits = job.limits
+    most = gpus if limits is None else max(fixed_batch(job) // limits.min_local_bsz, 1)
+    return min(gpus, most, job.max_gpus or gpus)
+
+
+def required_limits(policy: str, needed: str, request: JobRequest, facts: ApplicationFacts) -> BatchLimits:
+    """Return the batch limits of a job; `InputError` where it knows only its duration, and lacks what is `needed`."""
+    if facts.limits is None:
+        raise input_error(
+            f"job '{request.id}'",
+            f"policy '{policy}' needs applications with {needed}, but this job carries only a duration",
+            "use 'recipe: pollux' in the workload, or another policy",
+        )
+    return facts.limits
+
+
+def refuse_without_losses(policy: str, request: JobRequest, facts: ApplicationFacts) -> None:
+    """Raise `InputError` for a job that reports no losses, or that has no batch size."""
+    if facts.reports_loss and facts.limits is not None:
+        return
+    message = f"policy '{policy}' predicts losses, but application '{request.application}' has no loss curve"
+    raise input_error(
+        f"job '{request.id}'", message, "give its file a 'training.loss', or take 'recipe: pollux' in the workload"
+    )
+
+
+def refuse_unknown_counts(policy: str, request: JobRequest, facts: ApplicationFacts) -> None:
+    """Raise `InputError` for a job of which it is not known how it runs on other numbers of GPUs than it asks for."""
+    if facts.other_counts:
+        return
+    message = f"policy '{policy}' gives jobs other numbers of GPUs than they ask for, where its duration is not known"
+    raise input_error(f"job '{request.id}'", message, "declare workload.speedup, or use a rigid policy")
+
+
+def share_evenly(counts: Sequence[int], most: Sequence[int], gpus: int) -> list[int]:
+    """Hand out `gpus` GPUs one by one, always to the job that has fewest, the first of these; none gets over `most`."""
+    shared = list(counts)
+    for _ in range(gpus):
+        open_to = [i for i, count in enumerate(shared) if count < most[i]]
+        if not open_to:
+            break
+        shared[min(open_to, key=shared.__getitem__)] += 1
+    return shared
+
+
+def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]:
+    """Keep every allocation whose size is that of `counts`; place the other jobs, smallest first, on the freest nodes.
+
+    A job that finds no room gets nothing.
+    """
+    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+    allocations: dict[str, Allocation] = {}
+    moving: list[str] = []
+    for job_id, gpus in counts.items():
+        held = view.jobs[job_id].allocation
+        if held and gpus_of(held) == gpus:
+            allocations[job_id] = held
+            for node, taken in held:
+                free[node] -= taken
+        elif gpus:
+            moving.append(job_id)
+    for job_id in sorted(moving, key=lambda job_id: counts[job_id]):
+        picked = most_free_first(free, counts[job_id])
+        if picked:
+            allocations[job_id] = picked
+    return allocations

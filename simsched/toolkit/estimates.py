@@ -1,0 +1,111 @@
+"""Durations expected from finished jobs, as QSSF (Helios, SC'21), Horus and Lucid (ASPLOS'23) order their queues.
+
+A job is likely to last as long as jobs of the same user, name and size did. Nothing is known before a job like it has
+finished; the true duration of a job that is still there is never read.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from simsched.errors import input_error
+from simsched.policy import JobView, View
+
+_DIGITS = re.compile(r"\d+")
+_Key = tuple[str, ...]
+
+
+@dataclass
+class DurationHistory:
+    """Finished jobs by user, name and GPUs.
+
+    An estimate is the mean or the median (`statistic`) of the last `window` durations of the most specific group that
+    has `least` of them: user, name and GPUs; user and name; user and GPUs; user; GPUs; everybody. `prior_s` is the
+    estimate where there is none.
+    """
+
+    prior_s: float = 3600.0
+    window: int = 100
+    least: int = 1
+    statistic: str = "mean"
+    _groups: dict[_Key, deque[float]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.statistic not in ("mean", "median"):
+            raise input_error("estimates.statistic", f"is '{self.statistic}'", "known: mean, median")
+        if not 1 <= self.least <= self.window:
+            raise input_error(
+                "estimates.least", f"is {self.least}, not in [1, {self.window}]", "lower it to the window"
+            )
+
+    def finished(self, user: str, name: str, gpus: int, duration_s: float) -> None:
+        """Learn from a job that has just finished."""
+        for key in _keys(user, name, gpus):
+            self._groups.setdefault(key, deque(maxlen=self.window)).append(duration_s)
+
+    def expected_s(self, user: str, name: str, gpus: int) -> float:
+        """Return the duration expected of a job, in seconds."""
+        durations = self._durations(user, name, gpus)
+        if not durations:
+            return self.prior_s
+        return statistics.median(durations) if self.statistic == "median" else statistics.fmean(durations)
+
+    def gpu_time_gpu_s(self, user: str, name: str, gpus: int) -> float:
+        """Return expected duration x GPUs: the key by which QSSF and Lucid serve jobs, smallest first."""
+        return gpus * self.expected_s(user, name, gpus)
+
+    def _durations(self, user: str, name: str, gpus: int) -> deque[float] | tuple[()]:
+        for key in _keys(user, name, gpus):
+            found = self._groups.get(key)
+            if found is not None and len(found) >= self.least:
+                return found
+        return ()
+
+
+class LearnedDurations:
+    """What the jobs that have finished in a run make expect of the others.
+
+    Of a job's name only the application is known. A duration is the time for which the job held GPUs.
+    """
+
+    def __init__(self, history: DurationHistory) -> None:
+        """Learn into `history`, as the run goes."""
+        self._history = history
+        self._running: dict[str, tuple[str, str, int, float]] = {}
+
+    def learn(self, view: View) -> None:
+        """Learn from the jobs that have finished since the last decision."""
+        for job_id in view.finished:
+            if job_id in self._running:
+                user, name, gpus, began_s = self._running.pop(job_id)
+                self._history.finished(user, name, gpus, view.now_s - began_s)
+
+    def started(self, job: JobView, now_s: float) -> None:
+        """Note that a job starts now, or goes on after a pause that does not count."""
+        request = job.request
+        self._running[job.id] = (request.user, request.application, request.num_gpus, now_s - job.held_s)
+
+    def gpu_time_gpu_s(self, job: JobView) -> float:
+        """Return the duration expected of a job x the GPUs that it asks for."""
+        request = job.request
+        return self._history.gpu_time_gpu_s(request.user, request.application, request.num_gpus)
+
+
+def stem(name: str) -> str:
+    """Return a job's name without its numbers, so that `train_01` and `train_02` are runs of the same."""
+    return _DIGITS.sub("#", name.strip().lower())
+
+
+def _keys(user: str, name: str, gpus: int) -> Iterable[_Key]:
+    size = str(gpus)
+    if name:
+        yield "user name gpus", user, stem(name), size
+        yield "user name", user, stem(name)
+    yield "user gpus", user, size
+    yield "user", user
+    yield "gpus", size
+    yield ("all",)

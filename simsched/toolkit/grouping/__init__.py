@@ -1,0 +1,5 @@
+"""Which jobs share GPUs: buckets, matchings and groups; where they run does not belong here."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,202 @@
+"""Muri's grouping: who may share GPUs, who is merged with whom, and in which order groups are placed.
+
+Source: Muri, SIGCOMM'22, section 4.2 and algorithm 1, with the order of steps of its simulator. Jobs in a group ask for
+the same number of GPUs; jobs are merged only while the cluster is too small for all that were taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.toolkit.grouping.matching import max_weight_matching
+
+
+class Member(Protocol):
+    """A job to be grouped."""
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs that the job asks for."""
+
+
+J = TypeVar("J", bound=Member)
+#: Pairs of indices of a matching, given a symmetric matrix of weights.
+Matcher = Callable[[npt.NDArray[np.float64]], Iterable[Sequence[int]]]
+#: Names the kind of a group.
+Kind = Callable[[tuple[J, ...]], Hashable]
+_RESOURCES = 4
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How far merging goes: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings.
+
+    With `both_ways` the weight of two groups is computed once in either order, for matchers that look at either.
+    """
+
+    capacity: int
+    most_jobs: int = 4
+    passes: int = 4
+    both_ways: bool = False
+
+
+@dataclass(frozen=True)
+class Bucket(Generic[J]):
+    """The jobs of one size that may run, in their order; the first of every `most_jobs` leads a group."""
+
+    jobs: tuple[J, ...]
+    leaders: int
+
+
+def take(jobs: Sequence[J], fits: Callable[[int], bool], most_jobs: int = 4) -> dict[int, Bucket[J]]:
+    """Take the jobs that may run, by the GPUs that they ask for, sizes in order of first appearance.
+
+    Walks `jobs` in their order; each that fits leads a group and brings the next jobs of its size along, `most_jobs`
+    with itself. `fits(gpus)` places a leader and returns True, or returns False.
+    """
+    sizes: dict[int, list[J]] = {}
+    for job in jobs:
+        sizes.setdefault(job.gpus, []).append(job)
+    seen, taken, leaders = (dict.fromkeys(sizes, 0) for _ in range(3))
+    for job in jobs:
+        if seen[job.gpus] >= taken[job.gpus] and fits(job.gpus):
+            taken[job.gpus] = seen[job.gpus] + most_jobs
+            leaders[job.gpus] += 1
+        seen[job.gpus] += 1
+    return {gpus: Bucket(tuple(sizes[gpus][: taken[gpus]]), leaders[gpus]) for gpus in sizes}
+
+
+def efficiency(busy_s: Sequence[float], together_s: float) -> float:
+    """Return the share of four resources that a group keeps busy: total stage time over 4 x seconds of an iteration."""
+    return sum(busy_s) / together_s / _RESOURCES
+
+
+def merge_in_order(buckets: Mapping[int, Bucket[J]], rules: Rules) -> list[tuple[J, ...]]:
+    """Merge every leader with the jobs right behind it, for as long as the jobs taken do not fit on the cluster.
+
+    A job that needs no merging is a group of its own, before its leader's.
+    """
+    required = _required(buckets)
+    groups: list[tuple[J, ...]] = []
+    for gpus, bucket in buckets.items():
+        for first in range(0, rules.most_jobs * bucket.leaders, rules.most_jobs):
+            leader, *followers = bucket.jobs[first : first + rules.most_jobs]
+            merged = min(len(followers), max(0, -(-(required - rules.capacity) // gpus)))
+            required -= gpus * merged
+            groups += [(job,) for job in followers[merged:]]
+            groups.append((leader, *followers[:merged]))
+    return groups
+
+
+def merge_by_matching(
+    buckets: Mapping[int, Bucket[J]],
+    rules: Rules,
+    weight: Callable[[tuple[J, ...]], float],
+    match: Matcher = max_weight_matching,
+    kind: Kind[J] | None = None,
+) -> list[tuple[J, ...]]:
+    """Merge groups in pairs by matchings of maximum total weight, bucket by bucket, until the jobs taken fit.
+
+    `weight(group)` values a merged group, for example by `efficiency`; groups of one `kind` weigh the same, which saves
+    time where there are few kinds. The first pass is always made; it puts matched
+    jobs next to each other even where nobody needs merging, as the published simulator does.
+    """
+    required = _required(buckets)
+    groups: dict[int, list[tuple[J, ...]]] = {gpus: [(job,) for job in bucket.jobs] for gpus, bucket in buckets.items()}
+    for _ in range(rules.passes):
+        for gpus, singles in groups.items():
+            pairs = _pairs(singles, rules, weight, match, kind)
+            groups[gpus], required = _merge(singles, pairs, gpus, required, rules.capacity)
+        if required <= rules.capacity:
+            break
+    return [group for bucket in groups.values() for group in bucket]
+
+
+def split_slow(
+    groups: Iterable[tuple[J, ...]], together_s: Callable[[tuple[J, ...]], float], alone_s: Callable[[J], float]
+) -> list[tuple[J, ...]]:
+    """Undo the groups that are slower than their members one after the other ("autopack")."""
+    kept: list[tuple[J, ...]] = []
+    for group in groups:
+        if together_s(group) / sum(alone_s(job) for job in group) > 1:
+            kept += [(job,) for job in group]
+        else:
+            kept.append(group)
+    return kept
+
+
+def placement_order(
+    jobs: Sequence[J], groups: Iterable[tuple[J, ...]], key: Callable[[J], float], fits: Callable[[int], bool]
+) -> list[tuple[J, ...]]:
+    """Return the groups that run, in the order in which they are placed.
+
+    Groups with the smallest member key come first, stably, and what `fits(gpus)` refuses is dropped. What is kept is
+    placed by GPUs, most first, and among equals by the first member in `jobs`.
+    """
+    kept = [group for group in sorted(groups, key=lambda group: min(map(key, group))) if fits(group[0].gpus)]
+    index = {id(job): place for place, job in enumerate(jobs)}
+    first = [(-group[0].gpus, min(index[id(job)] for job in group), group) for group in kept]
+    return [group for _, _, group in sorted(first, key=lambda entry: entry[:2])]
+
+
+def _required(buckets: Mapping[int, Bucket[J]]) -> int:
+    return sum(gpus * len(bucket.jobs) for gpus, bucket in buckets.items())
+
+
+def _pairs(
+    groups: Sequence[tuple[J, ...]],
+    rules: Rules,
+    weight: Callable[[tuple[J, ...]], float],
+    match: Matcher,
+    kind: Kind[J] | None,
+) -> dict[int, int]:
+    """Match the groups that may be merged; maps the later index of each pair to the earlier."""
+    weights = _weights(groups, rules, weight, kind)
+    if not weights.any():
+        return {}
+    return {max(pair): min(pair) for pair in match(weights)}
+
+
+def _weights(
+    groups: Sequence[tuple[J, ...]], rules: Rules, weight: Callable[[tuple[J, ...]], float], kind: Kind[J] | None
+) -> npt.NDArray[np.float64]:
+    """Weigh all pairs of groups that may be merged; each pair of kinds is weighed once."""
+    names = [index if kind is None else kind(group) for index, group in enumerate(groups)]
+    first = dict(reversed(list(zip(names, groups, strict=True))))
+    rank = {name: index for index, name in enumerate(first)}
+    table = np.zeros((len(first), len(first)))
+    for one, group in first.items():
+        for other, partner in first.items():
+            if len(group) + len(partner) <= rules.most_jobs:
+                table[rank[one], rank[other]] = weight((*group, *partner))
+    places = [rank[name] for name in names]
+    weights: npt.NDArray[np.float64] = table[np.ix_(places, places)]
+    if not rules.both_ways:
+        upper = np.triu(weights, 1)
+        return upper + upper.T
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
+def _merge(
+    groups: Sequence[tuple[J, ...]], pairs: Mapping[int, int], gpus: int, required: int, capacity: int
+) -> tuple[list[tuple[J, ...]], int]:
+    """Emit matched groups at the later index, merged while `required` exceeds `capacity` and else side by side."""
+    waiting = set(pairs.values())
+    merged: list[tuple[J, ...]] = []
+    for index, group in enumerate(groups):
+        if index in pairs:
+            partner = groups[pairs[index]]
+            if required > capacity:
+                merged.append((*partner, *group))
+                required -= gpus
+            else:
+                merged += [partner, group]
+        elif index not in waiting:
+            merged.append(group)
+    return merged, required

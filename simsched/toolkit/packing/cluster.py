@@ -1,0 +1,140 @@
+"""What is free of a cluster, and what pods ask for, as arrays for compiled code; and which requests fit on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.jit import leaf
+from simsched.model import GPU_MILLI, Pod, PodNode
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+#: So many pods a node holds at most, in the published simulator.
+MOST_PODS = 1001
+
+#: Cores in thousandths, GPUs, thousandths of each, and the text that names the models: what rules tell pods apart by.
+Request = tuple[int, int, int, str]
+
+
+def request_of(pod: Pod) -> Request:
+    """Return what a pod asks for; its memory decides only where it fits, so it is no part of this."""
+    return pod.cpu_milli, pod.num_gpus, pod.gpu_milli, pod.gpu_spec
+
+
+class Requests(NamedTuple):
+    """Different requests, as arrays of shape (requests,); `accepted` (models, requests) says which GPUs each accepts.
+
+    `group` is the class by which `gpu-clustering` tells pods apart: -1 without a GPU, 0 for a part of one, else the
+    place of the number of GPUs among those that occur, from 1.
+    """
+
+    cpu_milli: Ints
+    num_gpus: Ints
+    gpu_milli: Ints
+    group: Ints
+    accepted: Bools
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], models: Sequence[str]) -> Requests:
+        """Take requests in their order, for nodes with GPUs of `models`."""
+        pods = [Pod("", cpu, 0, gpus, milli, spec) for cpu, gpus, milli, spec in requests]
+        numbers = sorted({pod.num_gpus for pod in pods if pod.num_gpus})
+        group = [-1 if not pod.num_gpus else 0 if pod.shares else 1 + numbers.index(pod.num_gpus) for pod in pods]
+        accepted = [[not pod.gpu_models or model in pod.gpu_models for pod in pods] for model in models]
+        cpu, gpus, milli = (np.array([one[i] for one in requests], dtype=np.int64) for i in range(3))
+        return cls(cpu, gpus, milli, np.array(group, dtype=np.int64), np.array(accepted, dtype=np.bool_))
+
+
+class Free(NamedTuple):
+    """What is free of each node, in thousandths and MiB; `gpu_milli` has shape (nodes, GPUs of the largest).
+
+    `model` is the place of a node's GPU model among all, `pods` how many pods it holds, and `groups` (nodes, groups)
+    says of which groups some are there.
+    """
+
+    model: Ints
+    gpus: Ints
+    cpu_milli: Ints
+    memory_mib: Ints
+    gpu_milli: Ints
+    pods: Ints
+    groups: Bools
+
+    @classmethod
+    def of(cls, nodes: Sequence[PodNode], models: Sequence[str], groups: int) -> Free:
+        """Take empty nodes in their order."""
+        columns = [(models.index(node.gpu_model), node.gpus, node.cpu_milli, node.memory_mib) for node in nodes]
+        model, gpus, cpu, memory = np.array(columns, dtype=np.int64).T.copy()
+        gpu = np.where(np.arange(max(gpus)) < gpus[:, None], GPU_MILLI, 0).astype(np.int64)
+        return cls(model, gpus, cpu, memory, gpu, np.zeros_like(gpus), np.zeros((len(nodes), groups), dtype=np.bool_))
+
+
+@leaf
+def free_of_gpus(free: Free, node: int) -> int:
+    """Return the thousandths of GPUs that are free on a node."""
+    total = 0
+    for gpu in range(free.gpus[node]):
+        total += free.gpu_milli[node, gpu]
+    return total
+
+
+@leaf
+def whole_gpus(free: Free, node: int) -> int:
+    """Return how many GPUs of a node are completely free."""
+    whole = 0
+    for gpu in range(free.gpus[node]):
+        whole += free.gpu_milli[node, gpu] == GPU_MILLI
+    return whole
+
+
+@leaf
+def fits(free: Free, node: int, requests: Requests, request: int) -> bool:
+    """Return whether a node has the cores, the model and the GPUs that a request wants."""
+    if free.cpu_milli[node] < requests.cpu_milli[request]:
+        return False
+    wanted = requests.num_gpus[request]
+    if wanted == 0:
+        return True
+    if not requests.accepted[free.model[node], request]:
+        return False
+    for gpu in range(free.gpus[node]):
+        wanted -= free.gpu_milli[node, gpu] >= requests.gpu_milli[request]
+    return bool(wanted <= 0)
+
+
+@leaf
+def least_free(free: Free, node: int, wanted: int, milli: int, used: Ints) -> None:
+    """Put the `wanted` GPUs with the least free that has `milli`, the first of equal ones, into `used`, in that order.
+
+    For whole GPUs these are the first completely free ones. The request has to fit.
+    """
+    for place in range(wanted):
+        best = -1
+        for gpu in range(free.gpus[node]):
+            room = free.gpu_milli[node, gpu]
+            if room < milli or (best >= 0 and room >= free.gpu_milli[node, best]):
+                continue
+            taken = False
+            for earlier in range(place):
+                taken = taken or used[earlier] == gpu
+            if not taken:
+                best = gpu
+        used[place] = best
+
+
+@leaf
+def take(free: Free, node: int, requests: Requests, request: int, memory_mib: int, used: Ints) -> None:
+    """Give a request the GPUs in `used`, and its cores and memory."""
+    free.cpu_milli[node] -= requests.cpu_milli[request]
+    free.memory_mib[node] -= memory_mib
+    free.pods[node] += 1
+    for place in range(requests.num_gpus[request]):
+        free.gpu_milli[node, used[place]] -= requests.gpu_milli[request]
+    if requests.group[request] >= 0:
+        free.groups[node, requests.group[request]] = True

@@ -1,0 +1,99 @@
+"""Fills a cluster: pods come one by one until they have asked for more than there is, and none ever leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simsched.model import GPU_MILLI, Pod, PodNode
+from simsched.toolkit.packing.cluster import Floats
+from simsched.toolkit.packing.names import NodeOrder
+from simsched.toolkit.packing.packer import Packer
+
+#: To so many digits the published runs rounded the share of GPUs allocated (0.01 %).
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How a rule has filled a cluster.
+
+    `allocated` is the share of all GPUs given away, on average over the pods that came when demand, rounded to a whole
+    per cent, was `demand`; both are shares of the cluster's GPUs, and demand counts refused pods too. `refused` counts
+    pods that found no room, and `unusable` is the share of what is free at the end that the usual pods could not use.
+    """
+
+    demand: Floats
+    allocated: Floats
+    refused: int
+    unusable: float
+
+
+def inflated(pods: Sequence[Pod], gpu_milli: int, demand: float, rng: np.random.Generator) -> list[int]:
+    """Return which pods come, in order: all in random order, fewer or some again so that they ask for `demand`.
+
+    `demand` is a share of `gpu_milli` thousandths of GPUs. Where all ask for more, random ones are left out until they
+    do not. Where they ask for less, random ones of the whole list come again, until the next would pass it: one whose
+    demand for one GPU (not for all of its GPUs, as published) would. Raises `ValueError` where no pod asks for a GPU.
+    """
+    if not any(pod.total_milli for pod in pods):
+        message = "no pod asks for a GPU"
+        raise ValueError(message)
+    by_name = sorted(range(len(pods)), key=lambda i: pods[i].name)
+    chosen = [by_name[i] for i in rng.permutation(len(pods))]
+    asked, most = sum(pod.total_milli for pod in pods), demand * gpu_milli
+    while asked > most:
+        asked -= pods[chosen.pop(int(rng.integers(len(chosen))))].total_milli
+    while True:
+        more = by_name[int(rng.integers(len(pods)))]
+        if asked + pods[more].gpu_milli > most:
+            return chosen
+        chosen.append(more)
+        asked += pods[more].total_milli
+
+
+def fill(
+    nodes: Sequence[PodNode],
+    pods: Sequence[Pod],
+    rule: str,
+    seed: int,
+    demand: float = 1.3,
+    *,
+    order_seed: int | None = None,
+    node_order: NodeOrder = "shuffled",
+) -> Filling:
+    """Let pods come to an empty cluster under a rule until they have asked for `demand` times its GPUs.
+
+    A pod that fits nowhere is dropped. The target of FGD, and of what counts as unusable, are the pods themselves.
+    `seed` decides which pods come and when, `order_seed` (`seed` unless given) the order of the nodes, of which the
+    first gets a tie, and what `random` draws; with `node_order` "names" the nodes stand in the order of their names.
+    """
+    capacity = sum(node.gpus for node in nodes) * GPU_MILLI
+    arrivals = inflated(pods, capacity, demand, _stream(seed, 0))
+    rng = _stream(seed if order_seed is None else order_seed, 1)
+    ordered = sorted(nodes, key=lambda node: node.name)
+    if node_order == "shuffled":
+        ordered = [ordered[i] for i in rng.permutation(len(nodes))]
+    packer = Packer(ordered, pods, rule)
+    placed = packer.place(arrivals, rng.random((len(arrivals), 2))) >= 0
+    totals = np.array([pods[i].total_milli for i in arrivals]) / capacity
+    steps = round(demand * 100)
+    allocated = _by_demand(np.cumsum(totals), np.cumsum(totals * placed), steps)
+    return Filling(np.arange(steps + 1) / 100, allocated, int((~placed).sum()), packer.unusable())
+
+
+def _stream(seed: int, use: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(use,)))
+
+
+def _by_demand(demand: Floats, allocated: Floats, steps: int) -> Floats:
+    """Average what is allocated over each whole per cent of demand; where no pod came at one, it stays as it was."""
+    step = np.minimum(np.rint(demand * 100), steps).astype(np.int64)
+    pods = np.bincount(step, minlength=steps + 1)
+    sums = np.bincount(step, np.round(allocated, _DIGITS), minlength=steps + 1)
+    means = np.zeros(steps + 1)
+    np.divide(sums, pods, out=means, where=pods > 0)
+    last = np.append(0, np.round(allocated, _DIGITS))[np.searchsorted(step, np.arange(steps + 1), side="right")]
+    return np.where(pods > 0, means, last)

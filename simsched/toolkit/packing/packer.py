@@ -1,0 +1,150 @@
+"""Puts pods on the nodes of a cluster one by one, by a rule, and says where each went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simsched.jit import jit, leaf
+from simsched.model import Pod, PodNode
+from simsched.toolkit.packing.cluster import MOST_PODS, Floats, Free, Ints, fits, request_of, take
+from simsched.toolkit.packing.fragmentation import count
+from simsched.toolkit.packing.names import FGD, RANDOM, RULES
+from simsched.toolkit.packing.rules import Books, choose_gpus, score
+
+#: The score of a node that a request does not fit on; rules give less than 0 to nodes far beyond their scales.
+_MISFIT = int(np.iinfo(np.int64).min)
+
+
+class _Scores(NamedTuple):
+    """Scores by node and request, `_MISFIT` where it does not fit, and how many pods the node held then.
+
+    Requests repeat, and a pod changes one node only, so that few of them have to be scored again.
+    """
+
+    value: Ints
+    pods: Ints
+
+
+class Packer:
+    """Nodes that fill up; a tie goes to the first of the nodes in the order in which they are given."""
+
+    def __init__(
+        self, nodes: Sequence[PodNode], pods: Sequence[Pod], rule: str, target: Sequence[Pod] | None = None
+    ) -> None:
+        """Begin with empty nodes and a rule of `RULES`; the target of FGD are the pods of the list unless given."""
+        self._rule, self._nodes = RULES.index(rule), nodes
+        self._books = Books.of(nodes, pods, pods if target is None else target)
+        kinds = {request: i for i, request in enumerate(dict.fromkeys(map(request_of, pods)))}
+        self._request = np.array([kinds[request_of(pod)] for pod in pods], dtype=np.int64)
+        self._memory_mib = np.array([pod.memory_mib for pod in pods], dtype=np.int64)
+        shape = len(nodes), len(kinds)
+        self._scores = _Scores(np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64))
+
+    @property
+    def gpu_milli(self) -> list[list[int]]:
+        """Return the thousandths of each GPU that are free, node by node."""
+        free = self._books.free
+        return [room[:gpus].tolist() for room, gpus in zip(free.gpu_milli, free.gpus, strict=True)]
+
+    def scores(self, pod: int) -> list[int | None]:
+        """Return the score of each node for the pod of that number, None where it does not fit."""
+        request, memory = int(self._request[pod]), int(self._memory_mib[pod])
+        _rescore(self._rule, request, self._books, self._scores)
+        fitting = (_fitting(self._books.free, node, request, memory, self._scores) for node in range(len(self._nodes)))
+        return [int(self._scores.value[node, request]) if fit else None for node, fit in enumerate(fitting)]
+
+    def place(self, arrivals: Sequence[int], draws: Floats | None = None) -> Ints:
+        """Put the pods of these numbers on nodes and return the number of each one's node, -1 where it fits nowhere.
+
+        `draws`, shape (arrivals, 2) and from 0 to below 1, are what `random` chooses each one's node and GPU with.
+        """
+        order = np.asarray(arrivals, dtype=np.int64)
+        chances = np.zeros((len(order), 2)) if draws is None else draws
+        return _place_all(self._rule, order, chances, self._request, self._memory_mib, self._books, self._scores)
+
+    def unusable(self) -> float:
+        """Return the share of all free GPUs that a pod of the target cannot use, 0 where none is free."""
+        books = self._books
+        for node in range(len(self._nodes)):
+            count(books.free, node, books.target, books.fragments)
+        free = int(books.free.gpu_milli.sum())
+        return float(books.fragments.unusable.sum()) / free if free else 0.0
+
+
+def fit_nowhere(nodes: Sequence[PodNode], pods: Sequence[Pod]) -> int:
+    """Count the pods that no empty node holds."""
+    counts = Counter(replace(pod, name="") for pod in pods)
+    packer = Packer(nodes, list(counts), RULES[0])
+    return sum(number for i, number in enumerate(counts.values()) if all(one is None for one in packer.scores(i)))
+
+
+@leaf
+def _rescore(rule: int, request: int, books: Books, scores: _Scores) -> None:
+    """Score a request anew on the nodes that have changed since it was last scored there."""
+    free = books.free
+    for node in range(len(free.gpus)):
+        if scores.pods[node, request] == free.pods[node]:
+            continue
+        scores.pods[node, request] = free.pods[node]
+        scores.value[node, request] = _MISFIT
+        if fits(free, node, books.requests, request):
+            scores.value[node, request] = score(rule, books, node, request)
+
+
+@leaf
+def _fitting(free: Free, node: int, request: int, memory_mib: int, scores: _Scores) -> bool:
+    roomy = free.memory_mib[node] >= memory_mib and free.pods[node] < MOST_PODS
+    return bool(roomy and scores.value[node, request] != _MISFIT)
+
+
+@leaf
+def _best(free: Free, request: int, memory_mib: int, scores: _Scores) -> int:
+    """Return the first of the nodes with the highest score, -1 where the pod fits on none."""
+    best, highest = -1, _MISFIT
+    for node in range(len(free.gpus)):
+        if scores.value[node, request] > highest and _fitting(free, node, request, memory_mib, scores):
+            best, highest = node, scores.value[node, request]
+    return best
+
+
+@leaf
+def _drawn(free: Free, request: int, memory_mib: int, scores: _Scores, draw: float) -> int:
+    """Return one of the nodes that a pod fits on, -1 where it fits on none."""
+    fitting = 0
+    for node in range(len(free.gpus)):
+        fitting += _fitting(free, node, request, memory_mib, scores)
+    left = int(draw * fitting)
+    for node in range(len(free.gpus)):
+        if _fitting(free, node, request, memory_mib, scores):
+            if left == 0:
+                return node
+            left -= 1
+    return -1
+
+
+@jit
+def _place_all(
+    rule: int, arrivals: Ints, draws: Floats, requests: Ints, memory_mib: Ints, books: Books, scores: _Scores
+) -> Ints:
+    free = books.free
+    chosen = np.full(len(arrivals), -1, dtype=np.int64)
+    for i in range(len(arrivals)):
+        request, memory = requests[arrivals[i]], memory_mib[arrivals[i]]
+        _rescore(rule, request, books, scores)
+        node = (
+            _drawn(free, request, memory, scores, draws[i, 0])
+            if rule == RANDOM
+            else _best(free, request, memory, scores)
+        )
+        chosen[i] = node
+        if node >= 0:
+            choose_gpus(rule, books, node, request, draws[i, 1])
+            take(free, node, books.requests, request, memory, books.used)
+            if rule == FGD:
+                count(free, node, books.target, books.fragments)
+    return chosen

@@ -1,0 +1,134 @@
+"""Rules that choose a node for a pod, and the GPUs on it.
+
+A rule gives each node that a pod fits on a whole-numbered score, truncated; the pod goes to the best one, on a tie to
+the first in the order of the nodes. It gets the GPUs with the least room that suffices; a part of a GPU gets one with
+the best score by `fgd`, and any by `random`. Source: the published simulator of Weng et al., "Beware of Fragmentation"
+(USENIX ATC'23), with the rivals that it has there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simsched.jit import leaf
+from simsched.model import GPU_MILLI, Pod, PodNode
+from simsched.toolkit.packing.cluster import Free, Ints, Requests, free_of_gpus, least_free, request_of, whole_gpus
+from simsched.toolkit.packing.fragmentation import Fragments, Target, score_by_growth
+from simsched.toolkit.packing.names import BEST_FIT, DOT_PRODUCT, FGD, GPU_CLUSTERING, GPU_PACKING, RANDOM
+
+#: By these, the cores and GPUs of the largest nodes of the published cluster, scores make requests comparable.
+CPU_SCALE_MILLI, GPU_SCALE_MILLI = 128_000, 8_000
+
+
+class Books(NamedTuple):
+    """All that rules look at; `used` has room for the GPUs of the largest node."""
+
+    free: Free
+    requests: Requests
+    target: Target
+    fragments: Fragments
+    used: Ints
+
+    @classmethod
+    def of(cls, nodes: Sequence[PodNode], pods: Sequence[Pod], target: Sequence[Pod]) -> Books:
+        """Take empty nodes, the different requests of pods, and the pods that may come."""
+        models = sorted({node.gpu_model for node in nodes})
+        requests = Requests.of(list(dict.fromkeys(map(request_of, pods))), models)
+        free = Free.of(nodes, models, int(requests.group.max(initial=0)) + 1)
+        usual = Target.of(target, models)
+        used = np.zeros(free.gpu_milli.shape[1], dtype=np.int64)
+        return cls(free, requests, usual, Fragments.of(free, usual), used)
+
+
+@leaf
+def score(rule: int, books: Books, node: int, request: int) -> int:
+    """Return the score of a node that a request fits on."""
+    free, requests, used = books.free, books.requests, books.used
+    if rule == DOT_PRODUCT:
+        return _dot_product(free, node, requests, request)
+    if rule == BEST_FIT:
+        return _best_fit(free, node, requests, request)
+    if rule == GPU_CLUSTERING:
+        return _gpu_clustering(free, node, requests, request)
+    if rule == GPU_PACKING:
+        return _gpu_packing(free, node, requests, request, used)
+    if rule == FGD:
+        return score_by_growth(free, node, requests, request, used, books.target, books.fragments)
+    return 0
+
+
+@leaf
+def choose_gpus(rule: int, books: Books, node: int, request: int, draw: float) -> None:
+    """Put the GPUs that a request gets on a node where it fits into `used`; `draw`, from 0 to 1, is for `random`."""
+    free, requests, used = books.free, books.requests, books.used
+    gpus, milli = requests.num_gpus[request], requests.gpu_milli[request]
+    if rule == FGD:
+        score_by_growth(free, node, requests, request, used, books.target, books.fragments)
+    elif rule == RANDOM and gpus == 1 and milli < GPU_MILLI:
+        fitting = 0
+        for gpu in range(free.gpus[node]):
+            fitting += free.gpu_milli[node, gpu] >= milli
+        left = int(draw * fitting)
+        for gpu in range(free.gpus[node]):
+            if free.gpu_milli[node, gpu] >= milli:
+                if left == 0:
+                    used[0] = gpu
+                left -= 1
+    else:
+        least_free(free, node, gpus, milli, used)
+
+
+@leaf
+def _dot_product(free: Free, node: int, requests: Requests, request: int) -> int:
+    """Prefer the node whose free cores and GPUs are least alike to what is wanted, as a dot product."""
+    cpu = requests.cpu_milli[request] / CPU_SCALE_MILLI * (free.cpu_milli[node] / CPU_SCALE_MILLI)
+    asked = requests.num_gpus[request] * requests.gpu_milli[request] / GPU_SCALE_MILLI
+    return int(100 * (1 - 0.5 * (cpu + asked * (free_of_gpus(free, node) / GPU_SCALE_MILLI))))
+
+
+@leaf
+def _best_fit(free: Free, node: int, requests: Requests, request: int) -> int:
+    """Prefer the node of which least is left, cores and GPUs weighing the same."""
+    cpu = (free.cpu_milli[node] - requests.cpu_milli[request]) / CPU_SCALE_MILLI
+    asked = requests.num_gpus[request] * requests.gpu_milli[request]
+    return int(100 * (1 - 0.5 * cpu - 0.5 * ((free_of_gpus(free, node) - asked) / GPU_SCALE_MILLI)))
+
+
+@leaf
+def _gpu_clustering(free: Free, node: int, requests: Requests, request: int) -> int:
+    """Prefer nodes with pods of the same group only, then with such among others, then unused ones; the fuller first.
+
+    A group is the number of GPUs, or a part of one. A node with fewer GPUs than eight counts as partly used.
+    """
+    group = requests.group[request]
+    if group < 0:
+        return 0
+    others = False
+    for other in range(free.groups.shape[1]):
+        others = others or (other != group and free.groups[node, other])
+    alone = 0 if others else 25
+    base = 50 + alone if free.groups[node, group] else alone
+    return base + int(25 * (GPU_SCALE_MILLI - free_of_gpus(free, node)) / GPU_SCALE_MILLI)
+
+
+@leaf
+def _gpu_packing(free: Free, node: int, requests: Requests, request: int, used: Ints) -> int:
+    """Prefer GPUs that others use already, the fuller the better, then free GPUs of used nodes, then empty nodes."""
+    wanted = requests.num_gpus[request]
+    if wanted == 0:
+        return 0
+    whole = whole_gpus(free, node)
+    if whole == free.gpus[node]:
+        return max(33 - whole, whole)
+    least_free(free, node, wanted, requests.gpu_milli[request], used)
+    opened, room = 0, 0
+    for place in range(wanted):
+        milli = free.gpu_milli[node, used[place]]
+        opened += milli == GPU_MILLI
+        room += milli
+    if opened > 0:
+        return max(50 - opened, 33)
+    return max(100 - room * 100 // GPU_MILLI // 10, 50)

@@ -1,0 +1,367 @@
+"""Who runs, by priority, decided at the cost of what changed.
+
+A policy for rigid jobs gives every job a key; the scheduler admits jobs in the order of their keys, skips those that do
+not fit, takes GPUs from jobs with larger keys where it may, and lets a placer choose the GPUs. The outcome is that of
+walking all jobs in order (`simsched.toolkit.gang`), but few are looked at: of the waiting jobs of one size the first
+tells whether any fits, and those that lose their GPUs are the last of those that run.
+
+GPUs are counted by type, and a job gets GPUs of one type on which it can run: that of the GPUs it holds, else the first
+with enough free ones, else the one on which the jobs that have to yield are the least urgent (of their most urgent
+ones, the less urgent decides; ties by the order of the types).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from operator import itemgetter
+from typing import NamedTuple
+
+from simsched.model import NOTHING, Allocation, Node
+from simsched.policy import JobView, View
+from simsched.toolkit.placers import FreeGpus, Placer
+from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
+
+__all__ = ["Changes", "Key", "PriorityScheduler"]
+
+
+class Changes(NamedTuple):
+    """What a scheduler wants done: allocations of jobs that start or move, and jobs that lose what they hold."""
+
+    start: dict[str, Allocation]
+    stop: list[str]
+
+
+class PriorityScheduler:
+    """Active jobs, those that run and those that wait, in order of priority.
+
+    Without `preempts` a job that runs keeps its GPUs. `blocking` ends the walk at the first waiting job that does not
+    fit (head-of-line blocking).
+    """
+
+    def __init__(self, *, preempts: bool = True, blocking: bool = False) -> None:
+        """Start empty; the first view tells the cluster."""
+        self._preempts = preempts
+        self._blocking = blocking
+        self._fresh_key: Callable[[str], Key] | None = None
+        self._entries: dict[str, Entry] = {}
+        self._waiting = Waiting()
+        self._running = [Running()]
+        self._nodes: tuple[Node, ...] = ()
+        self._up: list[bool] = []
+        self._shown_up: Sequence[bool] = ()
+        self._free = FreeGpus((), (), ())
+        #: The job that was added last.
+        self._newest: Entry | None = None
+        self._numbers, self._versions = count(), count()
+        #: Placers may refuse, so jobs are placed as the walk goes and not after it.
+        self._at_once = False
+        # The state of one walk.
+        self._changes = Changes({}, [])
+        self._heads: list[Item] = []
+        self._admitted: dict[Entry, int] = {}
+        self._stopped: list[Entry] = []
+
+    @property
+    def waits(self) -> bool:
+        """Return whether any job waits."""
+        return self._waiting_jobs() > 0
+
+    def _waiting_jobs(self) -> int:
+        running = self._running
+        if len(running) == 1:
+            return len(self._entries) - len(running[0].items)
+        return len(self._entries) - sum([len(on.items) for on in running])
+
+    @property
+    def running(self) -> Iterator[str]:
+        """List the jobs that run, most urgent first."""
+        return (item[3].id for item in heapq.merge(*(on.items for on in self._running)))
+
+    @property
+    def ids(self) -> Iterator[str]:
+        """List all active jobs in the order in which they were added."""
+        return iter(self._entries)
+
+    def number(self, job_id: str) -> int:
+        """Return the place of a job in the order in which all jobs were added."""
+        return self._entries[job_id].number
+
+    def runs(self, job_id: str) -> bool:
+        """Return whether a job holds GPUs."""
+        return bool(self._entries[job_id].allocation)
+
+    def update(self, view: View) -> None:
+        """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
+        up = view.up
+        if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._up):
+            self._look_again(view)
+            return
+        self._shown_up = up
+        for job_id in view.finished:
+            entry = self._entries.pop(job_id, None)
+            if entry is not None and entry.allocation:
+                self._running[entry.on].leave(entry)
+                self._free.give_back(entry.allocation)
+
+    def add(self, job: JobView, key: Key, placer: Placer) -> None:
+        """Let a job wait for GPUs that `placer` will choose."""
+        types = self._free.fitting(job.facts)
+        entry = self._newest = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
+        self._at_once |= placer.waits
+        self._wait(entry)
+
+    def take_in(self, view: View, key: Callable[[JobView], Key], placer: Placer) -> None:
+        """Forget finished jobs, and let those wait that arrived."""
+        self.update(view)
+        for job in view.arrived:
+            self.add(job, key(job), placer)
+
+    def rekey(self, job_id: str, key: Key) -> None:
+        """Change the priority of a job."""
+        entry = self._entries[job_id]
+        if entry.key == key:
+            return
+        if entry.allocation:
+            self._running[entry.on].leave(entry)
+            entry.key = key
+            self._join(entry)
+        else:
+            entry.key = key
+            self._wait(entry)
+
+    def schedule(self, fresh_key: Callable[[str], Key] | None = None) -> Changes:
+        """Decide who starts, moves and stops, and count on its being done.
+
+        `fresh_key` gives the key of a running job as it is now, for keys that fall while a job runs: the scheduler asks
+        only for jobs that are about to lose their GPUs.
+        """
+        self._fresh_key = fresh_key
+        changes = self._changes = Changes({}, [])
+        waiting = self._waiting_jobs()
+        if waiting and (self._free.total or self._preempts) and not (waiting == 1 and self._start_newest()):
+            self._gather()
+            self._walk()
+            self._settle()
+        return changes
+
+    def _start_newest(self) -> bool:
+        """Start the only job that waits, if it is the newest and a type has room for it; return whether it was done.
+
+        The walk would do the same, and look at all queues for it.
+        """
+        entry = self._newest
+        if entry is None or entry.allocation or self._at_once or entry.id not in self._entries:
+            return False
+        free = self._free
+        for kind in entry.types:
+            allocation = free.choose_of(kind, entry.placer, entry.gpus)
+            if allocation is not None:
+                self._waiting.queues[entry.kind].clear()  # nobody else waits: what else is in it is stale
+                self._place(entry, allocation)
+                return True
+        return False
+
+    def _gather(self) -> None:
+        """Count what may be given away on each type, and find the first waiting job of each kind that might fit."""
+        most = []
+        for kind, on in enumerate(self._running):
+            on.budget = self._free.total_of(kind)
+            most.append(on.budget + (on.gpus if self._preempts else 0))
+        largest, one_type = max(most), len(most) == 1
+        self._heads = [
+            queue[0]
+            for (gpus, _, types), queue in self._waiting.queues.items()
+            if queue
+            and (self._blocking or (gpus <= largest and (one_type or any(gpus <= most[kind] for kind in types))))
+            and first(queue)
+        ]
+        heapq.heapify(self._heads)
+
+    def _walk(self) -> None:
+        heads = self._heads
+        while heads:
+            entry = heapq.heappop(heads)[3]
+            if entry.allocation:  # it ran until a more urgent job wanted its GPUs
+                self._reconsider(entry)
+            elif self._admit(entry, entry.types):
+                queue = self._waiting.queues[entry.kind]
+                heapq.heappop(queue)
+                if first(queue):
+                    heapq.heappush(heads, queue[0])
+            elif self._blocking:
+                heads.clear()
+
+    def _settle(self) -> None:
+        """Place what was admitted without being placed, once everything that stops has given back its GPUs."""
+        for entry in self._stopped:
+            if not self._at_once:
+                self._free.give_back(entry.allocation)
+            entry.allocation = NOTHING
+            self._wait(entry)
+            self._changes.stop.append(entry.id)
+        for entry in self._admitted:
+            if entry.allocation:  # it moves to another type
+                self._free.give_back(entry.allocation)
+        for entry, kind in self._admitted.items():
+            allocation = self._free.choose_of(kind, entry.placer, entry.gpus)
+            assert allocation is not None, "placers that never wait place whatever fits"
+            self._place(entry, allocation)
+        self._stopped, self._admitted = [], {}
+
+    def _admit(self, entry: Entry, types: tuple[int, ...]) -> bool:
+        """Let a job run on the first of some types that has room, else on one where enough jobs yield."""
+        for kind in types:
+            if self._running[kind].budget >= entry.gpus and self._admit_on(entry, kind):
+                return True
+        return self._preempts and any(self._clear(entry, kind) for kind in self._by_urgency(entry, types))
+
+    def _admit_on(self, entry: Entry, kind: int) -> bool:
+        """Let a job run on a type that has the budget, unless it is placed at once and its placer refuses."""
+        if self._at_once:
+            return self._place_on(entry, kind, self._free.choose_of(kind, entry.placer, entry.gpus))
+        self._running[kind].budget -= entry.gpus
+        self._admitted[entry] = kind
+        return True
+
+    def _place_on(self, entry: Entry, kind: int, allocation: Allocation | None) -> bool:
+        if allocation is None:
+            return False
+        self._running[kind].budget -= entry.gpus
+        self._place(entry, allocation)
+        return True
+
+    def _reconsider(self, entry: Entry) -> None:
+        """Let a job run on that yielded more than was wanted of it, as far as there is room."""
+        own = self._running[entry.on]
+        if entry.gpus <= own.budget:
+            if not self._at_once or self._free.holds(entry.allocation):
+                own.budget -= entry.gpus
+                if self._at_once:
+                    self._free.take(entry.allocation)
+                self._join(entry)
+                return
+            if self._admit_on(entry, entry.on):
+                return
+        if not self._admit(entry, tuple(kind for kind in entry.types if kind != entry.on)):
+            self._stopped.append(entry)
+
+    def _clear(self, entry: Entry, kind: int) -> bool:
+        """Make less urgent jobs of a type yield to a job, if that makes room for it."""
+        missing = entry.gpus - self._running[kind].budget
+        if missing > 0:
+            yielding = self._pop_less_urgent(entry, kind, missing)
+            if not yielding:
+                return False
+            for item in yielding:
+                self._preempt(item[3])
+            if self._admit_on(entry, kind):
+                return True
+        return self._at_once and self._place_on(entry, kind, self._clear_nodes(entry, kind))
+
+    def _by_urgency(self, entry: Entry, types: tuple[int, ...]) -> list[int]:
+        """Order types by whom a job would make yield there, those with the least urgent jobs first."""
+        if len(types) < 2:
+            return list(types)
+        ranked: list[tuple[tuple[Key, int], int]] = []
+        unranked: list[int] = []
+        for kind in types:
+            missing = entry.gpus - self._running[kind].budget
+            yielding = self._pop_less_urgent(entry, kind, missing) if missing > 0 else []
+            self._running[kind].items.extend(reversed(yielding))
+            if yielding:
+                ranked.append((yielding[-1][:2], kind))
+            elif missing <= 0:  # there is room, but not where the placer wants it
+                unranked.append(kind)
+        return [kind for _, kind in sorted(ranked, key=itemgetter(0), reverse=True)] + unranked
+
+    def _pop_less_urgent(self, entry: Entry, kind: int, missing: int) -> list[Item]:
+        """Take the least urgent running jobs of a type out that hold `missing` GPUs; none, if they are too few."""
+        running = self._running[kind].items
+        yielding: list[Item] = []
+        while missing > 0 and running:
+            self._refresh_last(running)
+            last = running[-1]
+            if last[:2] <= (entry.key, entry.number):
+                break
+            missing -= last[3].gpus
+            yielding.append(running.pop())
+        if missing > 0:
+            running.extend(reversed(yielding))
+            return []
+        return yielding
+
+    def _clear_nodes(self, entry: Entry, kind: int) -> Allocation | None:
+        """Make less urgent jobs yield on just the nodes that a placer chooses as if none of them ran."""
+        on = self._running[kind]
+        if self._fresh_key is not None:
+            for item in list(on.items):
+                self.rekey(item[3].id, self._fresh_key(item[3].id))
+        less_urgent = on.items[on.place_of(entry) :]
+        free = list(self._free.free)
+        for item in less_urgent:
+            for node, gpus in item[3].allocation:
+                free[node] += gpus
+        allocation = FreeGpus(self._nodes, self._up, free).choose_of(kind, entry.placer, entry.gpus)
+        if allocation is None:
+            return None
+        for item in reversed(less_urgent):
+            short = [node for node, gpus in allocation if self._free.free[node] < gpus]
+            if not short:
+                break
+            other = item[3]
+            if any(node in short for node, _ in other.allocation):
+                del on.items[on.place_of(other)]
+                self._preempt(other)
+        return allocation
+
+    def _refresh_last(self, running: list[Item]) -> None:
+        """Bring the key of the least urgent running job up to date; it may then not be the last any more."""
+        if self._fresh_key is None:
+            return
+        while True:
+            last = running[-1][3]
+            key = self._fresh_key(last.id)
+            if key == last.key:
+                return
+            self.rekey(last.id, key)
+
+    def _preempt(self, entry: Entry) -> None:
+        """Line up a job taken from those running, with its GPUs still noted, to be reconsidered in its turn."""
+        on = self._running[entry.on]
+        on.gpus -= entry.gpus
+        on.budget += entry.gpus
+        if self._at_once:
+            self._free.give_back(entry.allocation)
+        heapq.heappush(self._heads, (entry.key, entry.number, entry.version, entry))
+
+    def _place(self, entry: Entry, allocation: Allocation) -> None:
+        self._free.take(allocation)
+        entry.allocation = allocation
+        entry.on = self._free.type_of(allocation)
+        self._join(entry)
+        self._changes.start[entry.id] = allocation
+
+    def _wait(self, entry: Entry) -> None:
+        entry.version = next(self._versions)
+        self._waiting.push(entry)
+
+    def _join(self, entry: Entry) -> None:
+        entry.version = next(self._versions)
+        self._running[entry.on].join(entry)
+
+    def _look_again(self, view: View) -> None:
+        """Take over who holds what after the nodes changed, or at the first view."""
+        self._nodes, self._up = tuple(view.nodes), list(view.up)
+        self._free = FreeGpus(self._nodes, self._up, view.free)
+        entries = [entry for job_id, entry in self._entries.items() if job_id in view.jobs]
+        self._entries = {entry.id: entry for entry in entries}
+        self._waiting, self._running = Waiting(), [Running() for _ in self._free.types]
+        for entry in entries:
+            entry.allocation = view.jobs[entry.id].allocation
+            if entry.allocation:
+                entry.on = self._free.type_of(entry.allocation)
+                self._join(entry)
+            else:
+                self._wait(entry)

@@ -1,0 +1,39 @@
+from .allox import allox as allox, candidates as candidates
+from .finish_time import Elapsed as Elapsed, finish_time as finish_time
+from .leases import reserve as reserve, usable_seconds as usable_seconds
+from .max_min import fair_value as fair_value, makespan as makespan, max_min as max_min
+from .min_jct import min_jct as min_jct
+from .pop import partitioned as partitioned
+from .problem import Floats as Floats, ShareProblem as ShareProblem
+from .random_packing import RandomPacking as RandomPacking
+from .regime_forecast import (
+    epochs_within as epochs_within,
+    expected_profile as expected_profile,
+    remaining_of as remaining_of,
+)
+from .shares import gandiva_fair as gandiva_fair, isolated as isolated, proportional as proportional
+from .shockwave import (
+    Flags as Flags,
+    PlanJobs as PlanJobs,
+    PlanOptions as PlanOptions,
+    arrange as arrange,
+    averaged_fair_s as averaged_fair_s,
+    backfilled as backfilled,
+    plan as plan,
+    uniform_share as uniform_share,
+)
+from .sia import (
+    MOST_GPUS as MOST_GPUS,
+    Configuration as Configuration,
+    bootstrapped as bootstrapped,
+    choose as choose,
+    configurations as configurations,
+    may_grow_to as may_grow_to,
+    offers_of as offers_of,
+    restart_factor as restart_factor,
+    rigid as rigid,
+    values as values,
+)
+from .solver import Program as Program
+from .throughput import total_throughput as total_throughput
+from .water_filling import Entities as Entities, water_filling as water_filling

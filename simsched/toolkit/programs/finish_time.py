@@ -1,0 +1,127 @@
+"""Finish-time fairness: the largest ratio of a job's finish time to that in a private slice is as small as possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from simsched.errors import input_error
+from simsched.toolkit.programs.classes import Classes, classify
+from simsched.toolkit.programs.level import Levels, can_run
+from simsched.toolkit.programs.problem import Floats, ShareProblem
+from simsched.toolkit.programs.shares import isolated
+from simsched.toolkit.programs.solver import Method, Program, SolverError
+
+#: Relative accuracy of the level that the ratio allows.
+_ACCURACY = 1e-9
+_MAX_CUTS = 100
+#: How far above the least conceivable ratio the search begins, relative to it.
+_ABOVE = 1e-8
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """How far jobs are: seconds since arrival, steps left, and the seconds their past steps take in isolation.
+
+    All of shape (n,). `isolated_s` adds up, call by call, the steps done divided by the isolated rate of the call
+    before.
+    """
+
+    age_s: Floats
+    remaining_steps: Floats
+    isolated_s: Floats
+
+
+def finish_time(
+    problem: ShareProblem, progress: Elapsed, method: Method = "auto", program: Program | None = None
+) -> Floats:
+    """Return the shares that minimise the largest finish-time ratio (Gavel, OSDI'20, section 4.2; Themis, NSDI'20).
+
+    A job's ratio is (age + remaining / rate) / (isolated so far + remaining / isolated rate), the isolated rate being
+    that under `isolated` shares; weights are not used. The ratio is found exactly, by cutting planes: the prices of the
+    program at one ratio bound the ratio from below, and a few bounds reach it. Second criterion as in `max_min`.
+    Raises `InputError` for a negative age or number of steps.
+    """
+    for name in ("age_s", "remaining_steps", "isolated_s"):
+        if (getattr(progress, name) < 0).any():
+            raise input_error("program", f"{name} holds a negative number", "give what is left and what has passed")
+    classes = classify(problem, progress.age_s, progress.remaining_steps, progress.isolated_s)
+    if not classes.num_classes:
+        return classes.spread(np.zeros(0))
+    ratios = _Ratios(classes, progress)
+    if not (ratios.steps > 0).any():
+        return classes.spread(np.zeros(classes.num_variables))
+    return classes.spread(*_least_ratio(classes, ratios, method, program or Program()).settled(1.0))
+
+
+def finish_time_ratio(problem: ShareProblem, progress: Elapsed, shares: Floats) -> Floats:
+    """Return each job's ratio under `shares`, shape (n,); infinite for jobs without a rate that have steps left.
+
+    It is no number for a job of age 0 that has nothing to do and never had.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left_s = np.where(progress.remaining_steps > 0, progress.remaining_steps / problem.rates(shares), 0.0)
+        return np.asarray((progress.age_s + left_s) / _due_s(problem, progress))
+
+
+def _due_s(problem: ShareProblem, progress: Elapsed) -> Floats:
+    rate = (problem.throughput * isolated(problem)).sum(axis=1)
+    left_s = np.divide(progress.remaining_steps, rate, out=np.zeros(len(rate)), where=rate > 0)
+    return np.asarray(progress.isolated_s + left_s)
+
+
+class _Ratios:
+    """The rate that each class requires for a ratio."""
+
+    def __init__(self, classes: Classes, progress: Elapsed) -> None:
+        self.age_s = classes.of(progress.age_s)
+        self.steps = classes.of(progress.remaining_steps) * can_run(classes)
+        self.due_s = classes.of(_due_s(classes.problem, progress))
+        live = self.steps > 0
+        #: Ratios above this one can be required of everybody.
+        self.floor = float((self.age_s[live] / self.due_s[live]).max()) if live.any() else 0.0
+        #: The ratio under isolated shares, which everybody can have.
+        alone_s = self.age_s + self.due_s - classes.of(progress.isolated_s)
+        self.isolated = float((alone_s[live] / self.due_s[live]).max()) if live.any() else 0.0
+
+    def required(self, ratio: float) -> Floats:
+        time_s = ratio * self.due_s - self.age_s
+        return np.divide(self.steps, time_s, out=np.zeros(len(time_s)), where=self.steps > 0)
+
+
+def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Program) -> Levels:
+    """Return the program of the rates that the least feasible ratio requires: the root of level(ratio) = 1.
+
+    Prices are exact to the solver's tolerance only, so a cut may lead past the root; the ratios seen so far bound it.
+    """
+    low, high = ratios.floor + _ABOVE * max(ratios.floor, _ABOVE), np.inf
+    ratio = max(ratios.isolated, low)
+    for cut in range(_MAX_CUTS):
+        required = ratios.required(ratio)
+        levels = Levels(classes, required, method, program)
+        best = levels.raised()
+        enough = best.level >= 1.0 - _ACCURACY
+        if enough and (best.level <= 1.0 + _ACCURACY or ratio <= low * (1 + _ACCURACY)):
+            return levels
+        low, high = (low, ratio) if enough else (ratio, high)
+        ratio = _next(ratios, best.prices, best.level, required, ratio, low)
+        if cut and not ratio < high:
+            ratio = 0.5 * (low + high)
+    raise SolverError("the finish-time ratio did not settle")
+
+
+def _next(ratios: _Ratios, prices: Floats, level: float, required: Floats, ratio: float, low: float) -> float:
+    """Return the least ratio from `low` on that these prices allow: what they value at most must cover what is due."""
+    most = level * float(prices @ required)
+
+    def missing(candidate: float) -> float:
+        return float(prices @ ratios.required(candidate)) / most - 1.0
+
+    if missing(low) <= 0:
+        return low
+    high = ratio if ratio > low else low * 2
+    while missing(high) > 0:
+        high += high - ratios.floor
+    return float(brentq(missing, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))

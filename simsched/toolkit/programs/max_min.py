@@ -1,0 +1,59 @@
+"""Max-min fairness and makespan: one level for all jobs, raised as far as it goes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simsched.toolkit.programs.classes import Classes, classify
+from simsched.toolkit.programs.level import Levels, can_run
+from simsched.toolkit.programs.problem import Floats, ShareProblem
+from simsched.toolkit.programs.solver import Method, Program
+
+
+def max_min(problem: ShareProblem, method: Method = "auto", program: Program | None = None) -> Floats:
+    """Return the shares that maximise the least weighted rate, relative to the proportional share.
+
+    The objective is min_i scale_factor_i / (weight_i p_i) x rate_i, where p_i is the rate under proportional shares
+    (Gavel, OSDI'20, section 4.1, with the scale factor of its simulator). Among the best shares the ones that
+    take the least GPU time are returned (`Classes.second_criterion`). A job that cannot run anywhere gets 0.
+    Pass `problem.agnostic()` for the form that knows no rates, and the same `program` each time to save making one.
+    """
+    required = problem.weights * problem.proportional_rate() / problem.scale_factor
+    return _at_level(classify(problem), required, method, program)
+
+
+def makespan(
+    problem: ShareProblem, remaining_steps: Floats, method: Method = "auto", program: Program | None = None
+) -> Floats:
+    """Return the shares under which the last job ends as early as possible (Gavel, OSDI'20, section 4.2).
+
+    The objective is the largest s with rate_i >= s x remaining_i: the makespan is 1/s. `remaining_steps` has shape
+    (n,), in the unit of the rates; a job that has none left or cannot run anywhere does not count. The second criterion
+    is that of `max_min`.
+    """
+    return _at_level(classify(problem, remaining_steps), remaining_steps, method, program)
+
+
+def fair_value(problem: ShareProblem, shares: Floats) -> float:
+    """Return the objective of `max_min` under `shares`; infinite without jobs that can run."""
+    required = problem.weights * problem.proportional_rate() / problem.scale_factor
+    return _least(problem.rates(shares), required)
+
+
+def makespan_value(problem: ShareProblem, remaining_steps: Floats, shares: Floats) -> float:
+    """Return the time at which the last job ends if `shares` stay, in the unit of the rates' denominator."""
+    level = _least(problem.rates(shares), remaining_steps)
+    return 1.0 / level if level > 0 else np.inf
+
+
+def _least(rates: Floats, required: Floats) -> float:
+    asked = required > 0
+    return float((rates[asked] / required[asked]).min()) if asked.any() else np.inf
+
+
+def _at_level(classes: Classes, required: Floats, method: Method, program: Program | None) -> Floats:
+    if not classes.num_classes:
+        return classes.spread(np.zeros(0))
+    due = classes.of(required) * can_run(classes)
+    levels = Levels(classes, due, method, program)
+    return classes.spread(*levels.settled(levels.raised().level))

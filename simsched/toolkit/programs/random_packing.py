@@ -1,0 +1,70 @@
+"""Gandiva's packing as Gavel compares with it: pairs of jobs drawn at random and kept while they pay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+import numpy as np
+
+from simsched.toolkit.programs.problem import Floats, Integers
+
+#: Rates of a job alone, or of both jobs of a pair, by GPU type: shape (types,) or (2, types).
+Rates = Callable[[tuple[str, ...]], Floats]
+Unit = tuple[str, ...]
+
+
+class RandomPacking:
+    """Units kept from call to call: each job is alone or in one pair.
+
+    Where all jobs fit at once nothing is packed. Else, of the jobs without a unit, two are drawn as often as there are
+    such jobs, and make a pair if both are still without a unit and ask for equally many GPUs. A pair is broken up when
+    a rate of it is 0 or when the normalised rates, summed over both jobs and all types, are below 1 (Gavel's
+    simulator; since the sum runs over types this hardly ever happens).
+    """
+
+    def __init__(self, rng: Random) -> None:
+        """Begin without units; `rng` draws the pairs."""
+        self._rng = rng
+        self._pairs: list[Unit] = []
+
+    def shares(self, sizes: Mapping[str, int], num_gpus: Integers | Floats, rates: Rates) -> Mapping[Unit, Floats]:
+        """Return the share of each unit on each type; `sizes` maps jobs to their GPUs in the order of arrival."""
+        if sum(sizes.values()) <= num_gpus.sum():
+            self._pairs = []
+            return _equal([(job,) for job in sizes], sizes, num_gpus)
+        self._pairs = [pair for pair in self._pairs if all(job in sizes for job in pair)]
+        self._pairs = [pair for pair in self._pairs if _pays(pair, rates)]
+        self._draw(sizes, rates)
+        paired = {job for pair in self._pairs for job in pair}
+        units = [*((job,) for job in sizes if job not in paired), *self._pairs]
+        return _equal(units, sizes, num_gpus)
+
+    def _draw(self, sizes: Mapping[str, int], rates: Rates) -> None:
+        paired = {job for pair in self._pairs for job in pair}
+        single = [job for job in sizes if job not in paired]
+        for _ in range(len(single)):
+            if len(single) < 2:
+                break
+            first, second = self._rng.sample(single, 2)
+            if sizes[first] == sizes[second] and _pays((first, second), rates):
+                self._pairs.append((first, second))
+                single.remove(first)
+                single.remove(second)
+
+
+def _pays(pair: Unit, rates: Rates) -> bool:
+    together = rates(pair)
+    alone = np.stack([rates((job,)) for job in pair])
+    if (together <= 0).any() or (alone <= 0).any():
+        return False
+    return bool((together / alone).sum() >= 1.0)
+
+
+def _equal(units: Sequence[Unit], sizes: Mapping[str, int], num_gpus: Integers | Floats) -> Mapping[Unit, Floats]:
+    """Return N_k / (units x GPUs) for every unit, rows capped at 1."""
+    shares = {}
+    for unit in units:
+        row = num_gpus / len(units) / sizes[unit[0]]
+        shares[unit] = np.asarray(row / max(1.0, float(row.sum())))
+    return shares

@@ -1,0 +1,130 @@
+"""Recordings that policies play back, and whether they are those of the jobs at hand.
+
+A recording is a JSON file with one long list; what is wrong is said of an entry, by number and line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from simsched.agent import Agent
+from simsched.errors import InputError, input_error
+from simsched.model import ApplicationFacts, Cluster, JobRequest
+from simsched.policy import NEXT_ARRIVAL, Decision, JobView, Triggers, View
+from simsched.reading import parse_json, read_text
+
+_DECODER = json.JSONDecoder()
+
+
+class Recording:
+    """The list `key` of the JSON object in a file, plain or .gz."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        """Read the file; raises `InputError` where it cannot be read, is cut short, or has no such list."""
+        self.path = path
+        self._key = key
+        remedy = f"name a JSON file with the list '{key}', plain or .gz"
+        self._text = read_text(path)
+        held = parse_json(self._text, path, remedy)
+        entries = held.get(key) if isinstance(held, dict) else None
+        if not isinstance(entries, list) or not entries:
+            raise input_error(path, f"the recording has no list '{key}', or an empty one", remedy, line=1)
+        self.entries: list[Any] = entries
+
+    def problem(self, number: int, message: str, remedy: str) -> InputError:
+        """Blame an entry, counted from 0, on the line on which it begins; one after the last on the last line."""
+        return input_error(self.path, f"{self._key}[{number}] {message}", remedy, line=self._line(number))
+
+    def _line(self, number: int) -> int:
+        text, at = self._text, self._text.index("{") + 1
+        while True:
+            key, at = _DECODER.raw_decode(text, _skip(text, at))
+            at = _skip(text, at)
+            if key == self._key:
+                at += 1
+                break
+            _, at = _DECODER.raw_decode(text, at)
+        for _ in range(min(number, len(self.entries) - 1)):
+            _, at = _DECODER.raw_decode(text, _skip(text, at))
+        return text.count("\n", 0, _skip(text, at)) + 1
+
+
+def _skip(text: str, at: int) -> int:
+    """Pass over blanks and what stands between two values."""
+    while text[at] in " \t\r\n,:":
+        at += 1
+    return at
+
+
+class Books(Protocol):
+    """A policy that keeps books of its own, from which alone follows when jobs end."""
+
+    @property
+    def triggers(self) -> Triggers:
+        """Return when it is asked; of these, whether while no job is active, too."""
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Open an account for a job that is submitted."""
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Decide, and enter it in the books."""
+
+    def due(self) -> tuple[float, Sequence[str]]:
+        """Return the second of the next event that is no arrival, and the ids of the jobs that end by then."""
+
+
+@dataclass
+class _Moment:
+    """What the books look at in a view."""
+
+    now_s: float
+    next_arrival_s: float
+    arrived: Sequence[JobView]
+    finished: Sequence[str]
+    jobs: Mapping[str, JobView]
+    up: Sequence[bool]
+
+    def __getitem__(self, signal: object) -> Callable[[], float]:
+        assert signal is NEXT_ARRIVAL
+        return lambda: self.next_arrival_s
+
+
+def play(books: Books, jobs: Sequence[JobView], cluster: Cluster) -> None:
+    """Have books decide at every arrival and event until all jobs, sorted by submission, have ended, without an engine.
+
+    So a recording that does not fit is found out before anything runs.
+    """
+    rng, active, now_s, came = np.random.default_rng(0), dict[str, JobView](), 0.0, 0
+    finished: Sequence[str] = ()
+    while came < len(jobs) or active:
+        # That the last job has ended is told at the next arrival, as the engine does, unless quiet times count.
+        due_s, ending = (math.inf, finished) if finished else books.due()
+        now_s = max(now_s, min(_submitted_s(jobs, came), due_s))
+        if now_s == math.inf:
+            return  # nothing is going to happen; the run will say so
+        if due_s <= now_s:
+            finished = ending
+            for job_id in finished:
+                del active[job_id]
+        arrived: list[JobView] = []
+        while _submitted_s(jobs, came) <= now_s:
+            arrived.append(jobs[came])
+            books.agent(jobs[came].request, jobs[came].facts)
+            active[jobs[came].id] = jobs[came]
+            came += 1
+        if active or (books.triggers.quiet and came < len(jobs)):
+            up = (True,) * len(cluster.nodes)
+            moment = _Moment(now_s, _submitted_s(jobs, came), arrived, finished, active, up)
+            books.decide(cast("View", moment), rng)
+            finished = ()
+
+
+def _submitted_s(jobs: Sequence[JobView], number: int) -> float:
+    return jobs[number].request.submit_time_s if number < len(jobs) else math.inf

@@ -1,0 +1,134 @@
+"""The ideal of a policy of shares: fractions of time granted exactly and at once, as if GPUs could be divided.
+
+Gavel's simulator calls it so. Held against the rounds of the same policy it tells what the mechanism costs. Each job
+makes progress at its true rate on each GPU type times its share of it. So that jobs hold something meanwhile, all of
+them are placed as they come and stay there, several on a GPU: what the tables of an ideal run say of GPUs, nodes and
+utilisation means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from simsched.agent import Agent, Lease, Measurement
+from simsched.errors import input_error
+from simsched.model import Allocation, BatchChoice, Site
+from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, View
+from simsched.toolkit.programs.problem import Floats, ShareProblem
+from simsched.toolkit.rounds.allocate import emptiest
+
+#: Seconds for which a job with no share is left alone; shares change long before.
+_NEVER_S = 1e9
+_SLACK = 1e-6
+
+
+class FluidAgent:
+    """Has its job make progress at the rate that the policy has set."""
+
+    stale = False
+    goodput = None
+
+    def __init__(self, inner: Agent) -> None:
+        """Begin at rest, with the batch that `inner` chooses."""
+        self._inner = inner
+        self.total = 0.0
+        self.rate = 0.0
+
+    def choose(self, site: Site, epoch: int) -> BatchChoice:
+        """Choose as without fractions."""
+        return self._inner.choose(site, epoch)
+
+    def observe(self, measurement: Measurement) -> None:
+        """Learn nothing."""
+
+    def lease(self, site: Site, progress: float, now_s: float) -> Lease:
+        """Run until the job is done, unless shares change before."""
+        rate = self.rate
+        if rate <= 0:
+            return Lease(now_s + _NEVER_S, lambda _: progress, completes=False)
+        left_s = max(self.total - progress, 0.0) / rate
+        return Lease(now_s + left_s, lambda second: progress + rate * (second - now_s), completes=True)
+
+
+class Fluid:
+    """The jobs of an ideal run: their agents, and where they were put."""
+
+    def __init__(self) -> None:
+        """Begin without jobs."""
+        self._agents: dict[str, FluidAgent] = {}
+
+    def agent(self, job_id: str, inner: Agent) -> FluidAgent:
+        """Make the agent of a job."""
+        self._agents[job_id] = FluidAgent(inner)
+        return self._agents[job_id]
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        """Drop jobs that have finished."""
+        for job_id in job_ids:
+            self._agents.pop(job_id, None)
+
+    def grant(self, jobs: Sequence[JobView], shares: Floats, gpu_types: Sequence[str], view: View) -> Decision:
+        """Set the rates of all jobs, put those that came onto GPUs, and have all of them run on at the new rates."""
+        for job, row in zip(jobs, shares.tolist(), strict=True):
+            agent, true = self._agents[job.id], job[TRUE_RATES]
+            if not agent.total:
+                agent.total = job[REMAINING_WORK].progress
+            agent.rate = sum(true[gpu_type] * share for gpu_type, share in zip(gpu_types, row, strict=True))
+        allocations = _somewhere(jobs, view)
+        everybody = tuple(allocations)
+        beside = {job.id: everybody for job in jobs if not job.allocation}
+        return Decision(allocations, renew_leases=True, beside=beside)
+
+
+def fill_up(problem: ShareProblem, shares: Floats) -> Floats:
+    """Deal out the time that shares leave, to jobs in their order, each on the types that are fastest for it.
+
+    Rounds do the same with GPUs for which nobody has a share left. Raises `ValueError` where the shares are more than
+    the GPUs.
+    """
+    size = problem.scale_factor.astype(np.float64)
+    left = problem.num_gpus - size @ shares
+    if (left < -_SLACK * problem.num_gpus.max()).any() or (shares.sum(axis=1) > 1 + _SLACK).any():
+        raise ValueError("the shares are more than there are GPUs")
+    full = shares.copy()
+    idle = np.maximum(1.0 - shares.sum(axis=1), 0.0)
+    left = np.maximum(left, 0.0)
+    for job in np.flatnonzero(idle > _SLACK):
+        for column in np.argsort(-problem.throughput[job], kind="stable"):
+            if problem.throughput[job, column] > 0 and left[column] > 0:
+                more = min(idle[job], left[column] / size[job])
+                full[job, column] += more
+                idle[job] -= more
+                left[column] -= more * size[job]
+    return full
+
+
+def _somewhere(jobs: Sequence[JobView], view: View) -> dict[str, Allocation]:
+    """Return what each job holds: what it held, or the emptiest nodes of the emptiest type on which it can run."""
+    gpus = [node.gpus for node in view.nodes]
+    loads: dict[str, dict[int, int]] = {}
+    for node, up in zip(view.nodes, view.up, strict=True):
+        if up:
+            loads.setdefault(node.gpu_type, {})[node.index] = 0
+    held = {job.id: job.allocation for job in jobs if job.allocation}
+    for allocation in held.values():
+        for place, count in allocation:
+            loads[view.nodes[place].gpu_type][place] += count
+    for job in jobs:
+        if job.id not in held:
+            able = [kind for kind in loads if job[TRUE_RATES][kind] > 0 and _count(loads[kind], gpus) >= job.num_gpus]
+            kind = min(able, key=lambda kind: sum(loads[kind].values()) / _count(loads[kind], gpus))
+            held[job.id] = emptiest(loads[kind], gpus, job.num_gpus)
+            for place, count in held[job.id]:
+                loads[kind][place] += count
+    most = max((-(-load // gpus[place]) for rows in loads.values() for place, load in rows.items()), default=0)
+    if most > view.max_jobs_per_gpu:
+        remedy = f"raise engine.sharing.max_jobs, which is {view.max_jobs_per_gpu}"
+        raise input_error("ideal", f"{most} jobs would be on one GPU", remedy)
+    return held
+
+
+def _count(nodes: Mapping[int, int], gpus: Sequence[int]) -> int:
+    return sum(gpus[node] for node in nodes)

@@ -1,0 +1,66 @@
+"""Which GPUs the units of a round get: those that they had, where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from simsched.toolkit.rounds.mechanism import Grant, Unit
+
+
+@dataclass(frozen=True)
+class Places:
+    """GPUs of each unit, by index in its type, and the units that keep exactly what they had (extended leases)."""
+
+    gpus: Mapping[Unit, tuple[int, ...]]
+    extended: frozenset[Unit]
+
+
+def keep_places(
+    grants: Iterable[Grant],
+    held: Mapping[Unit, tuple[str, tuple[int, ...]]],
+    servers: Mapping[str, Sequence[Sequence[int]]],
+) -> Places:
+    """Place the units of one round.
+
+    `held` gives the GPU type and GPUs of the round before; `servers` lists the GPUs of each type by server. Units are
+    looked at by descending number of GPUs, ties in the order given. A unit of the same type keeps its GPUs if nobody
+    larger took them; the others then take what is free, from the fullest server that can hold them whole, else from the
+    emptiest servers first. Raises `ValueError` where a type has too few GPUs.
+    """
+    order = sorted(grants, key=lambda grant: -grant.num_gpus)
+    free = {gpu_type: [list(gpus) for gpus in rows] for gpu_type, rows in servers.items()}
+    placed: dict[Unit, tuple[int, ...]] = {}
+    extended: set[Unit] = set()
+    for grant in order:
+        gpu_type, gpus = held.get(grant.unit, ("", ()))
+        if gpu_type == grant.gpu_type and len(gpus) == grant.num_gpus and _take(free[gpu_type], gpus):
+            placed[grant.unit] = gpus
+            extended.add(grant.unit)
+    for grant in order:
+        if grant.unit not in placed:
+            placed[grant.unit] = _first_fit(free[grant.gpu_type], grant)
+    return Places(placed, frozenset(extended))
+
+
+def _take(rows: list[list[int]], gpus: tuple[int, ...]) -> bool:
+    wanted = set(gpus)
+    if not wanted <= {gpu for row in rows for gpu in row}:
+        return False
+    for row in rows:
+        row[:] = [gpu for gpu in row if gpu not in wanted]
+    return True
+
+
+def _first_fit(rows: list[list[int]], grant: Grant) -> tuple[int, ...]:
+    whole = [row for row in rows if len(row) >= grant.num_gpus]
+    order = [min(whole, key=len)] if whole else sorted(rows, key=len, reverse=True)
+    gpus: list[int] = []
+    for row in order:
+        count = grant.num_gpus - len(gpus)
+        gpus += row[:count]
+        del row[:count]
+    if len(gpus) < grant.num_gpus:
+        message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
+        raise ValueError(message)
+    return tuple(sorted(gpus))

@@ -1,0 +1,269 @@
+"""A policy whose shares of time are turned into rounds: Gavel's frame (Narayanan et al., OSDI'20, section 5)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.agent import Agent
+from simsched.errors import input_error
+from simsched.model import ApplicationFacts, Cluster, JobRequest
+from simsched.policy import (
+    GPU_TYPES,
+    REMAINING_WORK,
+    TRUE_RATES,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Signal,
+    Triggers,
+    View,
+    Wants,
+)
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.rounds.allocate import Allocator
+from simsched.toolkit.rounds.ideal import Fluid, fill_up
+from simsched.toolkit.rounds.mechanism import Grant, RoundOptions, Rounds, Unit
+from simsched.toolkit.rounds.rates import SIGNALS, RateSource, Speeds, rate_source
+
+Floats = npt.NDArray[np.float64]
+
+#: What carrying out an ideal takes, whatever the policy knows.
+_IDEAL: frozenset[Signal] = frozenset({REMAINING_WORK, TRUE_RATES})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What shares are computed from: n jobs in the order of their arrival, and the problem that they pose.
+
+    `rng` is for policies that draw lots.
+    """
+
+    jobs: Sequence[JobView]
+    problem: ShareProblem
+    now_s: float
+    rng: np.random.Generator
+
+    @cached_property
+    def remaining(self) -> Floats:
+        """The true progress left of each job, in the unit of the true rates, shape (n,); needs `REMAINING_WORK`."""
+        return np.array([job[REMAINING_WORK].progress for job in self.jobs], dtype=np.float64)
+
+    @property
+    def age_s(self) -> Floats:
+        """The seconds since each job's submission, shape (n,)."""
+        return np.array([job.age_s for job in self.jobs], dtype=np.float64)
+
+    @property
+    def ids(self) -> list[str]:
+        """The jobs' ids."""
+        return [job.id for job in self.jobs]
+
+    def by_job(self, shares: Floats) -> dict[Unit, list[float]]:
+        """Return the rows of an array of shares, shape (n, k), by unit.
+
+        Where the problem has pairs, their rows follow, shape (n + pairs, k); of these only those with a share count.
+        """
+        count = len(self.jobs)
+        rows: dict[Unit, list[float]] = {
+            (job.id,): row for job, row in zip(self.jobs, shares[:count].tolist(), strict=True)
+        }
+        pairs = self.problem.pairs
+        if pairs is not None and len(shares) > count:
+            for place in np.flatnonzero(shares[count:].any(axis=1)):
+                one, other = pairs.jobs[place]
+                rows[self.jobs[one].id, self.jobs[other].id] = shares[count + place].tolist()
+        return rows
+
+
+@dataclass
+class SharesPolicy(Policy):
+    """Computes shares of time, and deals out rounds of `round_s` seconds by them.
+
+    Shares are computed anew at the first round after an arrival or a completion, but at most every `min_reset_s`
+    seconds; a job that comes in between waits for them. `speeds` says what the policy takes for the jobs' rates.
+    A round begins when the last one is over, when nothing runs any more, or when a node comes or goes. GPU types are
+    filled in the order in which the cluster lists them, in random order where rates are not known.
+
+    With `ideal` there are no rounds: shares are computed at every arrival and completion, and granted exactly
+    (`simsched.toolkit.rounds.ideal`).
+    """
+
+    type_aware: ClassVar[bool] = True
+
+    #: Whether a job without a share waits although GPUs are free.
+    idle_without_share: ClassVar[bool] = False
+
+    speeds: Speeds = "true"
+    round_s: float = 360.0
+    min_reset_s: float = 1920.0
+    ideal: bool = False
+    _gpus: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _rates: RateSource = field(init=False, repr=False)
+    _rounds: Rounds = field(init=False, repr=False)
+    _grants: list[Grant] = field(default_factory=list, init=False, repr=False)
+    _allocator: Allocator = field(default_factory=Allocator, init=False, repr=False)
+    _begun_s: float = field(default=0.0, init=False, repr=False)
+    _up: tuple[bool, ...] = field(default=(), init=False, repr=False)
+    _room_of: tuple[tuple[bool, ...], dict[str, int]] | None = field(default=None, init=False, repr=False)
+    _fluid: Fluid = field(default_factory=Fluid, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a round of no length."""
+        self._options = RoundOptions(
+            self.round_s, self.min_reset_s, idle_without_share=self.idle_without_share, **self._more_options()
+        )
+
+    def _more_options(self) -> Mapping[str, bool]:
+        """Return further settings of the mechanism."""
+        return {}
+
+    @abstractmethod
+    def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
+        """Return the share of time of each unit on each GPU type; a unit left out waits for the next computation."""
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Return the signals of the parameter `speeds` beside those that the policy always reads."""
+        return self.needs | SIGNALS[self.speeds] | (_IDEAL if self.ideal else frozenset())
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return types of GPUs where rates by type count, beside what the policy always counts on."""
+        weighs = self.type_aware and self.speeds != "none"
+        return {**super().counts_on, **({GPU_TYPES: Becomes("has no types to weigh")} if weighs else {})}
+
+    @property
+    def needs_sharing(self) -> bool:
+        """Return whether shares are granted exactly, for which all jobs are put onto GPUs at once."""
+        return self.ideal
+
+    @property
+    def longest_pause_s(self) -> float:
+        """Return the time between two computations of shares, for which jobs that came in between wait."""
+        return self.min_reset_s
+
+    @property
+    def triggers(self) -> Triggers:
+        """Return all events; most of them fall within a round and change nothing."""
+        return Triggers.on_events()
+
+    def begin(self, cluster: Cluster) -> None:
+        """Start without jobs."""
+        self._gpus = dict(cluster.gpus_by_type)
+        self._rates = rate_source(self.speeds, self._gpus)
+        self._rounds = Rounds(tuple(self._gpus), self._options)
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job: the one configured, which with `ideal` runs it at the rate granted."""
+        agent = super().agent(request, facts)
+        return self._fluid.agent(request.id, agent) if self.ideal else agent
+
+    def weight(self, job: JobView) -> float:
+        """Return a job's weight, by default the one that it was submitted with."""
+        return job.request.weight
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Begin a round, or let the one under way go on."""
+        self._learn(view)
+        if not view.jobs or not any(view.up):
+            return Decision({})
+        if self.ideal:
+            return self._grant(view, rng)
+        if not self._over(view):
+            return Decision.change({}, wake_at_s=self._begun_s + self.round_s)
+        self._receive(view)
+        if self._rounds.due(view.now_s):
+            self._reset(view, rng)
+        self._grants = self._rounds.choose(self._room(view), self._order(rng))
+        self._begun_s, self._up = view.now_s, tuple(view.up)
+        return self._carry_out(view)
+
+    def _learn(self, view: View) -> None:
+        """Admit jobs that came, and forget those that are done."""
+        for job_id in view.finished:
+            if (job_id,) in self._rounds:
+                self._rounds.remove(job_id)
+                self._rates.forget(job_id)
+        self._fluid.forget(view.finished)
+        for job in view.arrived:
+            if (job.id,) not in self._rounds:
+                self._rounds.add((job.id,), job.num_gpus, self._able(job))
+
+    def _able(self, job: JobView) -> list[str]:
+        """Return the GPU types on which a job may be run."""
+        row = self._rates.rates([job])[0]
+        return [gpu_type for gpu_type, rate in zip(self._gpus, row, strict=True) if rate > 0]
+
+    def _over(self, view: View) -> bool:
+        """Return whether the round is over: its time is up, nothing of it runs any more, or nodes have changed."""
+        running = any(grant.runs and any(job in view.jobs for job in grant.unit) for grant in self._grants)
+        return not running or view.now_s >= self._begun_s + self.round_s or tuple(view.up) != self._up
+
+    def _receive(self, view: View) -> None:
+        """Count the time of the round that has ended."""
+        self._rounds.receive_all(self._grants, view.now_s - self._begun_s)
+
+    def _reset(self, view: View, rng: np.random.Generator) -> None:
+        """Compute shares."""
+        jobs = self._present(view)
+        snapshot = Snapshot(jobs, self._problem(jobs, view), view.now_s, rng)
+        shares = self.shares(snapshot)
+        self._rounds.reset(view.now_s, shares, {unit: view.jobs[unit[0]].num_gpus for unit in shares})
+
+    def _present(self, view: View) -> tuple[JobView, ...]:
+        """Return the jobs that shares are computed for."""
+        return tuple(view.jobs.values())
+
+    def _problem(self, jobs: Sequence[JobView], view: View) -> ShareProblem:
+        room = self._room(view)
+        return ShareProblem(
+            self._rates.rates(jobs),
+            np.array([job.num_gpus for job in jobs], dtype=np.int64),
+            np.array([room[gpu_type] for gpu_type in self._gpus], dtype=np.int64),
+            np.array([self.weight(job) for job in jobs]),
+        )
+
+    def _room(self, view: View) -> dict[str, int]:
+        """Count the GPUs of each type that are up."""
+        up = tuple(view.up)
+        if self._room_of is None or self._room_of[0] != up:
+            self._room_of = (up, self._count(view))
+        return dict(self._room_of[1])
+
+    def _count(self, view: View) -> dict[str, int]:
+        room = dict.fromkeys(self._gpus, 0)
+        for node, up in zip(view.nodes, view.up, strict=True):
+            if up:
+                room[node.gpu_type] += node.gpus
+        return room
+
+    def _order(self, rng: np.random.Generator) -> list[str]:
+        types = list(self._gpus)
+        if self.speeds in ("none", "reference") and len(types) > 1:
+            rng.shuffle(types)
+        return types
+
+    def _carry_out(self, view: View) -> Decision:
+        """Place the grants."""
+        return self._allocator.allocate(self._grants, view).decision(view.now_s + self.round_s)
+
+    def _grant(self, view: View, rng: np.random.Generator) -> Decision:
+        """Compute shares and grant them as they are."""
+        jobs = tuple(view.jobs.values())
+        snapshot = Snapshot(jobs, self._problem(jobs, view), view.now_s, rng)
+        rows = self.shares(snapshot)
+        shares = np.array([rows.get((job.id,), [0.0] * len(self._gpus)) for job in jobs])
+        if not self.idle_without_share:
+            try:
+                shares = fill_up(snapshot.problem, shares)
+            except ValueError as error:
+                raise input_error("ideal", f"of '{self.name}' {error}", "leave it out") from None
+        return self._fluid.grant(jobs, shares, tuple(self._gpus), view)

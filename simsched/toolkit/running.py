@@ -1,0 +1,87 @@
+"""The jobs that hold GPUs of one type, in order of priority, for the walk of `simsched.toolkit.priority`."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+
+from simsched.model import NOTHING, Allocation
+from simsched.policy import JobView
+from simsched.toolkit.placers import Placer
+
+#: Smaller is more urgent. Keys of one scheduler have the same length; ties go to the job added first.
+Key = tuple[float, ...]
+
+
+class Entry:
+    """A job as the scheduler knows it; `types` are those on which it can run, `kind` what makes jobs fit alike."""
+
+    __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "on", "placer", "types", "version")
+
+    def __init__(self, job: JobView, key: Key, placer: Placer, number: int, types: tuple[int, ...]) -> None:
+        """Begin without GPUs; `number` is the job's place among all that were added."""
+        self.id = job.id
+        self.gpus = job.num_gpus
+        self.key = key
+        self.placer = placer
+        self.types = types
+        self.kind = (job.num_gpus, placer.name, types)
+        self.number = number
+        self.version = 0
+        self.allocation: Allocation = NOTHING
+        #: The type of the GPUs that it holds, or last held; meaningless before it has run.
+        self.on = 0
+
+
+#: Key, number, version and entry; stale where the entry has got another version since.
+Item = tuple[Key, int, int, Entry]
+
+
+class Running:
+    """The jobs on GPUs of one type, most urgent first; `gpus` is what they hold, `budget` what a walk has left."""
+
+    __slots__ = ("budget", "gpus", "items")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.items: list[Item] = []
+        self.gpus = 0
+        self.budget = 0
+
+    def join(self, entry: Entry) -> None:
+        """Take in a job."""
+        insort(self.items, (entry.key, entry.number, entry.version, entry))
+        self.gpus += entry.gpus
+
+    def leave(self, entry: Entry) -> None:
+        """Let a job go."""
+        del self.items[self.place_of(entry)]
+        self.gpus -= entry.gpus
+
+    def place_of(self, entry: Entry) -> int:
+        """Return where a job stands or, of one that does not run here, would stand."""
+        return bisect_left(self.items, (entry.key, entry.number))
+
+
+class Waiting:
+    """The jobs that wait: those that fit alike in one heap, so that the first of them tells whether any fits."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.queues: dict[tuple[int, str, tuple[int, ...]], list[Item]] = {}
+
+    def push(self, entry: Entry) -> None:
+        """Line up a job of a new version."""
+        queue = self.queues.get(entry.kind)
+        if queue is None:
+            queue = self.queues[entry.kind] = []
+        heapq.heappush(queue, (entry.key, entry.number, entry.version, entry))
+
+
+def first(queue: list[Item]) -> bool:
+    """Drop stale items from the front of a queue, and tell whether any is left."""
+    while queue and queue[0][2] != queue[0][3].version:
+        heapq.heappop(queue)
+    return bool(queue)

@@ -1,0 +1,49 @@
+"""Placement by the skew of a model's tensors (Tiresias, section 3.4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from simsched.model import ApplicationFacts, JobRequest
+from simsched.policy import TENSORS, Becomes, Wants
+from simsched.toolkit.placers import CONSOLIDATED, FRAGMENTS, PLACERS, Placer
+
+_FRAGMENTS_ALONE = Becomes("fills fragments with every job", params={"placement": "fragments"})
+PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain"]
+
+
+class SkewPlacement:
+    """Gives each job its placer: with `skew` by its model, else the same for all.
+
+    A model is consolidated where its largest tensor makes up more than `limit` of it: large tensors keep a few links
+    busy while the others idle. Models whose tensors nobody knows fill fragments.
+    """
+
+    def __init__(self, placement: PlacementName, limit: float) -> None:
+        """Take the way to place jobs; raises `ValueError` for a limit that is no share."""
+        if not 0 <= limit <= 1:
+            message = f"skew_limit must be from 0 to 1, not {limit}"
+            raise ValueError(message)
+        self._same = None if placement == "skew" else PLACERS[placement]
+        self._limit = limit
+        self._skewed: set[str] = set()
+
+    @property
+    def wants(self) -> Wants:
+        """Return what a policy of this placement counts on."""
+        return {TENSORS: _FRAGMENTS_ALONE} if self._same is None else {}
+
+    def note(self, request: JobRequest, facts: ApplicationFacts) -> None:
+        """Take down the skew of a job's model when it is submitted."""
+        skew = facts.tensor_skew
+        if self._same is None and skew is not None and skew > self._limit:
+            self._skewed.add(request.id)
+
+    def placer(self, job_id: str) -> Placer:
+        """Return the placer of a job that arrives; a job is asked for once."""
+        if self._same is not None:
+            return self._same
+        if job_id in self._skewed:
+            self._skewed.discard(job_id)
+            return CONSOLIDATED
+        return FRAGMENTS

@@ -1,0 +1,131 @@
+"""Optimus' model of training speed, fitted online to what jobs achieved (EuroSys'18, section 3.2).
+
+Synchronous training of a batch of M examples on w workers and p parameter servers takes M/w theta0 + theta1 +
+w/p theta2 + w theta3 + p theta4 seconds a step, all theta at least 0. With all-reduce there are no servers, and the
+terms in p are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from simsched.errors import input_error
+from simsched.model import Site
+from simsched.policy import Speed
+
+_ALL_REDUCE_TERMS, _SERVER_TERMS = 3, 5
+#: What a second saved by a young job counts (section 4.1).
+DAMPING = 0.95
+
+
+class SpeedSample(NamedTuple):
+    """Steps per second that a job achieved on `workers`, and on `servers` (0: all-reduce)."""
+
+    workers: int
+    servers: int
+    steps_per_s: float
+
+
+@dataclass(frozen=True)
+class SpeedModel:
+    """A fitted model for one total batch size, in examples."""
+
+    batch_size: int
+    theta: tuple[float, ...]
+
+    def step_s(self, workers: int, servers: int = 0) -> float:
+        """Return the seconds of a step."""
+        return float(np.dot(_terms(self.batch_size, workers, servers, len(self.theta)), self.theta))
+
+    def steps_per_s(self, workers: int, servers: int = 0) -> float:
+        """Return the steps in a second, 0 without workers."""
+        seconds = self.step_s(workers, servers) if workers else 0.0
+        return 1 / seconds if seconds > 0 else 0.0
+
+
+def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
+    """Fit the model by non-negative least squares; errors count relative to the seconds measured.
+
+    Raises `InputError` without samples, for speeds that are not positive, and where some samples have servers and
+    others have none. Fewer samples than terms (Optimus takes 5) leave terms at 0.
+    """
+    if not samples or any(sample.steps_per_s <= 0 or sample.workers < 1 for sample in samples):
+        raise input_error("speed samples", "are missing, or without speed or workers", "measure a few steps first")
+    with_servers = {sample.servers > 0 for sample in samples}
+    if len(with_servers) > 1:
+        raise input_error("speed samples", "mix parameter servers with all-reduce", "fit them apart")
+    terms = _SERVER_TERMS if with_servers.pop() else _ALL_REDUCE_TERMS
+    seconds = np.array([1 / sample.steps_per_s for sample in samples])
+    design = np.array([_terms(batch_size, sample.workers, sample.servers, terms) for sample in samples])
+    theta, _ = nnls(design / seconds[:, None], np.ones(len(samples)))
+    return SpeedModel(batch_size, tuple(float(value) for value in theta))
+
+
+def samples_of(speeds: Mapping[Site, Speed]) -> tuple[SpeedSample, ...]:
+    """Return what a job measured on sites of one GPU type as samples, by GPUs; workers of all-reduce, no servers."""
+    samples = (SpeedSample(site.gpus, 0, 1 / speed.iteration_s) for site, speed in speeds.items() if speed.iteration_s)
+    return tuple(sorted(samples))
+
+
+class SpeedModels:
+    """The models of several jobs, each fitted anew only where there are other samples than before."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._models: dict[str, tuple[tuple[SpeedSample, ...], SpeedModel]] = {}
+
+    def of(self, job_id: str, samples: tuple[SpeedSample, ...], batch_size: int) -> SpeedModel:
+        """Return the model of a job; raises as `fit_speed` does."""
+        known = self._models.get(job_id)
+        if known is None or known[0] != samples:
+            known = self._models[job_id] = (samples, fit_speed(samples, batch_size))
+        return known[1]
+
+    def forget(self, job_ids: Iterable[str]) -> None:
+        """Drop the models of jobs that are gone."""
+        for job_id in job_ids:
+            self._models.pop(job_id, None)
+
+
+def allocate_by_time(
+    remaining_steps: Sequence[float],
+    step_s: Sequence[Callable[[int], float]],
+    gpus: int,
+    young: Sequence[bool] = (),
+    damping: float = DAMPING,
+) -> tuple[int, ...]:
+    """Return the workers of every job: one each in their order, then one after the other to the greatest saving.
+
+    `step_s[i](n)` are the seconds of a step of job i on n workers, infinite where it cannot use them. The saving is the
+    fall in remaining seconds, times `damping` for jobs in `young`, whose curve is not yet certain (section 4.1). Ends
+    when nobody gains.
+    """
+    early = [*young, *[False] * (len(step_s) - len(young))]
+    counts = [1 if i < gpus else 0 for i in range(len(step_s))]
+
+    def saving(i: int) -> float:
+        now, more = step_s[i](counts[i]), step_s[i](counts[i] + 1)
+        if more >= now:
+            return 0.0
+        return (now - more) * remaining_steps[i] * (damping if early[i] else 1.0)
+
+    savings = [saving(i) if count else 0.0 for i, count in enumerate(counts)]
+    for _ in range(gpus - sum(counts)):
+        best = max(range(len(savings)), key=savings.__getitem__, default=-1)
+        if best < 0 or savings[best] <= 0:
+            break
+        counts[best] += 1
+        savings[best] = saving(best)
+    return tuple(counts)
+
+
+def _terms(batch_size: int, workers: int, servers: int, terms: int) -> npt.NDArray[np.float64]:
+    if terms == _ALL_REDUCE_TERMS:
+        return np.array([batch_size / workers, 1.0, workers], dtype=np.float64)
+    return np.array([batch_size / workers, 1.0, workers / max(servers, 1), workers, servers], dtype=np.float64)

@@ -1,0 +1,81 @@
+"""A cluster of several GPU types as one pool a type, for policies that are made for equal GPUs.
+
+No job ever holds GPUs of two types. A job that runs belongs to the pool of its GPUs; one that waits is counted to the
+pool, of those whose type it can run on, that is least in demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from simsched.model import Node
+from simsched.policy import JobView, View
+from simsched.toolkit.narrowed import NarrowedView
+
+
+@dataclass(frozen=True)
+class TypePool:
+    """The part of a view that belongs to one GPU type."""
+
+    gpu_type: str
+    nodes: tuple[int, ...]
+    jobs: Mapping[str, JobView]
+    view: View
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Return the GPUs of the first node of the type."""
+        return self.view.nodes[self.nodes[0]].gpus
+
+
+def gpu_types(nodes: Sequence[Node]) -> list[str]:
+    """List the GPU types in the order in which nodes have them."""
+    return list(dict.fromkeys(node.gpu_type for node in nodes))
+
+
+def type_pools(
+    view: View, *, count_down: bool = False, rigid: bool = False, home: Mapping[str, str] | None = None
+) -> list[TypePool]:
+    """Divide a view by GPU type, in the order of the nodes; with one type the only pool shows the view itself.
+
+    A waiting job joins the pool with the fewest GPUs asked for by its jobs, relative to the GPUs that are up (a pool
+    with none up comes last; ties by the order of the types). With `count_down` the GPUs of nodes that are down count
+    too, for policies that bring nodes up. With `rigid` a waiting job joins a pool that has as many GPUs up as it asks
+    for, if there is one. `home` names the types that waiting jobs stay with. Jobs that can run on no type of the
+    cluster are in none.
+    """
+    types = gpu_types(view.nodes)
+    nodes = {kind: tuple(node.index for node in view.nodes if node.gpu_type == kind) for kind in types}
+    if len(types) == 1:
+        return [TypePool(types[0], nodes[types[0]], view.jobs, view)]
+    counted = {kind: nodes[kind] if count_down else _up(view, nodes[kind]) for kind in types}
+    capacity = {kind: sum(view.nodes[node].gpus for node in counted[kind]) for kind in types}
+    demand = dict.fromkeys(types, 0)
+    pool_of: dict[str, str] = {}
+    for job in view.jobs.values():
+        if job.running:
+            pool_of[job.id] = view.nodes[job.allocation[0][0]].gpu_type
+            demand[pool_of[job.id]] += job.num_gpus
+    for job in view.jobs.values():
+        fitting = [kind for kind in types if job.facts.runs_on(kind)]
+        if home and home.get(job.id) in fitting:
+            fitting = [home[job.id]]
+        if rigid:
+            fitting = [kind for kind in fitting if capacity[kind] >= job.num_gpus] or fitting
+        if job.id not in pool_of and fitting:
+            best = min(fitting, key=lambda kind: (not capacity[kind], demand[kind] / max(capacity[kind], 1)))
+            pool_of[job.id] = best
+            demand[best] += job.num_gpus
+    members: dict[str, dict[str, JobView]] = {kind: {} for kind in types}
+    for job in view.jobs.values():
+        if job.id in pool_of:
+            members[pool_of[job.id]][job.id] = job
+    return [
+        TypePool(kind, nodes[kind], members[kind], NarrowedView(view, _up(view, nodes[kind]), members[kind]))
+        for kind in types
+    ]
+
+
+def _up(view: View, nodes: Sequence[int]) -> list[int]:
+    return [node for node in nodes if view.up[node]]

@@ -1,0 +1,30 @@
+from .estimates import with_estimates as with_estimates
+from .outages import (
+    merged as merged,
+    read_fault_trace as read_fault_trace,
+    read_outages as read_outages,
+    write_outages as write_outages,
+)
+from .philly_statistics import (
+    LEVELS as LEVELS,
+    BatchSizes as BatchSizes,
+    PhillyStatistics as PhillyStatistics,
+    bucket_name as bucket_name,
+)
+from .places import located as located
+from .pods import read_nodes as read_nodes, read_pods as read_pods
+from .size_classes import HOUR_S as HOUR_S, MAX_GPU_TIME_S as MAX_GPU_TIME_S, size_class_of as size_class_of
+from .source import (
+    GENERATED as GENERATED,
+    NAMED_SOURCES as NAMED_SOURCES,
+    RECIPES as RECIPES,
+    Drawn as Drawn,
+    GeneratedTrace as GeneratedTrace,
+    WorkloadOptions as WorkloadOptions,
+    drawn_workload as drawn_workload,
+    extreme_jobs as extreme_jobs,
+    make_workload as make_workload,
+)
+from .summary import batch_numbers as batch_numbers, describe as describe, trace_statistics as trace_statistics
+from .trace import MOST_SECONDS as MOST_SECONDS, Trace as Trace, make_trace as make_trace
+from .write import write_trace_csv as write_trace_csv, write_workload_csv as write_workload_csv

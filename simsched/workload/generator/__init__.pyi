@@ -1,0 +1,8 @@
+from .options import STATUS_CHOICES as STATUS_CHOICES, GeneratorOptions as GeneratorOptions
+from .trace import (
+    MONDAY as MONDAY,
+    STRETCH_DAYS as STRETCH_DAYS,
+    generate as generate,
+    generate_from_seed as generate_from_seed,
+    stretch_of as stretch_of,
+)

@@ -1,0 +1,10 @@
+from . import slurm as slurm
+from .any_format import read_trace as read_trace
+from .format import Format as Format, Head as Head
+from .head import head_of as head_of, is_workload as is_workload, workload_files as workload_files
+from .log import HARMLESS as HARMLESS, ClusterLog as ClusterLog, Limits as Limits
+from .logs import is_log as is_log, read_log as read_log
+from .sheet import open_sheet as open_sheet
+from .slurm import read_sacct as read_sacct
+from .slurm_nodes import read_nodes as read_nodes
+from .workload_csv import read_workload as read_workload
