@@ -9,8 +9,16 @@ from __future__ import annotations
 
 import math
 
-from tests.validation.oracles.elasticflow import GPUS, LEVELS, RESTART_EVERY, RESTART_S, SLOT_S, Job, aligned
-from tests.validation.oracles.elasticflow import stand_still_s as full_s
+from tests.validation.oracles.elasticflow import (
+    GPUS,
+    LEVELS,
+    RESTART_EVERY,
+    RESTART_S,
+    SLOT_S,
+    Job,
+    aligned,
+    stand_still_s,
+)
 
 #: Steps of free GPUs: from which time on how many are free.
 Steps = list[tuple[float, int]]
@@ -59,7 +67,7 @@ def plan_all(jobs: list[Job], now: float) -> dict[int, tuple[Plan, float, float]
     free: Steps = [(now, GPUS)]
     plans = {}
     for job in sorted(jobs, key=lambda job: job.deadline_s):
-        plan, end, real_end = plans[job.id] = least_plan(job, free, now)
+        plan, end, _ = plans[job.id] = least_plan(job, free, now)
         times = sorted({time_s for time_s, _ in free} | {time_s for time_s, _ in plan} | {end})
         rest: Steps = []
         for time_s in times:
@@ -126,7 +134,7 @@ def ends_without_spare(jobs: list[Job]) -> dict[int, float]:
         stood = set() if restart else stood
         places = ranges(present)
         for job in (job for job in present if job.gpus):
-            job.overhead_s = (2 if places[job.id] in stood else full_s(job.gpus)) + (RESTART_S if restart else 0)
+            job.overhead_s = (2 if places[job.id] in stood else stand_still_s(job.gpus)) + (RESTART_S if restart else 0)
             job.end_s += job.overhead_s
         stood |= set(places.values())
         decisions += 1
