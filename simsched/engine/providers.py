@@ -10,11 +10,10 @@ from typing import Any
 from simsched.agent import GoodputReport, Prior, no_goodput, offline_priors
 from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError
-from simsched.engine.losses import LossReporter
-from simsched.engine.remaining import TrueRemainingWork, true_rates
+from simsched.engine.options import stream
 from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
-from simsched.engine.streams import stream
+from simsched.engine.truth import LossReporter, TrueRemainingWork, true_rates
 from simsched.errors import InputError
 from simsched.model import ApplicationSource, BatchRegimes, Cluster, JobSpec, Site, StepTime, TabulatedJob, facts_of
 from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.holders import Holders
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model import NOTHING, Allocation
 from simsched.policy import Action, Cancel, Decision, Place, Stop
@@ -181,7 +181,7 @@ def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, shari
                 yield f"job '{job_id}' is to share GPUs with job '{other}', which does not run"
 
 
-def _short_of_shares(changes: Changes, occupancy: Occupancy, nodes: Collection[int]) -> Iterator[str]:
+def _short_of_shares(changes: Changes, occupancy: Holders, nodes: Collection[int]) -> Iterator[str]:
     """Try the changes on a copy of who holds what."""
     trial, shared = occupancy.copy_of(nodes), changes.shared
     for job_id in changes.gpus:

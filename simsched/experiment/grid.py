@@ -23,9 +23,7 @@ from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
 from simsched.experiment.validation import Experiment, Point
 from simsched.model import ApplicationSource, Cluster
 from simsched.policy import Policy
-
-#: The swept key under which the files of a folder of workloads appear; they count as replications beside the seed.
-WORKLOAD_FILE = "workload"
+from simsched.results import WORKLOAD_FILE
 
 #: Grids of more cells are made cell by cell when they are needed, and only some of their cells are checked.
 MOST_KEPT = 10_000

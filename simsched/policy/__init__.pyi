@@ -66,5 +66,6 @@ from .signals import (
     StepCounts as StepCounts,
     UndeclaredSignalError as UndeclaredSignalError,
     ViewSignal as ViewSignal,
+    known_by as known_by,
 )
 from .view import JobView as JobView, View as View, undeclared as undeclared

@@ -13,7 +13,7 @@ from simsched.keys import INFINITE as INFINITE, INPUT_FILE as INPUT_FILE
 from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.physics import Wants
-from simsched.policy.signals import Signal
+from simsched.policy.signals import Signal, known_by
 from simsched.policy.view import JobView, View
 
 
@@ -117,7 +117,7 @@ class Policy(Protocol):
     @property
     def knows(self) -> dict[str, str]:
         """Return how a real scheduler would come by each signal that this instance reads, by name."""
-        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
+        return known_by(self.signals)
 
     @property
     def longest_pause_s(self) -> float:

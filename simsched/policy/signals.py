@@ -7,7 +7,7 @@ result records them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simsched.agent import GoodputReport, Prior
@@ -57,6 +57,11 @@ class FileSignal(_Signal[None]):
 
 #: Any of the three kinds.
 Signal = JobSignal[Any] | ViewSignal[Any] | FileSignal
+
+
+def known_by(signals: Iterable[Signal]) -> dict[str, str]:
+    """Return how a real scheduler would come by each signal, by name."""
+    return {signal.name: str(signal.known) for signal in sorted(signals, key=str)}
 
 
 class UndeclaredSignalError(AttributeError):

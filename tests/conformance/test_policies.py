@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
-from simsched_policies.queues.sjf import Sjf
+from simsched_policies.queues.by_key import Sjf
 
 from simsched.knowledge import Known
 from simsched.model.job import JobSpec
@@ -15,7 +16,7 @@ from simsched.model.placement import Allocation
 from simsched.policy import GOODPUT, Decision, Policy, Traits, UndeclaredSignalError, View, registry, signals
 from simsched.policy.signals import REMAINING_WORK, FileSignal, JobSignal, ViewSignal
 from simsched.testing import check_policy
-from simsched.toolkit.gang import most_free_first, run_in_order
+from simsched.toolkit.gang import run_in_order
 
 #: Policies that solve programs or fit curves at every round; for these one seed of random workloads instead of three
 #: is enough.
@@ -208,11 +209,12 @@ class MixesTypes(Good):
     """Fills nodes without looking at their GPUs."""
 
     def decide(self, view: View, rng) -> Decision:
-        free = list(view.free)
+        single = [node for node, gpus in enumerate(view.free) for _ in range(gpus)]
         started = {}
         for job in view.jobs.values():
-            if not job.running and (picked := most_free_first(free, job.num_gpus)):
-                started[job.id] = picked
+            if not job.running and len(single) >= job.num_gpus:
+                started[job.id] = tuple(Counter(single[: job.num_gpus]).items())
+                del single[: job.num_gpus]
         return Decision.change(started)
 
 

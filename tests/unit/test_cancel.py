@@ -35,6 +35,7 @@ def test_cancelled_jobs_make_room_at_once(rest) -> None:
     found = run(Impatient(rest), JOBS, options=EngineOptions(restart_delay_s=0))
     ended = {one.job_id: (one.end_time_s, one.held_s, one.status) for one in found.jobs}
     assert ended == {"a": (5, 5, "Cancelled"), "b": (10, 5, "Cancelled"), "c": (110, 100, "")}
+    assert {one.running_jobs for one in found.decisions} == {1}
 
 
 def test_a_run_ends_when_its_last_job_is_cancelled() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
-from simsched.engine.outage_log import OFF
+from simsched.engine.nodes import OFF
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster

@@ -8,12 +8,11 @@ from hypothesis import given, settings, strategies as st
 
 from simsched.applications.catalogue import catalogue
 from simsched.applications.file_format import document_of, read_document
-from simsched.engine.losses import LEAST_REPORTS, LossReporter
+from simsched.engine.truth import LEAST_REPORTS, LossReporter
 from simsched.errors import InputError
 from simsched.experiment.running.losses import loss_table
-from simsched.model.application import facts_of
+from simsched.model.application import LossCurve, facts_of
 from simsched.model.job import JobSpec
-from simsched.model.loss import LossCurve
 from simsched.model.scaled import ScaledApplication
 from simsched.paths import data_folder
 from simsched.policy import Decision, Policy, Traits, Triggers, UndeclaredSignalError

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.holders import Holders
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import MemoryNeed
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
-from simsched.model.colocation.time_slicing import TimeSlicing
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Place, Policy, Traits, Triggers, View
@@ -105,7 +104,7 @@ def test_a_restart_of_one_does_not_restart_the_other() -> None:
 
 
 def test_free_gpus_come_first_then_those_of_the_lowest_index() -> None:
-    held = Occupancy([3], 2)
+    held = Holders([3], 2)
     assert held.take("a", ((0, 2),), ()) is None
     assert held.take("b", ((0, 2),), ("a",)) is None
     assert (held.gpus("a"), held.gpus("b")) == ({0: [0, 1]}, {0: [0, 2]})

@@ -7,9 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from simsched_policies.queues.fifo import Fifo
-from simsched_policies.queues.las import Las
-from simsched_policies.queues.srsf import Srsf
+from simsched_policies.queues.by_key import Fifo, Las, Srsf
 from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.engine.options import EngineOptions

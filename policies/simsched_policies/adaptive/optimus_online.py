@@ -187,7 +187,7 @@ class OptimusOnline(Optimus):
             split = batch_for_target(limits, batch, workers)
             nodes = len(consolidated_shape(workers, pool.gpus_per_node))
             step_s = float(prior.params.iteration_time_s(nodes, workers, split.local_bsz, split.accum_steps))
-            samples.append(SpeedSample(workers, 0, 1 / step_s))
+            samples.append(SpeedSample(workers, 1 / step_s))
         return samples
 
     def _remaining_iterations(self, job: JobView, batch: int) -> float:

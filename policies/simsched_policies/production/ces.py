@@ -25,9 +25,8 @@ from simsched.agent import Agent
 from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy import Decision, Policy, Signal, Traits, Triggers, View
 from simsched.toolkit import NodeDemand, PlacerName, nodes_to_wake
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo, Sjf
 from simsched_policies.queues.qssf import Qssf
-from simsched_policies.queues.sjf import Sjf
 
 #: The orders in which jobs may start: policies that never take a running job off its GPUs.
 ORDERS: Mapping[str, type[Fifo] | type[Sjf] | type[Qssf]] = MappingProxyType({"fifo": Fifo, "sjf": Sjf, "qssf": Qssf})

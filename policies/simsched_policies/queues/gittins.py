@@ -2,7 +2,7 @@
 
 Idea: where the distribution of service is known, but not that of a single job, the index says which job to serve (Gu et
 al., Tiresias, NSDI'19, section 3.2.1, 2D-Gittins). The distribution comes from samples, from a file, or from the jobs
-that have finished; never from a job's own future. The index of the running jobs is looked at anew every `quantum_s`
+that have finished; never from a job's own future. The index of the running jobs is read again every `quantum_s`
 while any job waits.
 """
 

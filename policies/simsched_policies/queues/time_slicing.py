@@ -36,7 +36,7 @@ class TimeSlicing(Policy):
         self._quantum = Quantum(self.name, self.quantum_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Let those that have run go behind those that wait."""
+        """Put the jobs that have run behind those that wait."""
         scheduler = self._scheduler
         scheduler.take_in(view, lambda job: (next(self._turns),), PLACERS[self.placement])
         if self._quantum.over(view) and scheduler.waits:

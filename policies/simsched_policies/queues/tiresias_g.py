@@ -111,7 +111,7 @@ class TiresiasG(Policy):
         return Decision.change(start, stop, watch=self._watch(moved, view), wake_at_s=levels.next_promotion_s())
 
     def _learn(self, view: View) -> None:
-        """Rank all jobs anew when enough others have finished."""
+        """Rank all jobs again when enough others have finished."""
         if not self._history.learn(view[SERVICE_HISTORY]) or self._history.distribution is None:
             return
         self._tables = _tables(self._history.distribution, self._levels.limits_gpu_s, self.ranks)

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation
+from simsched.model import Allocation, Capacity
 from simsched.model.colocation import StageInterleaving
 from simsched.policy import (
     REMAINING_WORK,
@@ -39,7 +39,7 @@ from simsched.policy import (
     View,
     Wants,
 )
-from simsched.toolkit import TypePool, most_free_first, type_pools
+from simsched.toolkit import MOST_FREE, TypePool, type_pools
 from simsched.toolkit.grouping import Rules, efficiency, merge_by_matching, placement_order, take
 
 _MOST = 4
@@ -107,19 +107,18 @@ class _Muri(Policy):
 
     def _places(self, pool: TypePool, most: int) -> list[tuple[tuple[_Candidate, ...], Allocation, bool]]:
         """Return the groups that run, where, and whether they have been there together before."""
-        free = [node.gpus if up else 0 for node, up in zip(pool.view.nodes, pool.view.up, strict=True)]
-        capacity = sum(free)
+        free = Capacity.idle(pool.view)
+        capacity = free.total
         order = sorted((_Candidate(job, self.key(job)) for job in pool.jobs.values()), key=lambda one: one.key)
         buckets = take(order, _counter(capacity), most)
         groups = merge_by_matching(buckets, Rules(capacity, most), self._weight, kind=_kind)
         kept = placement_order(order, groups, lambda one: one.key, _counter(capacity))
         staying = [group for group in kept if _together(group)]
         for group in staying:
-            for node, gpus in group[0].view.allocation:
-                free[node] -= gpus
+            free.take(group[0].view.allocation)
         placed = [(group, group[0].view.allocation, True) for group in staying]
         for group in kept:
-            picked = None if group in staying else most_free_first(free, group[0].gpus)
+            picked = None if group in staying else free.place(MOST_FREE, group[0].gpus)
             if picked is not None:
                 placed.append((group, picked, False))
         return placed

@@ -49,7 +49,7 @@ from simsched.policy import (
 )
 from simsched.toolkit import usable_gpus
 from simsched_policies.sharing.gandiva.homes import Fit, Homes
-from simsched_policies.sharing.gandiva.pairs import Pairs
+from simsched_policies.sharing.gandiva.on_trial import Pairs
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Gandiva(Policy):
                 self._turns[job.id] = next(self._numbers)
         order = sorted(hosts, key=lambda job: self._turns[job.id])
         self._house(order, view)
-        allocations = self._homes.running(order)
+        allocations = self._homes.running(order, view)
         waiting = self._relieved([job for job in order if job.id not in allocations], allocations)
         if self.packing and waiting and view.max_jobs_per_gpu > 1:
             for guest in self._pairs.pack(waiting, allocations, view):

@@ -1,0 +1,170 @@
+"""Which job held which GPUs when, and how many jobs waited: what occupancy figures show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
+
+import numpy as np
+import pandas as pd
+
+from simsched.results.integrals import Floats, integrals
+from simsched.words import counted
+
+_HOUR_S = 3600
+#: The kind of outage of a node that the policy has let go; nodes of all others are out of order.
+OFF = "off"
+#: The columns of the tables that are needed here.
+HELD_COLUMNS = ("job_id", "start_s", "end_s", "placement", "restarting")
+OCCUPANCY_COLUMNS = ("job_id", "application", "tenant", "status", "num_gpus", "submit_time_s", "end_time_s", "restarts")
+
+
+@dataclass(frozen=True)
+class Stay:
+    """One job on neighbouring GPUs of one node for as long as its placement stays; `first_gpu` counts from 0.
+
+    It makes no progress before `ready_s`, when it has started or restarted; `ended` tells that it completed here.
+    """
+
+    job_id: str
+    node: int
+    first_gpu: int
+    gpus: int
+    start_s: float
+    ready_s: float
+    end_s: float
+    number: int
+    ended: bool
+
+
+def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = None) -> list[Stay]:
+    """Put the intervals of a cell onto the GPUs of its nodes (the first `nodes`, by default all), in order of start.
+
+    The tables say how many GPUs a job holds on a node, not which: it gets the lowest that are free, side by side where
+    there is such a gap. Jobs that share GPUs get places beyond those of the node. `number` counts the placements of a
+    job from 1, so a stay with a higher one follows a restart; where `jobs` has how many `restarts` there were, pauses
+    in one placement that were none, as for checkpoints, are told apart from those that were.
+    """
+    restarts = dict(zip(jobs["job_id"], jobs["restarts"], strict=True)) if "restarts" in jobs else None
+    ends = dict(zip(jobs["job_id"], jobs["end_time_s"], strict=True))
+    free: dict[int, list[tuple[float, int]]] = {}
+    found: list[Stay] = []
+    for job_id, placement, start, ready, end, number in _placements(allocations, restarts):
+        for pair in placement.split():
+            node, gpus = (int(part) for part in pair.split(":"))
+            if nodes is not None and node >= nodes:
+                continue
+            for first, count in _places(free.setdefault(node, []), gpus, start, end):
+                found.append(Stay(job_id, node, first, count, start, ready, end, number, ends.get(job_id) == end))
+    return found
+
+
+#: Job, start, end, placement, and whether it makes no progress: a row of the intervals.
+_Held = tuple[str, float, float, str, bool]
+
+
+def _placements(
+    allocations: pd.DataFrame, restarts: Mapping[str, int] | None
+) -> list[tuple[str, str, float, float, float, int]]:
+    """Join the intervals of a job with one placement; return job, placement, start, ready, end and number by start."""
+    table = allocations.sort_values(["job_id", "start_s"], kind="stable")[list(HELD_COLUMNS)]
+    joined: list[tuple[str, str, float, float, float, int]] = []
+    for job_id, rows in groupby(table.itertuples(index=False, name=None), key=itemgetter(0)):
+        own = list(rows)
+        begins = _begins(own, None if restarts is None else restarts.get(job_id))
+        for number, (first, beyond) in enumerate(pairwise([*begins, len(own)]), start=1):
+            start, end, placement = own[first][1], own[beyond - 1][2], own[first][3]
+            ready = next((begin for _, begin, _, _, pauses in own[first:beyond] if not pauses), end)
+            joined.append((job_id, placement, start, ready, end, number))
+    return sorted(joined, key=lambda one: (one[2], one[0]))
+
+
+def _begins(own: Sequence[_Held], restarts: int | None) -> list[int]:
+    """Find where the placements of one job begin, of which there are one more than `restarts` (None: unknown).
+
+    One begins with other GPUs and after a gap. A pause on the same GPUs may be a restart or, for instance, a
+    checkpoint: as many are taken for restarts as are missing, those that last about as long as the job's first start.
+    """
+    found, pauses = [0], []
+    for place, (before, row) in enumerate(pairwise(own), start=1):
+        if row[3] != before[3] or row[1] != before[2]:
+            found.append(place)
+        elif row[4] and not before[4]:
+            pauses.append(place)
+    if restarts is not None:
+        first_s = own[0][2] - own[0][1] if own[0][4] else 0.0
+        pauses.sort(key=lambda place: (abs(own[place][2] - own[place][1] - first_s), place))
+        pauses = pauses[: max(restarts + 1 - len(found), 0)]
+    return sorted([*found, *pauses])
+
+
+def _places(busy: list[tuple[float, int]], gpus: int, start: float, end: float) -> list[tuple[int, int]]:
+    """Take the lowest free places of a node; `busy` has for each when it is free again. Returns (first, count)."""
+    open_places = [place for place, (until, _) in enumerate(busy) if until <= start]
+    gap = next((run for run in _runs(open_places) if len(run) >= gpus), None)
+    chosen = gap[:gpus] if gap is not None else open_places[:gpus]
+    while len(chosen) < gpus:
+        busy.append((0.0, len(busy)))
+        chosen.append(len(busy) - 1)
+    for place in chosen:
+        busy[place] = (end, place)
+    return [(run[0], len(run)) for run in _runs(chosen)]
+
+
+def _runs(places: list[int]) -> list[list[int]]:
+    """Split ascending numbers into runs of neighbours."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs
+
+
+def outages_told(outages: pd.DataFrame) -> str:
+    """Say how often nodes were out of use, why, and for how many node-hours in all."""
+    hours = (outages["end_s"] - outages["start_s"]).groupby(outages["kind"]).agg(["size", "sum"])
+    return ", ".join(
+        f"{kind} {counted(int(times), 'time')} ({seconds / _HOUR_S:,.1f} node-hours)"
+        for kind, times, seconds in hours.itertuples()
+    )
+
+
+def waiting_by(jobs: pd.DataFrame, allocations: pd.DataFrame, groups: Mapping[str, str], edges: Floats) -> pd.DataFrame:
+    """Return the mean number of jobs that wait in each bin, one column a group.
+
+    A job waits while it is in the system and holds no GPU, before its first start and between runs. `groups` maps job
+    ids to the names of the columns; `edges` are those of the bins, in seconds.
+    """
+    columns: dict[str, Floats] = {}
+    names = jobs["job_id"].map(groups)
+    held = allocations["job_id"].map(groups)
+    for name in dict.fromkeys(groups.values()):
+        own, there = jobs[names == name], allocations[held == name]
+        present = _integral(own, "submit_time_s", "end_time_s", edges)
+        running = _integral(there, "start_s", "end_s", edges)
+        columns[name] = np.maximum(present - running, 0.0) / np.diff(edges)
+    return pd.DataFrame(columns)
+
+
+def _integral(table: pd.DataFrame, start: str, end: str, edges: Floats) -> Floats:
+    first, last = (table[name].to_numpy(dtype=np.float64) for name in (start, end))
+    return integrals(first, last, np.ones(len(first)), edges)
+
+
+def colour_groups(jobs: pd.DataFrame, most: int = 7) -> tuple[str, dict[str, str]]:
+    """Say by what jobs are told apart, and the group of each: by application, by tenant, or one by one.
+
+    Of more than `most` groups the smallest are called `others`.
+    """
+    for column in ("application", "tenant"):
+        if jobs[column].nunique() > 1:
+            counts = jobs[column].value_counts(sort=True)
+            ranked = sorted(counts.index, key=lambda name: (-int(counts[name]), str(name)))
+            kept = set(ranked if len(ranked) <= most else ranked[: most - 1])
+            names = [(str(name) or "none") if name in kept else "others" for name in jobs[column]]
+            return column, dict(zip(jobs["job_id"], names, strict=True))
+    return "job", {job_id: f"{index % most}" for index, job_id in enumerate(jobs["job_id"])}
