@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol
@@ -61,16 +60,15 @@ class Lease(NamedTuple):
     completes: bool
 
 
-class LeasingAgent(Agent):
-    """An agent that grants its job time in leases, as GavelIterator does (Gavel, section 6), instead of at a rate.
+class LeasingAgent:
+    """The base of agents that grant their job time in leases, as GavelIterator does (Gavel, section 6).
 
-    Only subclasses are asked for leases.
+    It is no protocol, since every job's agent is asked whether it is one.
     """
 
-    @abstractmethod
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Return how a job with `progress` behind it runs from a second on, on a site."""
-        ...
+        """Return how the job runs that begins on a site at a second, having made `progress`."""
+        raise NotImplementedError
 
 
 class AgentFactory(Protocol):

@@ -36,13 +36,11 @@ class Changes(NamedTuple):
     @property
     def cancelled(self) -> list[str]:
         """The jobs that end now."""
-        return [job_id for job_id, action in self.actions.items() if isinstance(action, Cancel)] if self.actions else []
+        return [job_id for job_id, action in self.actions.items() if isinstance(action, Cancel)]
 
     @property
     def shared(self) -> dict[str, Place]:
         """The jobs that are placed beside others or onto their GPUs."""
-        if not self.actions:
-            return {}
         places = ((job_id, one) for job_id, one in self.actions.items() if isinstance(one, Place))
         return {job_id: place for job_id, place in places if place.beside or place.onto is not None}
 
