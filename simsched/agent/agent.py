@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol
@@ -60,9 +61,13 @@ class Lease(NamedTuple):
     completes: bool
 
 
-class LeasingAgent(Agent, Protocol):
-    """An agent that grants its job time in leases, as GavelIterator does (Gavel, section 6), instead of at a rate."""
+class LeasingAgent(Agent):
+    """An agent that grants its job time in leases, as GavelIterator does (Gavel, section 6), instead of at a rate.
 
+    Only subclasses are asked for leases.
+    """
+
+    @abstractmethod
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
         """Return how a job with `progress` behind it runs from a second on, on a site."""
         ...

@@ -1,4 +1,4 @@
-"""Simulates without any file: a cluster, jobs and a policy in, tables out."""
+"""Simulates without any file: a cluster, jobs and a policy in, tables out, at once or step by step."""
 
 from __future__ import annotations
 
@@ -13,20 +13,12 @@ import numpy as np
 import pandas as pd
 
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
-from simsched.engine import (
-    AllocationRecord,
-    DecisionRecord,
-    EngineOptions,
-    JobRecord,
-    MemoryRecorder,
-    OutageRecord,
-    simulate as run_engine,
-)
+from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of
 from simsched.errors import input_error, nearest
 from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
-from simsched.results import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table, summarise
+from simsched.results import ALLOCATIONS, JOBS, OUTAGES, ROUNDS, Feature, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
 
@@ -40,6 +32,8 @@ _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).
 _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
 #: Fields that are texts; an id may be a number, and becomes one.
 _TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
+#: Features whose columns are there even where nothing uses them: what they hold then is true, if dull.
+_SHOWN = frozenset(Feature) - {Feature.TOPOLOGY, Feature.FRAGMENTATION}
 _PAIR = 2
 _NODES = 16
 _GPUS_PER_NODE = 4
@@ -53,7 +47,7 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 
 
 @dataclass(frozen=True)
-class Simulation:
+class SimulationResults:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
     `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
@@ -90,7 +84,7 @@ def simulate(
     applications: ApplicationsLike = None,
     seed: int = 1,
     **engine: Any,
-) -> Simulation:
+) -> SimulationResults:
     """Run jobs on a cluster under a policy, and return the tables; nothing is read or written but applications.
 
     `jobs` is a DataFrame or a list of dicts with the fields of a job: `num_gpus` and `submit_time_s`, `duration_s` for
@@ -106,35 +100,61 @@ def simulate(
     >>> found.jobs["jct_s"].tolist()
     [60.0, 120.0]
     """
+    made = _policy(policy)
+    simulation = drive(jobs=jobs, policy=made, cluster=cluster, applications=applications, seed=seed, **engine)
+    simulation.run(made)
+    return results_of(simulation)
+
+
+def drive(
+    *,
+    jobs: JobsLike,
+    policy: Policy | type[Policy] | str | Terms | None = None,
+    cluster: ClusterLike = None,
+    applications: ApplicationsLike = None,
+    seed: int = 1,
+    **engine: Any,
+) -> Simulation:
+    """Return a simulation that stops at every decision; the arguments are those of `simulate`.
+
+    `policy` makes the agents and says when decisions are due and what the views show, whoever decides; `Terms` say the
+    latter alone. Raises `InputError` as `simulate` does.
+
+    >>> from simsched.policy import Decision
+    >>> simulation = drive(jobs=[{"num_gpus": 4, "duration_s": 60}] * 2, cluster=(1, 4), restart_delay_s=0)
+    >>> view = simulation.advance()
+    >>> list(view.jobs), list(view.free)
+    (['job-0', 'job-1'], [4])
+    >>> simulation.act(Decision.change({"job-0": ((0, 4),)}))
+    >>> simulation.advance().now_s
+    60
+    """
     _check_engine(engine)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise input_error(
             "simulate", f"'seed' is {seed!r:.40}, which is no whole number from 0 on", "give it as an int"
         )
     place = _cluster(cluster)
-    recorder = MemoryRecorder()
     try:
         options = EngineOptions(**engine)
     except (TypeError, ValueError) as error:
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     source = _applications(applications)
-    made = _policy(policy)
-    run_engine(place, _jobs(jobs, source), source, made, options, seed, recorder)
-    done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
-    intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
-    decisions = pd.DataFrame(recorder.decisions, columns=DecisionRecord._fields)
-    unused = {
-        feature for feature, used in ((TOPOLOGY, place.levels), (FRAGMENTATION, options.fragmentation)) if not used
-    }
-    intervals, decisions = _without(unused, intervals, ALLOCATIONS), _without(unused, decisions, ROUNDS)
-    metrics = summarise(done, intervals, decisions, place.total_gpus)
-    outages = pd.DataFrame(recorder.outages, columns=OutageRecord._fields)
-    return Simulation(done, intervals, decisions, metrics, outages, made.name, made.knows)
+    chosen = policy if policy is None or isinstance(policy, Terms) else _policy(policy)
+    return Simulation(place, _jobs(jobs, source), source, options, seed, chosen)
 
 
-def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Leave out the columns of features that are not in use, which hold nothing."""
-    return frame.drop(columns=[column.name for column in table.columns if column.feature in features])
+def results_of(simulation: Simulation) -> SimulationResults:
+    """Return the tables of a simulation that is complete; raises `InputError` for another."""
+    recorder = simulation.recorder
+    if not simulation.complete or not isinstance(recorder, MemoryRecorder):
+        raise input_error("results_of", f"{simulation!r} has no results yet", "advance it until no decision is due")
+    features = _SHOWN | features_of(simulation.cluster, simulation.jobs, simulation.options)
+    done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
+    intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
+    metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)
+    outages, terms = OUTAGES.frame(recorder.outages), simulation.terms
+    return SimulationResults(done, intervals, decisions, metrics, outages, terms.name, terms.knows)
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

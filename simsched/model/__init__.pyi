@@ -18,6 +18,16 @@ from .batch import (
     clip_to_max as clip_to_max,
     split_batch as split_batch,
 )
+from .capacity import (
+    Amount as Amount,
+    Capacity as Capacity,
+    Claim as Claim,
+    NodeShape as NodeShape,
+    Placer as Placer,
+    Pool as Pool,
+    Room as Room,
+    lowest_node as lowest_node,
+)
 from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
 from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training
 from .fixed import FixedDuration as FixedDuration, StagedJob as StagedJob
@@ -58,7 +68,6 @@ from .pod import (
     GPU_MILLI as GPU_MILLI,
     SLACK as SLACK,
     Pod as Pod,
-    PodNode as PodNode,
     models_of as models_of,
     usual_requests as usual_requests,
 )

@@ -1,4 +1,4 @@
-"""Pods that ask for parts of GPUs, the nodes that hold them, and which requests are usual."""
+"""Pods: requests for cores, memory and parts of GPUs; which requests are usual."""
 
 from __future__ import annotations
 
@@ -44,17 +44,6 @@ class Pod:
     def shares(self) -> bool:
         """Return whether it wants a part of one GPU."""
         return self.num_gpus == 1 and self.gpu_milli < GPU_MILLI
-
-
-@dataclass(frozen=True)
-class PodNode:
-    """A node: thousandths of cores, MiB, and GPUs of one model."""
-
-    name: str
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_model: str = ""
 
 
 Request = TypeVar("Request", bound=Hashable)

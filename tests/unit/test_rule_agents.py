@@ -1,5 +1,7 @@
 """Agents that change the batch by a rule, and applications known by a table, on cases worked by hand."""
 
+from dataclasses import replace
+
 import pytest
 from simsched_policies.queues.by_key import Fifo
 
@@ -79,7 +81,7 @@ def test_accordion_trains_what_is_not_critical_with_the_largest_batch():
 
 def test_steps_are_a_signal():
     class Looks(Fifo):
-        needs = Fifo.needs | {STEPS}
+        traits = replace(Fifo.traits, needs=Fifo.traits.needs | {STEPS})
         seen = ()
 
         def decide(self, view, rng):

@@ -19,7 +19,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.toolkit.programs.max_min import fair_value, max_min
+from simsched.toolkit.programs.max_min import max_min
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.throughput import throughput_value, total_throughput
 from simsched.toolkit.programs.water_filling import Entities, water_filling
@@ -28,6 +28,7 @@ from simsched.workload.gavel.trace_file import read_shockwave_jobs
 from simsched.workload.source import WorkloadOptions, make_workload
 from tests.validation.oracles import gavel_replay as oracle
 from tests.validation.oracles.gavel_replay import FAST_FIRST
+from tests.validation.oracles.objectives import fair_value
 
 
 @pytest.fixture(scope="module")

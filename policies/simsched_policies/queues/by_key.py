@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import REMAINING_WORK, Decision, JobView, Policy, Quantum, Signal, View
+from simsched.policy import REMAINING_WORK, Decision, JobView, Policy, Quantum, Traits, View
 from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler
 
 
@@ -63,7 +63,7 @@ class Sjf(Policy):
     """
 
     name: ClassVar[str] = "sjf"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK})
 
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(
@@ -83,7 +83,7 @@ class Srtf(Policy):
     """
 
     name: ClassVar[str] = "srtf"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK})
 
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
@@ -101,7 +101,7 @@ class Srsf(Policy):
     """
 
     name: ClassVar[str] = "srsf"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK})
 
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
@@ -143,6 +143,7 @@ class Las(Policy):
     """
 
     name: ClassVar[str] = "las"
+    traits: ClassVar[Traits] = Traits(quantum="quantum_s")
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Quantum, Signal, View
+from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Quantum, Traits, View
 from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler, ServiceHistory
 
 
@@ -27,7 +27,7 @@ class Gittins(Policy):
     """
 
     name: ClassVar[str] = "gittins"
-    needs: ClassVar[frozenset[Signal]] = frozenset({SERVICE_HISTORY})
+    traits: ClassVar[Traits] = Traits(needs={SERVICE_HISTORY}, quantum="quantum_s")
 
     quantum_s: int = 60
     history_gpu_s: Sequence[int] = ()

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, Quantum, View
+from simsched.policy import Decision, Policy, Quantum, Traits, View
 from simsched.toolkit import PLACERS, PlacerName, PriorityScheduler
 
 
@@ -23,6 +23,7 @@ class TimeSlicing(Policy):
     """Rotates the jobs every `quantum_s` seconds while any of them waits; jobs that do not fit are skipped."""
 
     name: ClassVar[str] = "time-slicing"
+    traits: ClassVar[Traits] = Traits(quantum="quantum_s")
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"

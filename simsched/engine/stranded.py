@@ -50,7 +50,7 @@ class _Units:
         return left[0] + 1
 
 
-class Fragmentation:
+class StrandedGpus:
     """Counts what is stranded at a decision; costs a walk over nodes and jobs where GPUs are free and jobs wait."""
 
     def __init__(self, cluster: Cluster, *, rigid: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from simsched.model import SLACK, Allocation
 
 
-class Occupancy:
+class Holders:
     """The holders of every GPU of a cluster, in the order in which they came."""
 
     def __init__(self, gpus: Sequence[int], most: int) -> None:
@@ -24,9 +24,9 @@ class Occupancy:
         #: GPU indices of each job, by node.
         self._gpus: dict[str, dict[int, list[int]]] = {}
 
-    def copy_of(self, nodes: Collection[int]) -> Occupancy:
+    def copy_of(self, nodes: Collection[int]) -> Holders:
         """Return a copy of which just some nodes may be changed, to try a decision on."""
-        twin = Occupancy((), self.most)
+        twin = Holders((), self.most)
         twin.share_of = self.share_of
         touched = frozenset(nodes)
         twin._holders = [

@@ -1,12 +1,13 @@
-"""Ends a run that would go on for ever: things happen in it again and again, but no job comes nearer to its end."""
+"""Gives up a run that would not end: nothing happens any more, or things happen but no job comes nearer to its end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simsched.engine.clock import Clock
-from simsched.engine.errors import StalledError
+from simsched.engine.errors import StalledError, StuckError
 from simsched.engine.state import ClusterState, JobState
 
 #: Happenings in a row without progress of any job that are borne, and how many more for each job that is there.
@@ -38,22 +39,46 @@ class _Work(NamedTuple):
         return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
 
 
-class ProgressWatch:
-    """Looks now and then how far the jobs are, and gives up a run in which they go nowhere.
+@dataclass(eq=False)
+class StallDetector:
+    """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
 
-    That a job arrives or ends is progress too.
+    Fewer than `_most_idle` idle rounds in a row are borne, or however many there are within `_pause_s` seconds. A job
+    that arrives or ends is progress too.
     """
 
-    def __init__(self, policy: str, clock: Clock, cluster: ClusterState, active: Mapping[str, JobState]) -> None:
-        """Watch the `active` jobs of a run."""
-        self._policy = policy
-        self._clock = clock
-        self._cluster = cluster
-        self._active = active
-        self._work: dict[str, _Work] = {}
-        self._passed = (0, 0)
-        self._begin_s: float = 0
-        self._happened = self._failed = 0
+    _policy: str
+    _clock: Clock
+    _cluster: ClusterState
+    _active: Mapping[str, JobState]
+    _most_idle: int
+    _pause_s: float = 0.0
+    _idle: int = 0
+    _idle_from_s: float = 0.0
+    _work: dict[str, _Work] = field(default_factory=dict)
+    _passed: tuple[int, int] = (0, 0)
+    _begin_s: float = 0
+    _happened: int = 0
+    _failed: int = 0
+
+    def busy(self) -> None:
+        """Note that something runs or is due to happen."""
+        self._idle = 0
+
+    def idle(self) -> None:
+        """Count an idle round; raises `StuckError` where it is one too many."""
+        if not self._idle:
+            self._idle_from_s = self._clock.now_s
+        self._idle += 1
+        if self._idle >= self._most_idle and self._clock.now_s - self._idle_from_s >= self._pause_s:
+            raise self.stuck()
+
+    def stuck(self) -> StuckError:
+        """Return the error that names the policy and the jobs that wait."""
+        return StuckError(
+            f"policy '{self._policy}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
+            f"but {len(self._active)} jobs wait: {_named(self._active)}"
+        )
 
     def look(self, submitted: int, finished: int) -> None:
         """Look how far the jobs are, if enough has happened; raises `StalledError` where the run is to be given up.
@@ -81,9 +106,12 @@ class ProgressWatch:
         return f"{what} and nodes failed {failed} times" if failed else what
 
     def _stalled(self, repeated: str) -> StalledError:
-        ids = list(self._active)
-        names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
         return StalledError(
             f"policy '{self._policy}' at t={self._clock.now_s} s: since t={self._begin_s} s {repeated}, but none of "
-            f"{len(ids)} jobs has progressed, so that the run would not end: {names}"
+            f"{len(self._active)} jobs has progressed, so that the run would not end: {_named(self._active)}"
         )
+
+
+def _named(jobs: Iterable[str]) -> str:
+    ids = list(jobs)
+    return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")

@@ -1,10 +1,14 @@
-"""The oracle of the work that a job has left."""
+"""What only the engine knows of a job: the work that it has left, its true rates, the losses that it will report."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from math import ceil
 from types import MappingProxyType
 from typing import Protocol
+
+import numpy as np
 
 from simsched.model import (
     NO_BATCH,
@@ -12,10 +16,15 @@ from simsched.model import (
     BatchChoice,
     Cluster,
     JobRequest,
+    LossCurve,
     Site,
     batch_for_target,
     tightest_site,
 )
+from simsched.policy import LossReports
+
+#: A job reports its loss when it begins and after each epoch, and within epochs too where it has fewer than so many.
+LEAST_REPORTS = 100
 
 
 class JobAtWork(Protocol):
@@ -116,3 +125,25 @@ def _as_asked(job: JobAtWork, gpu_type: str, gpus: int | None = None) -> tuple[S
         target = request.batch_size or app.fixed_batch_size or app.limits.init_batch_size
         batch = batch_for_target(app.limits, target, gpus)
     return tightest_site(job.cluster, gpus, gpu_type), batch
+
+
+class LossReporter:
+    """The reports of one job, drawn when it is submitted; none is shown before the job is as far."""
+
+    def __init__(self, app: Application, curve: LossCurve, rng: np.random.Generator) -> None:
+        """Draw the reports: the curve's losses, each times exp(noise x normal)."""
+        each = ceil(LEAST_REPORTS / app.epochs)
+        ends = [app.epoch_end(epoch) for epoch in range(app.epochs)]
+        epochs = np.arange(app.epochs * each + 1) / each
+        losses = curve.at(epochs) * np.exp(curve.noise * rng.standard_normal(len(epochs)))
+        self._epochs: tuple[float, ...] = tuple(epochs.tolist())
+        self._losses: tuple[float, ...] = tuple(losses.tolist())
+        self._ends = [0.0, *ends]
+        self._progress = np.interp(epochs, np.arange(app.epochs + 1.0), self._ends).tolist()
+
+    def reports(self, progress: float) -> LossReports:
+        """Return what has been reported by `progress`; a job that has done nothing has reported nothing."""
+        count = bisect_right(self._progress, progress) if progress > 0 else 0
+        done = float(np.interp(progress, self._ends, np.arange(float(len(self._ends)))))
+        mean = self._ends[-1] / (len(self._ends) - 1)
+        return LossReports(self._epochs[:count], self._losses[:count], done, mean)

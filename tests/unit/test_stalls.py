@@ -8,14 +8,13 @@ from typing import ClassVar
 import pytest
 from simsched_policies.queues.by_key import Fifo
 
-from simsched.engine import progress_watch
+from simsched.engine import stalls
 from simsched.engine.errors import StalledError
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
-from simsched.policy import Decision, Policy, Triggers
+from simsched.policy import Decision, Policy, Stop, Triggers
 from simsched.testing.builders import Applications, run, toy_application
 from tests.scripted import ONE_GPU, fixed
 
@@ -32,7 +31,7 @@ class OnAndOff(Policy):
         first = next(iter(view.jobs.values()))
         if not first.allocation:
             return Decision({first.id: ((0, 1),)}, wake_at_s=view.now_s + self.on_s)
-        return Decision({}, wake_at_s=view.now_s + 1, unsaved=(first.id,) if self.unsaved else ())
+        return Decision({first.id: Stop(saved=not self.unsaved)}, wake_at_s=view.now_s + 1)
 
 
 @dataclass
@@ -57,14 +56,14 @@ class Flips(Policy):
 
     def decide(self, view, rng):
         self.wanted = not getattr(self, "wanted", False)
-        return Decision({}, target_nodes=(0, 1) if self.wanted else (), wake_at_s=view.now_s + 1)
+        return Decision({}, nodes=(0, 1) if self.wanted else (), wake_at_s=view.now_s + 1)
 
 
 @pytest.fixture
 def after_100(monkeypatch):
     """Give up after 100 happenings, whatever the number of jobs; it is looked at every 50 decisions."""
-    monkeypatch.setattr(progress_watch, "MOST_HAPPENINGS", 100)
-    monkeypatch.setattr(progress_watch, "MOST_FOR_EACH_JOB", 0)
+    monkeypatch.setattr(stalls, "MOST_HAPPENINGS", 100)
+    monkeypatch.setattr(stalls, "MOST_FOR_EACH_JOB", 0)
 
 
 def test_a_job_that_never_gets_beyond_its_restart(after_100):
