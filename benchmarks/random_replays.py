@@ -1,11 +1,14 @@
-"""Play random traces by the engine and by the independent replays of Muri's and Shockwave's artifacts, and compare.
+"""Play random traces by the engine and by independent replays of published simulators, and compare.
 
 Usage: python benchmarks/random_replays.py muri DATA [--seeds FROM TO]
        python benchmarks/random_replays.py shockwave DATA [--seeds FROM TO]
+       python benchmarks/random_replays.py tiresias DATA [--seeds FROM TO]
+       python benchmarks/random_replays.py pollux DATA [--seeds FROM TO]
 
 DATA is the folder with the data of Shockwave's artifact, 120-jobs.trace and tacc_throughputs.json: a trace has jobs
-drawn from these, at other times, some of them the same, and shares drawn at random. Traces of Muri are made up, without
-any data. Prints what differs, and how many traces were compared.
+drawn from these, at other times, some of them the same, and shares drawn at random. For `pollux` it is the folder of
+the artifact's measurements. Traces for `muri` and `tiresias` are made up, without any data. Prints what differs, and
+how many traces were compared.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simsched.errors import InputError
-from tests.validation import muri_cases as muri, shockwave_cases as shockwave
+from tests.validation import (
+    muri_cases as muri,
+    pollux_cases as pollux,
+    shockwave_cases as shockwave,
+    tiresias_cases as tiresias,
+)
 
 
 def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
@@ -57,9 +65,25 @@ def shockwave_differs(rng: random.Random, data: Path, folder: Path) -> list[str]
     return shockwave.differs(rng, trace, data / "tacc_throughputs.json", 4 * nodes, folder)
 
 
+def tiresias_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
+    """Return the schedules of Tiresias's simulator under which a job of a random trace fares otherwise."""
+    gpus = rng.choice([2, 4, 8, 16, 32])
+    rows = tiresias.random_rows(rng, gpus, rng.choice([5, 10, 40, 100]))
+    placer = rng.choice(tiresias.PLACERS)
+    return [schedule for schedule in tiresias.SCHEDULES if tiresias.differs(rows, gpus, schedule, placer)]
+
+
+def pollux_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
+    """Return the policies under which a job of a random workload does not complete at the oracle's second."""
+    case = pollux.Case.drawn(rng, data, folder)
+    return [policy for policy in pollux.POLICIES if case.differs(policy)]
+
+
 DIFFERS: dict[str, Callable[[random.Random, Path, Path], list[str] | None]] = {
     "muri": muri_differs,
     "shockwave": shockwave_differs,
+    "tiresias": tiresias_differs,
+    "pollux": pollux_differs,
 }
 
 

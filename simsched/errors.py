@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 #: A part of a name that is shorter could be of anything.
@@ -50,6 +52,20 @@ class InputWarning(UserWarning):
     """Something in the user's input is not used, though nothing is wrong with it."""
 
 
+#: Who is told instead of the user what of the input is not used, if anybody.
+_LISTENER: ContextVar[Callable[[Problem], None] | None] = ContextVar("simsched listener", default=None)
+
+
+@contextmanager
+def listening(listener: Callable[[Problem], None]) -> Iterator[None]:
+    """Have `tell` call a listener for as long as the block lasts, also in a process that another started."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
 def tell(where: object, message: str, remedy: str = "", *, line: int = 0) -> None:
     """Say, once in a process, what of the input is not used; a process that was started by another leaves it to that.
 
@@ -57,8 +73,11 @@ def tell(where: object, message: str, remedy: str = "", *, line: int = 0) -> Non
     """
     from multiprocessing import parent_process  # slow to load, and seldom needed
 
-    if parent_process() is None:
-        warnings.warn(str(Problem(str(where), message, remedy, line)), InputWarning, stacklevel=1)
+    listener, problem = _LISTENER.get(), Problem(str(where), message, remedy, line)
+    if listener is not None:
+        listener(problem)
+    elif parent_process() is None:
+        warnings.warn(str(problem), InputWarning, stacklevel=1)
 
 
 def said(error: BaseException) -> str:

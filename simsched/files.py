@@ -13,6 +13,14 @@ from pathlib import Path
 _MOST_AT_ONCE = 8
 
 
+def absolute(path: str | Path, folder: str | Path = ".") -> Path:
+    """Return a user's path without links, relative ones counted from `folder`; one that leads nowhere stays as it is.
+
+    `Path.resolve` and `Path.expanduser` raise for a link to itself and for a home that there is not.
+    """
+    return Path(os.path.realpath(os.path.join(folder, os.path.expanduser(path))))  # noqa: PTH111, PTH118
+
+
 class StagedFile:
     """A hidden file beside a target, which takes its name when it is whole; each process has its own."""
 

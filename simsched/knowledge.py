@@ -22,10 +22,14 @@ MARKS: Mapping[Known, tuple[str, str]] = {
 }
 
 
+def marks(knows: Mapping[str, str]) -> str:
+    """Return the marks of the signals that a policy reads, "" where it reads none that has one."""
+    return "".join(mark for known, (mark, _) in MARKS.items() if known in knows.values())
+
+
 def marked(label: str, knows: Mapping[str, str]) -> str:
     """Put the marks of the signals that a policy reads behind its label: `srtf †`."""
-    found = "".join(mark for known, (mark, _) in MARKS.items() if known in knows.values())
-    return f"{label} {found}" if found else label
+    return f"{label} {marks(knows)}" if marks(knows) else label
 
 
 def legend(policies: Mapping[str, Mapping[str, str]], *, signals: bool = True) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import importlib.util
 import inspect
 import sys
 import typing
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -24,6 +25,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from simsched.errors import input_error, nearest
+from simsched.files import absolute
 
 #: Stands for the default of a parameter that has none.
 REQUIRED = inspect.Parameter.empty
@@ -86,6 +88,11 @@ class Kind:
         """Return whether simsched itself registers a name, and nobody else does."""
         points = [point for point in _points(self.group, tuple(sys.path)) if point.name == name]
         return bool(points) and all(point.dist is not None and point.dist.name == "simsched" for point in points)
+
+    def is_foreign(self, name: str) -> bool:
+        """Return whether a name stands for somebody's code that does not ship with simsched; nothing is loaded."""
+        known = any(point.name == name for point in _points(self.group, tuple(sys.path)))
+        return ":" in name or (known and not self.is_shipped(name))
 
     def _registered(self, where: str, name: str) -> object:
         points = (point for point in _points(self.group, tuple(sys.path)) if point.name == name)
@@ -166,11 +173,32 @@ def place_of(error: BaseException, plugin: type[Any]) -> str:
     return f"{own}:{lines[-1]}" if lines else ""
 
 
+#: Who is told when a stranger's code is entered and left, if anybody.
+_WATCHER: ContextVar[Callable[[bool], None] | None] = ContextVar("simsched watcher", default=None)
+
+
+@contextlib.contextmanager
+def watched(watcher: Callable[[bool], None]) -> Iterator[None]:
+    """Tell a watcher whenever a stranger's code is entered (True) and left, for as long as the block lasts."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
 @contextlib.contextmanager
 def quiet_stdout() -> Iterator[None]:
     """Send to stderr what a stranger's code prints on stdout, which belongs to results; come back to this folder."""
+    watcher = _WATCHER.get()
     with contextlib.redirect_stdout(sys.stderr), contextlib.chdir("."):
-        yield
+        if watcher is not None:
+            watcher(True)
+        try:
+            yield
+        finally:
+            if watcher is not None:
+                watcher(False)
 
 
 def _imported(where: str, point: EntryPoint) -> object:
@@ -194,7 +222,7 @@ def _module(where: str, dotted: str) -> ModuleType:
 
 
 def _module_of_file(where: str, path: Path) -> ModuleType:
-    path = path.resolve()
+    path = absolute(path)
     if not path.is_file():
         raise input_error(where, f"there is no file '{path}'")
     alias = f"simsched_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"

@@ -1,12 +1,17 @@
 """Attack simsched and say what broke.
 
-Usage: python -m benchmarks.abuse [--only NAME ...] [--rounds N] [--first N] [--seed N] [--workers N] [--page FILE]
+Usage: python -m benchmarks.abuse [--only NAME ...] [--rounds N] [--first N] [--seed N] [--workers N] [--results DIR]
+       [--page FILE]
 
 Without options all attacks are made with their full numbers of tries, on two processes. A try is determined by the seed
 and its number: `--only fuzz --seed 1 --first 37 --rounds 1` makes try 37 again. The exit code is 1 if anything broke.
+
+With `--results` what came of each attack is kept in a folder, so that they can be made one at a time, or in parts with
+`--first` and `--rounds`; the table is then of all that the folder holds. With `--rounds 0` nothing is tried.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +23,7 @@ ATTACKS = (
     Attack("mutants", "a trace of every format is changed in bytes, cells, encoding, size, nesting, kind", 4000),
     Attack("doctor", "a folder of results is doctored and read by every command", 500, 2400, batch=25),
     Attack("kill", "a sweep is killed at a random moment and finished", 100, 600),
-    Attack("hostile", "a policy that means badly runs between two good cells", 86, 300),
+    Attack("hostile", "a policy that means badly runs between two good cells", 104, 300),
     Attack("reuse", "an experiment is changed in one value, cells that are reused compared with fresh ones", 150, 300),
     Attack("unsaid", "what a trace says is used, or the user is told", 200),
     Attack("calls", "`sim.simulate` is called with odd jobs, clusters and settings", 400),
@@ -36,15 +41,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make the attacks that are asked for."""
     given = _parser().parse_args(arguments)
     tallies = []
-    for attack in ATTACKS:
+    for attack in ATTACKS if given.rounds != 0 else ():
         if given.only and attack.name not in given.only:
             continue
         rounds = given.rounds or attack.rounds
         tally = make_tries(attack, rounds, given.seed, first=given.first, workers=given.workers)
+        if given.results:
+            given.results.mkdir(parents=True, exist_ok=True)
+            write(given.results / f"{attack.name}-{given.seed}-{given.first}.json", tally)
         for line in tally.broken:
             print(f"{attack.name}: BROKEN: {line}")
         print(f"{attack.name}: {tally.tries} tries, {_counted(tally)} ({tally.lasted_s:.0f} s)", flush=True)
         tallies.append(tally)
+    if given.results:
+        tallies = read(given.results)
     print(f"\n{table(tallies)}")
     if given.page:
         fill(given.page, tallies)
@@ -59,18 +69,39 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="number of the first try")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2, help="processes that make tries")
+    parser.add_argument("--results", type=Path, help="keep what came of the attacks in this folder, and tell all of it")
     parser.add_argument("--page", type=Path, help="fill the table of this page")
     return parser
 
 
 def table(tallies: Sequence[Tally]) -> str:
-    """Return the table of tries and outcomes in Markdown."""
-    rows = [
-        f"| `{tally.attack.name}` | {tally.attack.about} | {tally.tries:,} | {_counted(tally)} | {len(tally.broken)} |"
-        for tally in tallies
-    ]
+    """Return the table of tries and outcomes in Markdown; where fewer than the full number were made, it says so."""
+    rows = []
+    for tally in tallies:
+        attack = tally.attack
+        tries = f"{tally.tries:,}" if tally.tries >= attack.rounds else f"{tally.tries:,} of {attack.rounds:,}"
+        rows.append(f"| `{attack.name}` | {attack.about} | {tries} | {_counted(tally)} | {len(tally.broken)} |")
     head = ["| attack | what is done | tries | outcomes | broke |", "|---|---|---:|---|---:|"]
     return "\n".join([*head, *rows])
+
+
+def write(path: Path, tally: Tally) -> None:
+    """Keep a tally."""
+    path.write_text(json.dumps({"tries": tally.tries, "outcomes": tally.outcomes, "broken": tally.broken}))
+
+
+def read(folder: Path) -> list[Tally]:
+    """Read what was kept of each attack, its parts added up."""
+    tallies = []
+    for attack in ATTACKS:
+        tally = Tally(attack)
+        for path in sorted(folder.glob(f"{attack.name}-*.json")):
+            part = json.loads(path.read_text())
+            tally.tries += part["tries"]
+            tally.outcomes.update(part["outcomes"])
+            tally.broken += part["broken"]
+        tallies += [tally] if tally.tries else []
+    return tallies
 
 
 def _counted(tally: Tally) -> str:

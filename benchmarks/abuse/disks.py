@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.abuse.command import TRACE, environment, run, tables
+from benchmarks.abuse.command import TRACE, environment, here, run, tables
 from benchmarks.abuse.fuzz import fault
 from benchmarks.abuse.tries import Ending
 
@@ -84,7 +84,7 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
         return Ending("", f"{told}: does not say so: {done.stderr[-300:]}")
     if command[0] != "run" and tables(out / "disks") != tables(folder / "whole/disks"):
         return Ending("", f"{told}: cells are others than before")
-    again = run(folder, "run", "disks.yaml", "--out", "out", "-j", "1", "--no-plots")
+    again = here(folder, "run", "disks.yaml", "--out", "out", "--in-process", "--no-plots")
     if again.returncode or tables(out / "disks") != tables(folder / "whole/disks"):
         return Ending("", f"{told}: the next run does not mend it: {again.stderr[-300:]}")
     return Ending(f"{outcome}, and the next run gave the same bytes")

@@ -27,6 +27,7 @@ import atexit, builtins, collections, ctypes, decimal, gc, json, locale, logging
 import socket, subprocess, sys, tempfile, threading, time, warnings
 import numpy as np
 from simsched.policy import Decision, Policy, Triggers
+{imported}
 
 class Beyond(BaseException):
     pass
@@ -40,6 +41,9 @@ class Hostile(Policy):
 
     name = "hostile"
     calls = 0
+
+    def __init__(self):
+        {made}
 
     def good(self, view):
         return Decision({{job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]}})
@@ -61,7 +65,7 @@ policies:
   - {name: 'good.py:Good', label: after, engine: {restart_delay_s: 7}}
 report: {plots: false}
 """
-_CELL_S = 15
+_CELL_S = 8
 
 #: What a policy does at each decision, by what that is called.
 # ruff: noqa: E501 - each policy is a line
@@ -153,7 +157,20 @@ POLICIES = {
     "eats memory": "Hostile.eaten = [bytearray(1 << 24) for _ in range(40)]",
     "removes its own source": "os.path.exists(__file__) and os.rename(__file__, __file__ + '.gone')",
 }  # fmt: skip
-NAMES = tuple(POLICIES)
+#: What a policy does when its file is imported, and when it is made; nobody's cells are run then.
+LOADED = {
+    "ends its process with 0": "os._exit(0)",
+    "kills its process": "os.kill(os.getpid(), signal.SIGKILL)",
+    "raises a BaseException": "raise type('Beyond', (BaseException,), {})('y')",
+    "raises KeyboardInterrupt": "raise KeyboardInterrupt",
+    "hangs": "exec('while True: pass')",
+    "recurses": "exec('def f(): f()\\nf()')",
+    "patches json and numpy": "json.loads = np.array = np.zeros = lambda *a, **k: 1 / 0",
+    "patches sorted and open": "builtins.sorted = builtins.open = lambda *a, **k: []",
+    "closes all files": "os.closerange(3, 4096)",
+}
+_AT = {"when imported": "imported", "when made": "made"}
+NAMES = (*POLICIES, *(f"{name} {when}" for when in _AT for name in LOADED))
 
 
 def prepare(folder: Path) -> None:
@@ -170,8 +187,7 @@ def prepare(folder: Path) -> None:
 
 def attempt(folder: Path, chance: random.Random, name: str) -> Ending:
     """Run a policy between two good cells."""
-    body = "\n".join(f"        {line}" for line in POLICIES[name].replace("\\n", "\n").split("\n"))
-    (folder / "bad.py").write_text(_HOSTILE.format(about=name, body=body))
+    (folder / "bad.py").write_text(_source(name))
     shutil.rmtree(folder / "out", ignore_errors=True)
     workers = chance.choice(("1", "2"))
     arguments = ("run", "hostile.yaml", "--out", "out", "-j", workers, "--json", "--timeout-per-cell", str(_CELL_S))
@@ -181,6 +197,9 @@ def attempt(folder: Path, chance: random.Random, name: str) -> Ending:
         return Ending("", f"{name}: the run does not end")
     if wrong := fault(done):
         return Ending("", f"{name}: {wrong}")
+    if name not in POLICIES and done.returncode == 2:
+        refused = "simsched: " in done.stderr and not (folder / "out").exists()
+        return Ending("refused with a message, before any cell", "" if refused else f"{name}: {done.stderr[-300:]}")
     expected = json.loads((folder / "alone.json").read_text())
     try:
         found = _ends(folder / "out/hostile")
@@ -194,6 +213,16 @@ def attempt(folder: Path, chance: random.Random, name: str) -> Ending:
     if bool(failed) != (done.returncode == 1):
         return Ending("", f"{name}: exit code {done.returncode}, failed: {failed}")
     return Ending("lost its own cell, with a message" if failed else "harmed nobody, its cell ran")
+
+
+def _source(name: str) -> str:
+    """Write the policy of a name: what it does at each decision, when it is imported or when it is made."""
+    parts = {"imported": "", "made": "pass"}
+    for when, part in _AT.items():
+        if name.endswith(when):
+            parts[part] = LOADED[name.removesuffix(when).strip()]
+    body = "\n".join(f"        {line}" for line in POLICIES.get(name, "pass").replace("\\n", "\n").split("\n"))
+    return _HOSTILE.format(about=name, body=body, **parts)
 
 
 def _ends(results: Path) -> dict[str, list[float]]:

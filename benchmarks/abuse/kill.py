@@ -17,7 +17,7 @@ name: kill
 cluster: {nodes: 2, gpus_per_node: 4}
 workload: {path: jobs.csv, recipe: replay}
 policies: [{name: fifo}, {name: tiresias, params: {interval_s: 1}}, {name: las}]
-seeds: 10
+seeds: 5
 report: {plots: false}
 """
 WAYS = {

@@ -201,7 +201,7 @@ def _value(content: bytes, chance: random.Random) -> bytes:
     """Put an odd value into a JSON document; into a cell where it is none."""
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _cell(content, chance)
     where, key = document, None
     while isinstance(where, dict | list) and where:

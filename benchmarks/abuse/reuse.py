@@ -14,7 +14,7 @@ from benchmarks.abuse.drawn import FILES, experiment, value
 from benchmarks.abuse.tries import Ending
 
 _DRAWS = 12
-_LONGEST_S = 20
+_LONGEST_S = 8
 _SECTIONS = ("cluster", "engine", "failures", "workload", "policies", "seeds", "tenants", "applications")
 
 

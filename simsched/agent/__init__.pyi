@@ -19,5 +19,5 @@ from .offline import offline_prior as offline_prior, offline_priors as offline_p
 from .pool import HistoryPool as HistoryPool, history_of_job as history_of_job
 from .pool_file import pool_text as pool_text, read_pool as read_pool
 from .registry import AGENTS as AGENTS
-from .report import GoodputReport as GoodputReport, TypeReport as TypeReport
+from .report import GoodputReport as GoodputReport, TypeReport as TypeReport, no_goodput as no_goodput
 from .rule_agent import configured_agent as configured_agent

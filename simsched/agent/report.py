@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from simsched.errors import Problem
 from simsched.model import GoodputModel
 
 
@@ -35,3 +36,9 @@ class GoodputReport(NamedTuple):
     def on(self, gpu_type: str) -> TypeReport:
         """Return what is known on a GPU type."""
         return self.types.get(gpu_type, _UNKNOWN)
+
+
+def no_goodput(job_id: str) -> Problem:
+    """Say that a policy reads what the agent of a job does not know."""
+    message = f"the agent of job '{job_id}' fits no goodput model, which the policy reads"
+    return Problem("agent", message, "choose an agent that fits one, such as 'goodput'")

@@ -1,6 +1,7 @@
+from .checking import check as check, prepare as prepare
 from .progress import grid_progress as grid_progress, progress_listener as progress_listener
 from .results import RunResults as RunResults, read_run as read_run
-from .running import check_ways as check_ways, prepare as prepare, run as run
+from .running import check_ways as check_ways, run as run
 from .simulation import (
     Simulation as Simulation,
     SimulationResults as SimulationResults,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from simsched.errors import input_error, nearest
+from simsched.knowledge import legend, marks
 from simsched.results import (
     HEADLINE,
     OCCASIONAL,
@@ -60,6 +61,11 @@ class RunResults:
         """Say what was run: jobs, seeds, policies, GPUs, and what was changed."""
         return what_was_run(self.run.cells, self.run.changed)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Say what the marks of policies mean, † and ‡, and which policy reads what; () where none has a mark."""
+        return legend({cell.policy: cell.knows for cell in self.run.cells})
+
     def __repr__(self) -> str:
         """Say which run this is."""
         return f"<results of {self.run.name}: {self.what_was_run}>"
@@ -78,12 +84,18 @@ class RunResults:
         """Return one row a policy and point: the mean of each metric, its 95 % interval, and the number of seeds.
 
         Of each metric (default: the usual ones; see `simsched list metrics`) there are three columns: `NAME`,
-        `NAME_low` and `NAME_high`, the latter two missing where there is no interval, and in the unit of the name.
+        `NAME_low` and `NAME_high`, the latter two missing where there is no interval, and in the unit of the name. The
+        column `mark` says whether the policy reads what no real scheduler knows (†) or was profiled before (‡).
         """
         readings = [find_metric(name) for name in metrics or (*HEADLINE, *OCCASIONAL)]
         lines = []
         for row in self.rows:
-            line: dict[str, object] = {"policy": row.policy, **row.point, "seeds": len(row.cells)}
+            line: dict[str, object] = {
+                "policy": row.policy,
+                **row.point,
+                "mark": marks(row.knows),
+                "seeds": len(row.cells),
+            }
             for name, reading in zip(metrics or [reading.key for reading in readings], readings, strict=True):
                 found = row.estimate(reading.key)
                 if found is None:
@@ -94,11 +106,11 @@ class RunResults:
                 line[f"{name}_high"] = None if found.high is None else found.high * factor
             lines.append(line)
         table = pd.DataFrame(lines).set_index(["policy", *self._points()])
-        return table.astype({name: float for name in table if name != "seeds"})
+        return table.astype({name: float for name in table if name not in ("mark", "seeds")})
 
     def cells(self) -> pd.DataFrame:
-        """Return one row a cell (policy, point and seed) with all its metrics, in their own units."""
-        lines = [{**self._index(cell), **cell.summary} for cell in self.run.cells]
+        """Return one row a cell (policy, point and seed) with its mark and all its metrics, in their own units."""
+        lines = [{**self._index(cell), "mark": marks(cell.knows), **cell.summary} for cell in self.run.cells]
         return pd.DataFrame(lines).set_index(["policy", *self.run.swept, "seed"])
 
     def jobs(self) -> pd.DataFrame:

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from simsched.api.checking import ExperimentSource, plain, prepare
 from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error
-from simsched.experiment import (
-    Experiment,
-    Grid,
-    check_experiment,
-    find_experiment,
-    make_grid,
-    read_experiment,
-    results_name,
-)
 from simsched.experiment.fairness import run_with_fairness
-from simsched.experiment.running import Limits, begin_loading
+from simsched.experiment.running import Limits
 from simsched.results import RUN_FILE
-
-#: An experiment: the name of a shipped one, a YAML file, or what such a file would say.
-ExperimentSource = str | Path | Mapping[str, Any]
 
 
 def run(
@@ -63,31 +50,21 @@ def run(
     """
     limits = Limits(cell_s=timeout_per_cell_s)
     check_ways(in_process=in_process, workers=workers, limits=limits)
-    if not in_process:
-        begin_loading()
-    grid = prepare(experiment, override_texts(changes or {}), labels=policies, name=name)
+    texts = override_texts(changes or {})
+    grid = prepare(
+        experiment,
+        texts,
+        labels=policies,
+        name=name,
+        in_process=in_process,
+        ahead=not in_process,
+        limit_s=timeout_per_cell_s,
+    )
     with progress_listener() if progress else nullcontext() as listener:
         result = run_with_fairness(grid, Path(out), workers, listener, limits=limits, in_process=in_process)
     if not (result.folder / RUN_FILE).is_file() or (result.failures and not result.ran + result.reused):
         raise InputError(*(Problem(failure.name, failure.message) for failure in result.failures))
     return read_run(result.folder)
-
-
-def prepare(
-    experiment: ExperimentSource,
-    overrides: Sequence[str] = (),
-    *,
-    labels: Sequence[str] = (),
-    name: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Grid:
-    """Read and check an experiment with `key=value` overrides, and make its cells; nothing is run.
-
-    Raises `InputError` with everything that is wrong.
-    """
-    checked = _checked(experiment, overrides)
-    grid = make_grid(checked, progress).select(labels)
-    return replace(grid, results_name=results_name(checked, name))
 
 
 def check_ways(*, in_process: bool, workers: int, limits: Limits, dask: str | None = None) -> None:
@@ -110,51 +87,10 @@ def check_ways(*, in_process: bool, workers: int, limits: Limits, dask: str | No
 
 def override_texts(changes: Mapping[str, Any]) -> list[str]:
     """Write changes as the command line has them: `workload.jobs=40`."""
-    return [f"{key}={_text(_plain(value))}" for key, value in changes.items()]
-
-
-def _checked(experiment: ExperimentSource, overrides: Sequence[str]) -> Experiment:
-    if isinstance(experiment, Mapping):
-        plain = _plain(experiment)
-        if isinstance(plain.get("policies"), list):
-            plain["policies"] = [{"name": one} if isinstance(one, str) else one for one in plain["policies"]]
-        return check_experiment(yaml_lines.parse(json.dumps(plain), "experiment"), overrides)
-    return read_experiment(find_experiment(str(experiment)), overrides)
+    return [f"{key}={_text(plain(value))}" for key, value in changes.items()]
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str) and yaml_lines.parse_value(value, "") == value:
         return value
     return json.dumps(value)
-
-
-def _plain(value: Any) -> Any:
-    """Turn policy classes into their entries, and everything else into what JSON can say."""
-    if isinstance(value, type):
-        return _entry(value)
-    if isinstance(value, Mapping):
-        plain = {str(key): _plain(item) for key, item in value.items()}
-        named = plain.get("name")
-        return (
-            {**plain, **named, **({"label": plain["label"]} if "label" in plain else {})}
-            if isinstance(named, dict)
-            else plain
-        )
-    if isinstance(value, list | tuple | range):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value.item() if hasattr(value, "item") else value
-
-
-def _entry(policy: type) -> dict[str, str]:
-    """Name a policy class so that another process finds it."""
-    label = str(getattr(policy, "name", policy.__name__))
-    if policy.__module__ != "__main__" and not policy.__module__.startswith("simsched_file_"):
-        return {"name": f"{policy.__module__}:{policy.__qualname__}", "label": label}
-    try:
-        file = inspect.getsourcefile(policy)
-    except (TypeError, OSError):
-        file = None
-    if file is None or not Path(file).is_file():
-        message = "the class is in no file, so processes that run the cells cannot find it"
-        raise input_error(f"policy '{label}'", message, "save it in a file, or use simulate()")
-    return {"name": f"{Path(file).resolve()}:{policy.__qualname__}", "label": label}

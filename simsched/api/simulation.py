@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import isnan
 from numbers import Integral, Real
 from pathlib import Path
@@ -24,6 +24,7 @@ from simsched.engine import (
     Terms as Terms,
 )
 from simsched.errors import input_error, nearest
+from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
 from simsched.results import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table, summarise
@@ -56,7 +57,8 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 class SimulationResults:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
-    `outages` are the intervals during which a node was out of use.
+    `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
+    the policy reads, and `marks` explains it where it is more than one could know (†) or profiled before (‡).
     """
 
     jobs: pd.DataFrame
@@ -64,12 +66,21 @@ class SimulationResults:
     decisions: pd.DataFrame
     metrics: Mapping[str, float]
     outages: pd.DataFrame
+    policy: str = ""
+    knows: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Say what the policy reads that no real scheduler knows, or that was profiled before; () where nothing is."""
+        return legend({self.policy: self.knows})
 
     def __repr__(self) -> str:
         """Say in a line how large it was; the tables are its attributes."""
         hours = self.metrics.get("makespan_s", 0.0) / 3600
         jobs, decisions = counted(len(self.jobs), "finished job"), counted(len(self.decisions), "decision")
-        return f"<simulation: {jobs}, {decisions}, makespan {hours:.3g} h; .jobs, .allocations, .decisions, .metrics>"
+        tables = ".jobs, .allocations, .decisions, .metrics"
+        name = marked("simulation", self.knows)
+        return f"<{name}: {jobs}, {decisions}, makespan {hours:.3g} h; {tables}>"
 
 
 def simulate(
@@ -155,7 +166,8 @@ def results_of(simulation: Simulation) -> SimulationResults:
     intervals, decisions = _without(unused, intervals, ALLOCATIONS), _without(unused, decisions, ROUNDS)
     metrics = summarise(done, intervals, decisions, place.total_gpus)
     outages = pd.DataFrame(recorder.outages, columns=OutageRecord._fields)
-    return SimulationResults(done, intervals, decisions, metrics, outages)
+    terms = simulation.terms
+    return SimulationResults(done, intervals, decisions, metrics, outages, terms.name, terms.knows)
 
 
 def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFrame:

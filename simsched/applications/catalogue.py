@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
-from simsched.applications.rate_table import SUFFIX, read_rate_table
+from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lines, read_rate_table
 from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import INPUT_FILE, key
@@ -43,9 +43,9 @@ class ApplicationsOptions:
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
     path: Annotated[str | None, INPUT_FILE] = key(
-        None, "a folder of application YAMLs or of measurements, or a JSON table of rates", min_length=1
+        None, "a folder of application YAMLs or of measurements, or a table of rates (JSON, CSV)", min_length=1
     )
-    gpu_type: str = key("t4", "GPU type on which a folder of measurements was taken", min_length=1)
+    gpu_type: str = key("t4", "GPU type on which a folder of measurements or a CSV of rates was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
         None, "published bounds for a folder of measurements, by application, of what the files do not say"
     )
@@ -77,12 +77,14 @@ class ApplicationCatalogue:
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
         single file, or the folder of one application's measurements, will do as well. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates. Raises
-        `InputError` with all that is wrong.
+        `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates, a file `*.csv` one
+        of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """
         place = data_folder("workloads") / "applications" if path is None else path
         if place.is_file() and place.suffix == SUFFIX:
             return cls({}, str(place), read_rate_table(place))
+        if place.is_file() and place.suffix == LINES_SUFFIX:
+            return cls({}, str(place), read_rate_lines(place, gpu_type))
         if place.is_file():
             return cls(_read_files([place]), str(place))
         if not place.is_dir():

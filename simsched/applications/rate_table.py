@@ -1,7 +1,7 @@
-"""Reader of tables of steps per second in Gavel's layout: applications known by their rates.
+"""Readers of tables of steps per second: applications known by their rates.
 
-A table maps GPU types to rows named `('LM (batch size 10)', 1)`, job type and GPUs; the entry `null` of a row is the
-rate of a job that has its GPUs to itself.
+Gavel's layout is JSON that maps GPU types to rows named `('LM (batch size 10)', 1)`, job type and GPUs; the entry
+`null` of a row is the rate of a job that has its GPUs to itself. The other is a CSV of one GPU type, one rate a line.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from types import MappingProxyType
 from typing import Any
 
 from simsched.applications.batch_regimes import shockwave_regimes
-from simsched.errors import input_error
+from simsched.errors import InputError, Problem, input_error
 from simsched.model import Setting, TabulatedModel
-from simsched.reading import read_json
+from simsched.reading import read_json, read_records
 
 SUFFIX = ".json"
+LINES_SUFFIX = ".csv"
+_COLUMNS = ("model_name", "batch_size", "num_gpu", "rate")
 _ROW = re.compile(r"\('(?P<model>\S+)(?: \(batch size (?P<batch>\d+)\))?', (?P<gpus>\d+)\)")
 
 
@@ -40,6 +42,37 @@ def read_rate_table(path: Path) -> Mapping[str, TabulatedModel]:
     return MappingProxyType(
         {model: TabulatedModel(model, MappingProxyType(rows), regimes.get(model)) for model, rows in rates.items()}
     )
+
+
+def read_rate_lines(path: Path, gpu_type: str) -> Mapping[str, TabulatedModel]:
+    """Read the applications of a CSV with the columns model_name, batch_size, num_gpu and rate, of GPUs of a type.
+
+    Raises `InputError` naming the line of every wrong value.
+    """
+    rates: dict[str, dict[Setting, float]] = {}
+    problems: list[Problem] = []
+    for line, row in read_records(path, _COLUMNS):
+        wrong = [column for column in _COLUMNS[1:] if not _positive(row[column], whole=column != "rate")]
+        messages = [f"column '{column}': '{row[column]:.40}' is no number above 0 of its kind" for column in wrong]
+        if not wrong:
+            setting = Setting(int(row["batch_size"]), int(row["num_gpu"]))
+            known = rates.setdefault(row["model_name"], {})
+            messages += ["an earlier line has a rate of this setting"] * (setting in known)
+            known[setting] = float(row["rate"])
+        problems += [Problem(str(path), message, "mend the line, or leave it out", line) for message in messages]
+    if problems:
+        raise InputError(*problems)
+    return MappingProxyType(
+        {model: TabulatedModel(model, MappingProxyType({gpu_type: rows})) for model, rows in rates.items()}
+    )
+
+
+def _positive(cell: str, *, whole: bool) -> bool:
+    try:
+        number = int(cell) if whole else float(cell)
+    except ValueError:
+        return False
+    return 0 < number < float("inf")
 
 
 def _row(path: Path, row: str) -> tuple[str, Setting]:

@@ -40,18 +40,18 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     EXPERIMENT is a YAML file or the name of a shipped experiment. All errors are reported at once; the exit code is 2
     if there are any.
     """
-    from simsched.api import grid_progress
-    from simsched.experiment import find_experiment, look_into, read_experiment
+    from simsched.api import check, grid_progress
+    from simsched.experiment import find_experiment
     from simsched.results import what_policies_become
 
     path = find_experiment(experiment)
-    experiment_read = read_experiment(path, overrides)
-    total, looked_into = look_into(experiment_read, grid_progress())
+    found = check(path, overrides, grid_progress())
+    total, looked_into = found.total, found.cells
     whole = len(looked_into) == total
     without = what_policies_become((cell.label, cell.task.about["without"]) for cell in looked_into)
     distinct = len({cell.task.key for cell in looked_into})
     said = {
-        "experiment": experiment_read.spec.name,
+        "experiment": found.name,
         "file": str(path),
         "count": total,
         "looked_into": len(looked_into),

@@ -19,7 +19,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     """Print one table for each policy of a run (its first seed), or for a cell."""
     from simsched.cli.tables import print_table
     from simsched.errors import input_error
-    from simsched.knowledge import legend, marked
+    from simsched.knowledge import legend
     from simsched.results import RUN_FILE, by_group, read_cell, read_run, row_name
 
     cells = read_run(folder).cells if (folder / RUN_FILE).is_file() else (read_cell(folder),)
@@ -43,7 +43,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
         if number:
             click.echo()
         cell = told[name]
-        shown = groups_table(groups, title=row_name(marked(cell.policy, cell.knows), cell.point))
+        shown = groups_table(groups, title=row_name(cell.shown_policy, cell.point))
         print_table(replace(shown, notes=(*shown.notes, *legend({cell.policy: cell.knows}))))
 
 

@@ -38,7 +38,7 @@ def profiled(grid: Grid) -> str:
 
     cell = grid.wanted[0]
     name = cell.task.policy.name
-    own = Path(inspect.getsourcefile(grid.experiment.policies[cell.policy]) or "").as_posix()
+    own = Path(inspect.getsourcefile(cell.task.policy.load()) or "").as_posix()
     watcher = cProfile.Profile()
     with tempfile.TemporaryDirectory(prefix="simsched-") as scratch:
         watcher.enable()

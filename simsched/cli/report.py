@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.files import absolute
 
 if TYPE_CHECKING:
     from simsched.report.page import Part
@@ -25,7 +26,7 @@ def report(folder: Path, out: Path | None) -> None:
     from simsched.report.page import write_report
 
     parts = _parts(run_folders(folder))
-    title = parts[0].run.name if len(parts) == 1 else f"Results in {folder.resolve().name}"
+    title = parts[0].run.name if len(parts) == 1 else f"Results in {absolute(folder).name}"
     path = out or folder / "report.html"
     if path.is_dir():
         raise input_error(path, "is a folder", "name a file with --out")

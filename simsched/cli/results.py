@@ -267,10 +267,10 @@ def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
 
 
 def _print_cell(cell: Cell, metrics: tuple[str, ...]) -> None:
-    from simsched.knowledge import legend, marked
+    from simsched.knowledge import legend
     from simsched.results import METRICS, find_metric
 
-    click.echo(f"{marked(cell.policy, cell.knows)}, seed {cell.seed}, workload {cell.workload_name or '-'}")
+    click.echo(f"{cell.shown_policy}, seed {cell.seed}, workload {cell.workload_name or '-'}")
     readings = [find_metric(name) for name in metrics or METRICS]
     rows = [
         (reading.title, f"{cell.summary[reading.key] * reading.factor:.6g}", reading.unit)

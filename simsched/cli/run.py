@@ -84,10 +84,6 @@ def run(
     generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
     chance there is in policies, agents and failures. All policies face the same jobs under a seed.
     """
-    if not (in_process or dask or dry_run):
-        from simsched.experiment.running import begin_loading
-
-        begin_loading()  # beside what follows
     from simsched.api import check_ways, grid_progress, prepare, progress_listener
     from simsched.experiment.fairness import run_with_fairness
     from simsched.experiment.running import Limits
@@ -96,7 +92,16 @@ def run(
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
-    grid = prepare(experiment, overrides, labels=labels, name=name, progress=grid_progress())
+    grid = prepare(
+        experiment,
+        overrides,
+        labels=labels,
+        name=name,
+        progress=grid_progress(),
+        in_process=in_process,
+        ahead=not (in_process or dask or dry_run),
+        limit_s=timeout_per_cell,
+    )
     if dry_run:
         _print_plan(grid, Path(out), as_json)
         return

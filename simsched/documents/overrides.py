@@ -10,7 +10,7 @@ from typing import Any
 
 from simsched.documents.yaml_lines import Document, KeyPath, parse_value
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.files import is_special
+from simsched.files import absolute, is_special
 
 #: Keys whose values are paths: relative to the file in which they stand, or to the current folder on the command line.
 _PATH_KEYS: tuple[KeyPath, ...] = (
@@ -130,7 +130,7 @@ class Draft:
         key = path[-1]
         if not isinstance(section, dict) or not isinstance(section.get(key), str) or not section[key]:
             return
-        place = (folder / Path(section[key]).expanduser()).resolve()
+        place = absolute(section[key], folder)
         if path not in _NAMES_OR_PATHS or place.exists():
             section[key] = str(place)
 
@@ -139,7 +139,7 @@ class Draft:
         section: Any = self.data
         for part in path[:-1]:
             section = section[part]
-        section[path[-1]] = str((self.folder_of(path) / Path(section[path[-1]]).expanduser()).resolve())
+        section[path[-1]] = str(absolute(section[path[-1]], self.folder_of(path)))
 
     def folder_of(self, path: KeyPath) -> Path:
         """Return the folder from which a relative path at a key counts: the file's, or the current one for `-o`."""

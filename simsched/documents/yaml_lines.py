@@ -206,8 +206,11 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
         value = self._loader.construct_object(node)
+        name = ".".join(str(part) for part in path)
+        if isinstance(value, str) and "\0" in value:  # no name of a file may, and the system raises as it likes
+            place = f"the text at '{name}'" if name else "the text"
+            self.problems.append(Problem(self.file, f"{place} holds the character NUL", "take it out", _line(node)))
         if isinstance(value, int) and abs(value) > MOST_NUMBER:
-            name = ".".join(str(part) for part in path)
             message = f"the number at '{name}' is too large" if name else "the number is too large"
             self.problems.append(Problem(self.file, message, f"numbers go to {MOST_NUMBER}", _line(node)))
         return value

@@ -125,7 +125,7 @@ class Terms:
 
     `name` stands in messages. `triggers` say when a decision is due, `signals` what its views show. `rigid` promises
     every job the GPUs that it asks for, or none. With `guaranteed_first` a guaranteed job keeps all of its speed on a
-    GPU that it shares.
+    GPU that it shares. All may be left idle for `longest_pause_s` while jobs wait.
     """
 
     name: str = "driver"
@@ -133,12 +133,19 @@ class Terms:
     signals: Collection[Signal] = frozenset()
     rigid: bool = True
     guaranteed_first: bool = False
+    longest_pause_s: float = 0.0
 
     @classmethod
     def of(cls, policy: Policy) -> Terms:
         """Return those of a policy."""
-        first = getattr(policy, "guaranteed_first", False)
-        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first)
+        # A policy need not be a subclass of Policy.
+        first, pause_s = getattr(policy, "guaranteed_first", False), getattr(policy, "longest_pause_s", 0.0)
+        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, pause_s)
+
+    @property
+    def knows(self) -> dict[str, str]:
+        """Return how a real scheduler would come by each signal, by name."""
+        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
 
 
 class Decides(Protocol):

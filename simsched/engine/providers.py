@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from simsched.agent import GoodputReport, Prior, offline_priors
+from simsched.agent import GoodputReport, Prior, no_goodput, offline_priors
 from simsched.engine.clock import Clock
 from simsched.engine.options import stream
 from simsched.engine.state import JobState
 from simsched.engine.truth import LossReporter, TrueRemainingWork, true_rates
-from simsched.errors import input_error
+from simsched.errors import InputError
 from simsched.model import ApplicationSource, BatchRegimes, Cluster, JobSpec, Site, StepTime, TabulatedJob, facts_of
 from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
 
@@ -36,8 +36,7 @@ def goodput(job: JobState) -> GoodputReport:
     """Return the model of a job's agent; raises `InputError` where its agent fits none."""
     report = job.agent.goodput
     if report is None:
-        message = f"the agent of job '{job.request.id}' fits no goodput model, which the policy reads"
-        raise input_error("agent", message, "choose an agent that fits one, such as 'goodput'")
+        raise InputError(no_goodput(job.request.id))
     return report
 
 
@@ -85,9 +84,9 @@ class TrueSteps:
         """Return the seconds of each epoch of the profile on a GPU type."""
         return self._app.profile_s(gpu_type)
 
-    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
-        """Return steps per second on the GPUs asked for."""
-        return self._app.rate(gpu_type, batch_size)
+    def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
+        """Return steps per second at a batch size on some GPUs."""
+        return self._app.rate(gpu_type, batch_size, num_gpus)
 
 
 def steps(job: JobState) -> TrueSteps | None:
@@ -151,6 +150,7 @@ class Granted:
         service_history: Sequence[float],
         pairs: PairSpeeds,
         next_arrival: Callable[[], float],
+        coming_jobs: Callable[[], Sequence[JobView]],
         seed: int,
     ) -> None:
         """Grant `wanted`; raises `KeyError` for a signal that nothing provides. `seed` is that of the run."""
@@ -160,6 +160,7 @@ class Granted:
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,
             signals.NEXT_ARRIVAL: next_arrival,
+            signals.COMING_JOBS: coming_jobs,
         }
         self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}

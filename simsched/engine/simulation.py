@@ -34,7 +34,7 @@ from simsched.engine.options import (
     Terms,
     stream,
 )
-from simsched.engine.providers import Granted
+from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.stalls import StallDetector
@@ -129,10 +129,9 @@ class Simulation:
         self._applications = applications
         #: What makes the agents: the policy, unless another was given; None where users have configured them.
         self.agents: AgentFactory | None = agents or (None if isinstance(policy, Terms) else policy)
-        self._terms = terms
-        self._triggers = terms.triggers
         #: What it was given.
-        self.cluster, self.options = cluster, options
+        self.cluster, self.options, self.terms = cluster, options, terms
+        self._triggers = terms.triggers
         self._progress = progress
         self._on_finish = on_finish
         self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
@@ -145,7 +144,9 @@ class Simulation:
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
-        self._stalls = StallDetector(terms.name, self._clock, self._cluster, self._active, options.idle_rounds)
+        self._stalls = StallDetector(
+            terms.name, self._clock, self._cluster, self._active, options.idle_rounds, terms.longest_pause_s
+        )
         self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._delta = Delta()
@@ -164,7 +165,13 @@ class Simulation:
             ledger.lifecycles.append(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         self._granted = Granted(
-            terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, self._next_arrival_s, seed
+            terms.signals,
+            cluster,
+            ReadOnly(self._history_gpu_s),
+            pairs,
+            self._next_arrival_s,
+            self._coming_jobs,
+            seed,
         )
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: What the driver sees: queue and cluster as they are now, and what has changed since the last decision.
@@ -217,7 +224,7 @@ class Simulation:
         if self._stage != _DUE:
             raise self._misused("no decision is due", "call advance() first")
         if not isinstance(decision, Decision):
-            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [no_decision(decision)])
+            raise InfeasibleDecisionError(self.terms.name, self._clock.now_s, [no_decision(decision)])
         changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
         self._stage = _FAILED  # unless all goes well
         self._clock.stopped = False
@@ -261,7 +268,7 @@ class Simulation:
             problem, remedy = "the run has failed", "make another simulation"
         elif self._stage == _OVER:
             problem, remedy = "all jobs are complete", "advance() has returned None"
-        return EngineError(f"'{self._terms.name}' at t={self._clock.now_s} s: {problem}; {remedy}")
+        return EngineError(f"'{self.terms.name}' at t={self._clock.now_s} s: {problem}; {remedy}")
 
     def _begin(self) -> None:
         """Appoint what happens first."""
@@ -291,6 +298,11 @@ class Simulation:
         if self._listed == len(self._specs):
             return math.inf
         return self._clock.seconds(self._clock.ticks(self._specs[self._listed].submit_time_s))
+
+    def _coming_jobs(self) -> list[JobView]:
+        """Show the jobs of the list that have not arrived yet."""
+        coming = self._specs[self._listed :]
+        return views_at_submission(coming, self._cluster.cluster, self._applications, self.terms.signals)
 
     def _submit(self, spec: JobSpec) -> None:
         request, truth = spec.request, spec.truth
@@ -366,7 +378,7 @@ class Simulation:
     def _expect(self, replies: Sequence[JobSpec]) -> None:
         """Have jobs that follow a completion arrive when they are due."""
         check_replies(
-            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self._terms.rigid
+            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid
         )
         self._expected += len(replies)
         self._known_ids.update(spec.id for spec in replies)

@@ -43,7 +43,8 @@ class _Work(NamedTuple):
 class StallDetector:
     """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
 
-    Fewer than `_most_idle` idle rounds in a row are borne. That a job arrives or ends is progress too.
+    Fewer than `_most_idle` idle rounds in a row are borne, and however many there are within `_pause_s` seconds. That a
+    job arrives or ends is progress too.
     """
 
     _policy: str
@@ -51,7 +52,9 @@ class StallDetector:
     _cluster: ClusterState
     _active: Mapping[str, JobState]
     _most_idle: int
+    _pause_s: float = 0.0
     _idle: int = 0
+    _idle_from_s: float = 0
     _work: dict[str, _Work] = field(default_factory=dict)
     _passed: tuple[int, int] = (0, 0)
     _begin_s: float = 0
@@ -64,8 +67,10 @@ class StallDetector:
 
     def idle(self) -> None:
         """Count an idle round; raises `StuckError` where it is one too many."""
+        if not self._idle:
+            self._idle_from_s = self._clock.now_s
         self._idle += 1
-        if self._idle >= self._most_idle:
+        if self._idle >= self._most_idle and self._clock.now_s - self._idle_from_s >= self._pause_s:
             raise self.stuck()
 
     def stuck(self) -> StuckError:

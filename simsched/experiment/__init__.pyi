@@ -9,5 +9,6 @@ from .validation import (
     Experiment as Experiment,
     check_experiment as check_experiment,
     check_workload as check_workload,
+    foreign_code as foreign_code,
     read_experiment as read_experiment,
 )

@@ -65,7 +65,7 @@ def about_task(
         "policy": {name: policy.about[name] for name in ("name", "class", "params")},
         "policy_source": policy.about["source"],
         "policy_needs": sorted(signal.name for signal in made.signals),
-        "policy_knows": {signal.name: str(signal.known) for signal in sorted(made.signals, key=str)},
+        "policy_knows": made.knows,
         "diagnostics": list(task.policy.diagnostics),
         "cluster": groups_of(task.cluster),
         "gpu_memory_mb": dict(sorted(task.cluster.memory_mb.items())),

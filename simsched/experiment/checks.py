@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from simsched.agent import AgentFactory
+from simsched.agent import AgentFactory, no_goodput
 from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
 from simsched.errors import InputError, Problem
 from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site, facts_of
 from simsched.plugins import quiet_stdout
-from simsched.policy import Policy, Quantum
+from simsched.policy import GOODPUT, Policy, Quantum
 
 _MOST_PROBLEMS = 20
 
@@ -165,7 +165,14 @@ def _agent_problems(
     for job, application in _kinds(jobs, applications):
         try:
             with quiet_stdout():
-                agents.agent(job.request, facts_of(application))
+                facts = facts_of(application)
+                agent = agents.agent(job.request, facts)
+                told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
+                if agents is not policy:
+                    policy.agent(job.request, facts)  # refuses jobs that it cannot schedule, whatever their agents
+            if not told:
+                yield replace(no_goodput(job.id), where=f"agent, policy '{policy.name}'")
+                return
         except InputError as error:
             yield from (replace(one, where=f"{one.where}, policy '{policy.name}'") for one in error.problems)
         except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (as above)

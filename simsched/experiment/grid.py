@@ -144,6 +144,9 @@ def look_into(
         made.append(maker.cell(index, shape))
         if progress is not None:
             progress(len(made), len(chosen))
+    if drawn and maker.checks.problems:  # which the jobs of a run, being others, need not have
+        maker = _Maker(experiment, CellInputs(), Checks(failures=True))
+        made = [maker.cell(index, shape) for index in chosen]
     maker.checks.raise_problems()
     if drawn or step > 1:
         _check_unseen(maker, shape, [index // seeds * seeds for index in chosen], seeds)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simsched.agent import registry as agent_registry
+from simsched.agent import AGENTS, registry as agent_registry
 from simsched.documents import Document, Draft, draft_of, problems_of, yaml_lines
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
@@ -96,6 +96,30 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
     classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
     agent_folders = MappingProxyType(found.agent_folders)
     return Experiment(Path(document.file), spec, points, classes, folders, tuple(overrides), agent_folders)
+
+
+def foreign_code(document: Document, overrides: Sequence[str] = ()) -> tuple[str, ...]:
+    """Name the policies and agents of a document that do not ship with simsched, without loading any, sorted."""
+    try:
+        data = draft_of(document, overrides).data
+    except InputError:  # is raised again, and the code not loaded, when the document is checked
+        return ()
+    sweep = data.get("sweep")
+    swept = sweep.items() if isinstance(sweep, dict) else ()
+    texts = {*_texts(data.get("policies")), *_texts([values for key, values in swept if key.startswith("policies")])}
+    return tuple(sorted(name for name in texts if registry.POLICIES.is_foreign(name) or AGENTS.is_foreign(name)))
+
+
+def _texts(value: object, key: str = "") -> Iterator[str]:
+    """Find the texts that stand under a key `name` or in a list, as a sweep has them."""
+    if isinstance(value, str) and key in ("", "name"):
+        yield value
+    elif isinstance(value, dict):
+        for inner, held in value.items():
+            yield from _texts(held, inner)
+    elif isinstance(value, list):
+        for held in value:
+            yield from _texts(held)
 
 
 def _in_order(problems: Sequence[Problem]) -> list[Problem]:

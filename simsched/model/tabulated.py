@@ -78,9 +78,10 @@ class TabulatedJob(Undeclared):
         """Return the progress at the end of a 0-based epoch; the last may be cut short."""
         return float(min((epoch + 1) * self._epoch_steps, self.total_steps))
 
-    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
-        """Return steps per second on the GPUs asked for, at a batch size (0: the initial one); 0 where unknown."""
-        return self.model.rate(gpu_type, Setting(batch_size or self.asked.batch_size, self.asked.num_gpus))
+    def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
+        """Return steps per second at a batch size on some GPUs (0: what was asked for); 0 where unknown."""
+        setting = Setting(batch_size or self.asked.batch_size, num_gpus or self.asked.num_gpus)
+        return self.model.rate(gpu_type, setting)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Return the speed in the table; raises `ValueError` where it has none."""

@@ -34,6 +34,7 @@ from .physics import (
 from .quantum import Quantum as Quantum
 from .registry import POLICIES as POLICIES
 from .signals import (
+    COMING_JOBS as COMING_JOBS,
     EARLIER_RUNS as EARLIER_RUNS,
     FINISHED_JOBS as FINISHED_JOBS,
     GOODPUT as GOODPUT,

@@ -85,6 +85,19 @@ class Policy(Protocol):
         return False
 
     @property
+    def knows(self) -> dict[str, str]:
+        """Return how a real scheduler would come by each signal that this instance reads, by name."""
+        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
+
+    @property
+    def longest_pause_s(self) -> float:
+        """Return the seconds for which the policy may leave everything idle on purpose although jobs wait.
+
+        A policy that goes on to do so for a thousand decisions, and for longer than this, is stuck, which ends the run.
+        """
+        return 0.0
+
+    @property
     def signals(self) -> frozenset[Signal]:
         """Return the signals that this instance reads: `needs`, and those that its parameters call for."""
         return self.needs

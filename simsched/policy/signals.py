@@ -114,8 +114,8 @@ class StepCounts(Protocol):
     def profile_s(self, gpu_type: str) -> tuple[float, ...]:
         """Return the seconds of each epoch of the profile, alone on the GPUs asked for, of a type."""
 
-    def rate(self, gpu_type: str, batch_size: int = 0) -> float:
-        """Return steps per second on the GPUs asked for, at a batch size (0: the one asked for); 0 where unknown."""
+    def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
+        """Return steps per second at a batch size on some GPUs (0: what is asked for); 0 where unknown."""
 
 
 class PairSpeeds(Protocol):
@@ -207,6 +207,11 @@ PAIR_SPEEDS: ViewSignal[PairSpeeds] = ViewSignal(
 #: When the next job of the workload arrives, in seconds (infinity: none does), which only a replay can know.
 NEXT_ARRIVAL: ViewSignal[Callable[[], float]] = ViewSignal(
     "next_arrival", "when the next job of the workload will be submitted", Known.ORACLE
+)
+#: The jobs of the workload that will still be submitted, in its order: `JobView`s, which need the signals, of
+#: what they will be then. For replays that look ahead.
+COMING_JOBS: ViewSignal[Callable[[], Sequence[Any]]] = ViewSignal(
+    "coming_jobs", "the jobs of the workload that will still be submitted", Known.ORACLE
 )
 #: Measurements of jobs that finished in an earlier run, from a file.
 EARLIER_RUNS = FileSignal("earlier_runs", "what jobs of an earlier run measured, from a file", Known.LEARNT)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from simsched.errors import input_error, nearest
-from simsched.knowledge import marked
 from simsched.results.metric_names import find_metric, is_ratio, range_of, ratio_key
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Difference, Estimate, estimate, geometric, paired_difference
@@ -44,7 +43,7 @@ class Row:
     @property
     def shown_policy(self) -> str:
         """The label with the mark of what the policy knows."""
-        return marked(self.policy, self.knows)
+        return self.cells[0].shown_policy if self.cells else self.policy
 
     @property
     def knows(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simsched.errors import InputError, Problem, input_error
+from simsched.knowledge import marked
 from simsched.outlets import csv_cell, one_line, visible
 from simsched.results.arrow_tables import ROWS_FOR_THREADS, read_arrow
 from simsched.results.curves import CurvePoint
@@ -59,6 +60,11 @@ class Cell:
         """How a real scheduler would come by each signal that the policy reads, from the manifest."""
         found = self.manifest.get("policy_knows")
         return {str(signal): str(known) for signal, known in found.items()} if isinstance(found, Mapping) else {}
+
+    @property
+    def shown_policy(self) -> str:
+        """The label with the mark of what the policy knows: `srtf †`."""
+        return marked(self.policy, self.knows)
 
     def has(self, table: str) -> bool:
         """Return whether the table was recorded."""
@@ -120,6 +126,11 @@ class Run:
     def policies(self) -> tuple[str, ...]:
         """Labels of the policies, in the order of the grid."""
         return tuple(dict.fromkeys(cell.policy for cell in self.cells))
+
+    @property
+    def shown_policies(self) -> tuple[str, ...]:
+        """The labels of the policies as tables and figures show them, with marks, in the order of the grid."""
+        return tuple(dict.fromkeys(cell.shown_policy for cell in self.cells))
 
     @property
     def lost(self) -> tuple[str, ...]:

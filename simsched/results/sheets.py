@@ -25,6 +25,8 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """
     import pandas as pd  # slow to load, and few cells have such a file
 
+    from simsched.results.schema import LARGEST  # loads pyarrow
+
     try:
         sheet = pd.read_csv(path, converters={"job_id": str})  # an id such as `NA` or `007` is a text
     except (ValueError, OSError) as error:
@@ -33,8 +35,8 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     if missing:
         raise input_error(path, f"lacks the column '{missing[0]}'", _AGAIN)
     for column in set(columns) - {"job_id"}:
-        if not pd.api.types.is_numeric_dtype(sheet[column]) or not np.isfinite(sheet[column]).all():
-            raise input_error(path, f"its column '{column}' holds what is no finite number", _AGAIN)
+        if not pd.api.types.is_numeric_dtype(sheet[column]) or not (np.abs(sheet[column]) <= LARGEST).all():
+            raise input_error(path, f"its column '{column}' holds what is no number in reach", _AGAIN)
     return sheet
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from simsched.errors import Problem
 from simsched.workload.readers import head_of, philly_csv, plain, read_trace
+from simsched.workload.readers.elasticflow import is_elasticflow_trace
 from simsched.workload.readers.head import is_workload
 from simsched.workload.readers.muri import is_muri_trace
 from simsched.workload.readers.sheet import open_sheet
@@ -41,7 +42,7 @@ def _lines_of_jobs(file: Path) -> Mapping[str, int]:
         sheet = open_sheet(file, ())
         ids = sheet.text("name")
         return {str(name): sheet.line(int(row)) for name, row in zip(ids, sheet.rows, strict=True)}
-    if is_muri_trace(head):
+    if is_muri_trace(head) or is_elasticflow_trace(head):
         sheet = open_sheet(file, ())
         return {str(name): sheet.line(int(row)) for name, row in zip(sheet.text("job_id"), sheet.rows, strict=True)}
     trace = read_trace(file)

@@ -18,6 +18,7 @@ from simsched.workload import readers
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
 from simsched.workload.readers import head_of
+from simsched.workload.readers.elasticflow import is_elasticflow_trace, read_elasticflow_jobs
 from simsched.workload.readers.format import Head
 from simsched.workload.readers.head import is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
@@ -265,6 +266,7 @@ JOB_LISTS = (
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
     JobList("muri", is_muri_trace, read_muri_jobs),
+    JobList("elasticflow", is_elasticflow_trace, read_elasticflow_jobs),
 )
 
 

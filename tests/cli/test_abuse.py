@@ -3,11 +3,12 @@
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks.abuse.__main__ import ATTACKS, fill
+from benchmarks.abuse.__main__ import ATTACKS, fill, main, read, write
 from benchmarks.abuse.tries import Attack, Ending, Tally, make_tries, tried
 from simsched.experiment.running import cell as cell_module
 from simsched.results.reader import read_run
@@ -226,6 +227,18 @@ def test_what_breaks_is_counted_and_stands_in_the_page(tmp_path, monkeypatch):
     page.write_text((Path(__file__).resolve().parents[2] / "docs/robustness.md").read_text())
     fill(page, [tally])
     assert page.read_text().count("| `fuzz` | nothing is done | 3 | 1 as it should, 2 broke | 2 |") == 1
+
+
+def test_parts_of_attacks_are_kept_and_added_up(tmp_path, capsys):
+    parts = (("fuzz-1-0", "ran", 2, []), ("fuzz-1-2", "ran", 3, ["try 4: a fault"]), ("calls-1-0", "refused", 1, []))
+    for name, outcome, tries, broken in parts:
+        attack = next(one for one in ATTACKS if name.startswith(one.name))
+        write(tmp_path / f"{name}.json", Tally(attack, tries, Counter({outcome: tries - len(broken)}), broken))
+    fuzz, calls = read(tmp_path)
+    assert (fuzz.tries, fuzz.outcomes, fuzz.broken) == (5, {"ran": 4}, ["try 4: a fault"])
+    assert (calls.attack.name, calls.tries) == ("calls", 1)
+    assert main(["--rounds", "0", "--results", str(tmp_path)]) == 1  # something broke
+    assert "| 5 of 2,000 | 4 ran | 1 |" in capsys.readouterr().out
 
 
 def test_a_try_that_does_not_end_is_ended_and_counts_as_broken():

@@ -90,6 +90,18 @@ def test_a_simulation_shows_itself_in_a_line():
     assert repr(found).startswith("<simulation: 2 finished jobs, 1 decision, makespan 0.0167 h;")
 
 
+def test_tables_mark_what_a_policy_knows(folder):
+    chosen = {"policies": [{"name": "fifo"}, {"name": "srtf", "label": "best"}], "seeds": 2, "workload.sample": 4}
+    run = sim.run("tiny.yaml", chosen)
+    assert run.table()["mark"].to_dict() == {"fifo": "", "best": "†"}
+    assert run.cells()["mark"].tolist() == ["", "", "†", "†"]
+    assert run.marks == ("† oracle: reads what no real scheduler knows (best: remaining_work).",)
+    told = sim.simulate(jobs=[JOB], policy="srtf", cluster=(1, 4))
+    assert repr(told).startswith("<simulation †: 1 finished job,")
+    assert told.marks == ("† oracle: reads what no real scheduler knows (srtf: remaining_work).",)
+    assert sim.simulate(jobs=[JOB], policy="fifo", cluster=(1, 4)).marks == ()
+
+
 def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results):
     cells = results.cells()["makespan_s"].unstack("seed")
     expected = (cells.loc["tiresias"] / cells.loc["fifo"] - 1).mean()

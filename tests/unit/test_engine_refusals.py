@@ -86,6 +86,22 @@ def test_a_policy_that_never_places_a_job_is_stopped() -> None:
         run(Script({}), [fixed("a"), fixed("b")], options=EngineOptions(idle_rounds=20))
 
 
+class Pausing(Script):
+    """Leaves everything idle for up to 300 s, on purpose."""
+
+    longest_pause_s = 300.0
+
+
+def test_a_policy_may_pause_for_as_long_as_it_says() -> None:
+    # Rounds of 10 s from 10 s on: the twentieth falls on 200 s, and 310 s are 300 s after the first.
+    options = EngineOptions(idle_rounds=20)
+    with pytest.raises(StuckError, match="at t=200 s"):
+        run(Script({300: {"a": ((0, 1),)}}), [fixed("a")], options=options)
+    assert run(Pausing({300: {"a": ((0, 1),)}}), [fixed("a")], options=options).jobs[0].end_time_s == 300 + 30 + 100
+    with pytest.raises(StuckError, match="at t=310 s"):
+        run(Pausing({310: {}}), [fixed("a")], options=options)
+
+
 @pytest.mark.parametrize(
     ("jobs", "reason"),
     [

@@ -120,6 +120,13 @@ def test_jobs_that_come_between_resets_wait_for_the_next(table):
     assert started == {"a": 0.0, "b": 360.0}
 
 
+def test_however_many_rounds_pass_until_shares_are_computed_is_borne(table):
+    # Shares are computed at 10 s for `a`, which ends at 110; `b` waits for those of 3,850 s, 1,870 rounds later.
+    one = Cluster.uniform(1, 1, "fast")
+    jobs = [lm("a", 400, at=10.0), lm("b", 400, at=20.0)]
+    assert ends(simulated(MaxMin(round_s=2, min_reset_s=3840), jobs, table, one)) == {"a": 110.0, "b": 3950.0}
+
+
 def test_fifo_aware_and_agnostic(table):
     jobs = [a3c("a", 6000), lm("b", 4000), lm("c", 400, at=10.0)]
     agnostic = shares_of(GavelFifo(), jobs[:2], table)

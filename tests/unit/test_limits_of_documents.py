@@ -35,8 +35,9 @@ MERGES = "a: &a {x: 1}\n" + chain(
         ("a: " + "{b: " * 5000 + "1" + "}" * 5000, "is nested deeper than 50 levels"),
         (MERGES, "values when its aliases are written out"),
         ("a: 99999999999999999999", "the number at 'a' is too large"),
+        ('a: {b: "x\\0y"}', "the text at 'a.b' holds the character NUL"),
     ],
-    ids=["aliases", "depth", "great depth", "merges", "number"],
+    ids=["aliases", "depth", "great depth", "merges", "number", "NUL"],
 )
 def test_a_document_has_limits(text, said):
     with pytest.raises(InputError, match=said):
@@ -104,3 +105,15 @@ def test_helpers_and_bases_of_a_policy_are_part_of_its_sources(tmp_path, monkeyp
     for name in ("a_base", "a_deeper_helper"):
         (tmp_path / f"{name}.py").write_text(files[f"{name}.py"] + "# changed\n")
         assert plugin_closure(policy).modules[name] != before[name]
+
+
+def test_a_link_to_itself_and_a_home_that_there_is_not_are_no_files(tmp_path):
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    path = tmp_path / "e.yaml"
+    for given in ("loop.csv", "~nobody-has-this-name/jobs.csv"):
+        path.write_text(f"name: e\nworkload: {{path: {given}, recipe: replay}}\npolicies: [{{name: fifo}}]\n")
+        with pytest.raises(InputError, match=r"workload\.path: there is no file or folder '"):
+            make_grid(read_experiment(path))
+        path.write_text(f"name: e\npolicies: [{{name: '{given}:P'}}]\n".replace(".csv", ".py"))
+        with pytest.raises(InputError, match="there is no file '"):
+            read_experiment(path)

@@ -1,17 +1,22 @@
 """The figures that a whole run gets."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from simsched.engine.records import DecisionRecord, JobRecord
-from simsched.report.figures.draw import draw_run
+from simsched.report.figures.draw import draw_run, run_figures
+from simsched.report.figures.evaluation import curves_of
+from simsched.results.compare import comparison
+from simsched.results.curves import CurvePoint
 from simsched.results.reader import read_run
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
 from tests.unit.test_figures import interval
 
 
-def write_cell(folder, stretch):
-    """Two jobs on four GPUs; `stretch` makes everything longer."""
+def write_cell(folder, stretch, knows):
+    """Two jobs on four GPUs; `stretch` makes everything longer, `knows` is what the policy is told."""
     with TableWriter(folder) as writer:
         for name, submit, start, end, gpus in (("a", 0, 60, 60 + 1800 * stretch, 2), ("b", 60, 120, 7200 * stretch, 1)):
             writer.allocation(interval(name, start, start + 30, gpus, restarting=True))
@@ -19,15 +24,15 @@ def write_cell(folder, stretch):
             times = (submit, start, end, end - submit, end - start, start - submit, 30)
             writer.job(JobRecord(name, "ncf", "", "", "", gpus, 64, *times, (end - start) * gpus, 0))
         writer.decision(DecisionRecord(60, 1, 1, 2, 4, 1, 1, 0, 0, {}))
-    write_json(folder / "manifest.json", {})
+    write_json(folder / "manifest.json", {"policy_knows": knows})
     write_json(folder / "summary.json", summarise_folder(folder, 4))
 
 
-def make_run(folder, points=({},), policies=("pollux", "tiresias"), published=None):
+def make_run(folder, points=({},), policies=("pollux", "tiresias"), published=None, knows=None):
     cells = []
     for index, (point, policy, seed) in enumerate((p, q, s) for p in points for q in policies for s in (1, 2, 3)):
         stretch = seed + (5 if policy == "tiresias" else 0)
-        write_cell(folder / "cells" / str(index), stretch)
+        write_cell(folder / "cells" / str(index), stretch, (knows or {}).get(policy, {}))
         entry = {"cell": str(index), "policy": policy, "seed": seed, "point": point, "folder": f"cells/{index}"}
         cells.append(entry)
     write_json(folder / "run.json", {"name": "tiny", "cells": cells, "published": published or {}})
@@ -43,6 +48,38 @@ def test_a_run_without_sweep_gets_bars_distribution_time_and_timeline(tmp_path):
     bars = pd.read_csv(tmp_path / "figures" / "bars.csv")
     assert bars.loc[bars["metric"] == "makespan_s", "mean"].tolist() == [14400, 50400]
     assert pd.read_csv(tmp_path / "figures" / "job-timeline.csv")["policy"].unique().tolist() == ["pollux", "tiresias"]
+
+
+def test_figures_mark_what_policies_know_and_explain_the_marks(tmp_path):
+    knows = {"tiresias": {"remaining_work": "oracle", "offline_profiles": "profiled"}, "pollux": {"goodput": "learnt"}}
+    points = [{"workload.load": load} for load in (0.5, 1.0)]
+    run = make_run(tmp_path / "run", points=points, policies=("pollux", "tiresias"), knows=knows)
+    drawn = dict(run_figures(run))
+    shown = {name: [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+             for name, (figure, _) in drawn.items()}  # fmt: skip
+    assert shown["sweep-load"] == ["pollux", "tiresias †‡"]
+    assert shown["jct-cdf"][:2] == ["pollux [load=0.5]", "tiresias †‡ [load=0.5]"]
+    bars, data = drawn["bars"]
+    names = [label.get_text() for label in bars.axes[0].get_yticklabels()]
+    assert names == list(data["policy"].unique()) == [*shown["jct-cdf"]]
+    for figure, _ in drawn.values():
+        lines = figure.texts[1].get_text().split("\n")
+        assert "† oracle: reads what no real scheduler knows (tiresias: remaining_work)." in " ".join(lines[-3:])
+        assert figure.texts[1].get_text().count("†") == 1
+
+
+def test_figures_of_policies_that_know_nothing_more_say_nothing_of_marks(tmp_path):
+    for figure, _ in dict(run_figures(make_run(tmp_path / "run"))).values():
+        assert "†" not in figure.texts[1].get_text()
+        assert "‡" not in figure.texts[1].get_text()
+
+
+def test_published_curves_follow_a_label_with_its_mark(tmp_path):
+    run = make_run(tmp_path / "run", knows={"pollux": {"remaining_work": "oracle"}})
+    curves = tuple(CurvePoint("over-time", "gpus", name, 1.0, 2.0) for name in ("pollux", "tiresias", "other"))
+    run = replace(run, published_curves=curves)
+    found = curves_of(run, "over-time", comparison(run))
+    assert [point.series for point in found] == ["pollux †", "tiresias", "other"]
 
 
 def test_a_swept_run_gets_a_line_figure_for_its_key(tmp_path):

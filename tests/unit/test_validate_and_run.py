@@ -12,6 +12,7 @@ from benchmarks import validate_and_run
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.errors import InputError
 from simsched.experiment.grid import look_into, make_grid
+from simsched.experiment.inputs import CellInputs
 from simsched.experiment.policy_params import parameter_problems
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
@@ -100,6 +101,31 @@ def test_the_remedy_for_large_jobs_is_one_that_the_recipe_has(read, workload, re
 def test_following_a_remedy_helps(read):
     text = "cluster: {nodes: 1}\npolicies: [{name: fifo}]\nworkload: {path: jobs.csv, recipe: replay, max_gpus: 4}\n"
     assert look_into(read(text))[0] == 1
+
+
+def test_what_only_jobs_like_those_of_a_run_would_break_is_no_problem(read):
+    # The jobs drawn to look into seed 3 ask for 24 and 48 GPUs, those that a run draws for at most 16.
+    text = "cluster: {nodes: 2, gpus_per_node: 8}\npolicies: [{name: fifo}]\nseeds: [3]\n"
+    alike = CellInputs(alike=True).gathered(read(text).spec.workload, "", 3, read(text).spec)
+    assert max(job.num_gpus for job in alike.jobs) > 16
+    assert max(job.num_gpus for job in make_grid(read(text)).cells[0].task.jobs) <= 16
+    assert look_into(read(text))[0] == 1
+
+
+@pytest.mark.parametrize("agent", ["fixed-batch", "accordion", "goodput"])
+def test_an_agent_that_does_not_know_what_the_policy_reads_is_refused(read, agent):
+    text = f"policies: [{{name: pollux, agent: {{name: {agent}}}}}]\nworkload: {{recipe: pollux, jobs: 3, days: 28}}\n"
+    if agent == "goodput":
+        assert look_into(read(text))[0] == 1
+        return
+    with pytest.raises(InputError, match=r"agent, policy 'pollux': the agent of job '.*' fits no goodput model"):
+        look_into(read(text))
+
+
+def test_jobs_that_the_policy_cannot_schedule_are_refused_whatever_their_agent(read):
+    text = "policies: [{name: or-elastic, agent: {name: fixed-batch}}]\nworkload: {path: jobs.csv, recipe: replay}\n"
+    with pytest.raises(InputError, match=r"no model of batch sizes|batch-size model"):
+        look_into(read(text))
 
 
 def test_what_the_first_decision_would_need_is_asked_before_the_run(read):

@@ -56,6 +56,11 @@ class Recorded(Policy):
         self._recording = None if self.shares_path is None else read_recording(Path(self.shares_path))
 
     @property
+    def longest_pause_s(self) -> float:
+        """Return the time between two computations of shares, for which jobs that came in between wait."""
+        return self.min_reset_s
+
+    @property
     def triggers(self) -> Triggers:
         """Decide once a round."""
         return Triggers(interval_s=self.round_s)

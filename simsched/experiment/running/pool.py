@@ -29,7 +29,15 @@ from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome
 from simsched.experiment.running.progress import ProgressFile
 from simsched.experiment.running.store import Store
-from simsched.experiment.running.worker import LONGEST_MESSAGE, READY, Surroundings, serve_cells, sigint_ignored, start
+from simsched.experiment.running.worker import (
+    LONGEST_MESSAGE,
+    READY,
+    Surroundings,
+    how_it_ended,
+    serve_cells,
+    sigint_ignored,
+    start,
+)
 from simsched.experiment.task import Task
 from simsched.plugins import Kind
 from simsched.policy import POLICIES
@@ -240,13 +248,6 @@ class _Pool:
 
 def _cause_of_death(worker: _Worker) -> str:
     code = worker.process.exitcode
-    if code is None:
-        how = "closed the connection to the run"
-    elif code < 0:
-        names = {int(one): one.name for one in signal.Signals}
-        how = f"was killed ({names.get(-code, f'signal {-code}')})"
-    else:
-        how = f"ended with exit code {code}"
     perhaps = ", perhaps for want of memory" if code == -signal.SIGKILL else ""
     held = f"; it held up to {worker.memory_mib} MiB" if worker.memory_mib else ""
-    return f"its process {how}{perhaps}{held}"
+    return f"its process {how_it_ended(code)}{perhaps}{held}"

@@ -36,7 +36,7 @@ LONGEST_MESSAGE = 1 << 20
 #: Characters that the path of a socket may have, and those that Python adds to the folder of temporary files.
 _SOCKET_PATH, _SOCKET_NAME = 100, len("/pymp-12345678/listener-12345678")
 #: What a copied process has loaded.
-_LOADED = (__name__, "simsched.results.summary", "pandas", "pyarrow.parquet", "threadpoolctl")
+_LOADED = (__name__, "numpy.random", "threadpoolctl")
 #: How often it is tried to start a worker, and the seconds between two tries.
 _TRIES, _AGAIN_S = 50, 0.1
 _SAFE_PATH = "PYTHONSAFEPATH"
@@ -93,6 +93,16 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
             time.sleep(_AGAIN_S)
     theirs.close()
     return process, ours
+
+
+def how_it_ended(code: int | None) -> str:
+    """Say how a process ended that did not say so itself, by its exit code; None where it goes on."""
+    if code is None:
+        return "closed the connection to the run"
+    if code < 0:
+        names = {int(one): one.name for one in signal.Signals}
+        return f"was killed ({names.get(-code, f'signal {-code}')})"
+    return f"ended with exit code {code}"
 
 
 @contextlib.contextmanager

@@ -18,11 +18,11 @@ _WIDEST = 9.0
 
 
 def agents_of(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Return policy and agent by label ("" for the policy's own agent)."""
+    """Return policy and agent by label as figures show it ("" for the policy's own agent)."""
     found = {}
     for row in rows:
         agent = row.cells[0].manifest.get("agent")
-        found[row.policy] = (row.policy_name, str(agent["name"]) if isinstance(agent, Mapping) else "")
+        found[row.shown_policy] = (row.policy_name, str(agent["name"]) if isinstance(agent, Mapping) else "")
     return found
 
 

@@ -26,7 +26,7 @@ def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
             estimate = row.estimate(reading.key)
             if estimate is not None:
                 found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
-                lines.append((row.name, reading.key, reading.stored_unit, *found))
+                lines.append((row.shown_name, reading.key, reading.stored_unit, *found))
     data = pd.DataFrame(lines, columns=_COLUMNS)
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from simsched.errors import input_error, nearest
+from simsched.knowledge import legend
 from simsched.report.figures.agents import compares_agents
 from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import jct_cdf
@@ -23,7 +24,7 @@ from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_
 from simsched.report.figures.pairs import pair_figures
 from simsched.report.figures.placement import placement_figures
 from simsched.report.figures.purposes import purpose_figures
-from simsched.report.figures.style import FORMATS, Drawn, Look, looks, row_looks, save
+from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.tenants import tenant_figures
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
@@ -37,6 +38,9 @@ _MOST_SYSTEMS = 16
 #: More panels or bars than these are not told apart on a page.
 _MOST_PANELS = 4
 _MOST_BARS = 5000
+
+#: Columns of a figure's data that name policies.
+_NAMING = ("policy", "panel")
 
 #: How to draw a figure.
 Plan = Callable[[], Drawn]
@@ -106,13 +110,25 @@ def draw_figure(run: Run, name: str, replicate_over: Collection[str] = (), metri
     if metrics and name != "bars" and not name.startswith("sweep-"):
         choices = " or ".join(f"'{one}'" for one in plans if one == "bars" or one.startswith("sweep-"))
         raise input_error("--metric", f"the figure '{name}' shows no metric of one's choice", f"draw {choices} of it")
-    return plans[name]()
+    return _explained(run, plans[name]())
 
 
 def run_figures(run: Run, replicate_over: Collection[str] = ()) -> Iterator[tuple[str, Drawn]]:
     """Draw the figures that fit a run one after the other, each with the name of its files."""
     for name, plan in _plans(run, replicate_over, ()):
-        yield name, plan()
+        yield name, _explained(run, plan())
+
+
+def _explained(run: Run, drawn: Drawn) -> Drawn:
+    """Say in a figure's caption what the marks mean behind the labels of the policies that it shows."""
+    figure, data = drawn
+    words = [
+        figure.texts[0].get_text(),
+        *(str(word) for name in _NAMING if name in data for word in data[name].unique()),
+    ]
+    shown = {cell.policy: cell.knows for cell in run.cells if any(cell.shown_policy in word for word in words)}
+    add_to_caption(figure, legend(shown))
+    return drawn
 
 
 def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
@@ -120,7 +136,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
     rows = comparison(run, replicate_over)
     if len(rows) <= MOST_ROWS:
         yield from _row_plans(run, rows, metrics)
-    styles = looks(run.policies)
+    styles = looks(run.shown_policies)
     swept = [key for key in run.swept if key not in replicate_over]
     short = short_keys(swept)
     for key in swept:
@@ -143,7 +159,7 @@ def _already(drawn: Drawn) -> Drawn:
 
 
 def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
-    styles = row_looks({row.name: row.policy for row in rows})
+    styles = row_looks({row.shown_name: row.policy for row in rows})
     yield "bars", partial(_bars, run, rows, metrics, styles)
     yield "jct-cdf", partial(_distribution, run, rows, styles)
     if type_metrics(rows):
@@ -170,12 +186,12 @@ def _bars(run: Run, rows: Sequence[Row], metrics: Sequence[str], styles: Mapping
 
 
 def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
-    times = {row.name: [cell.table("jobs", ["jct_s"])["jct_s"].to_numpy() for cell in row.cells] for row in rows}
+    times = {row.shown_name: [cell.table("jobs", ["jct_s"])["jct_s"].to_numpy() for cell in row.cells] for row in rows}
     return jct_cdf(times, title=f"{run.name}: job completion times", styles=styles)
 
 
 def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
-    cells = {row.name: row.cells[0] for row in rows}
+    cells = {row.shown_name: row.cells[0] for row in rows}
     tables = {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
               for name, cell in cells.items()}  # fmt: skip
     seed = rows[0].cells[0].seed
@@ -202,7 +218,7 @@ def node_sizes(cell: Cell, intervals: Iterable[pd.DataFrame]) -> list[int]:
 
 
 def _queue(run: Run, rows: Sequence[Row]) -> Drawn:
-    cells = {row.name: row.cells[0] for row in rows}
+    cells = {row.shown_name: row.cells[0] for row in rows}
     tables = {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
               for name, cell in cells.items()}  # fmt: skip
     return queue_over_time(tables, title=f"{run.name}: waiting jobs (seed {rows[0].cells[0].seed})")
@@ -214,10 +230,10 @@ def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[st
         return {}
     if not any(come_and_go(cell.table("rounds", NODE_COLUMNS)) for cell in run.cells):
         return {}
-    data = nodes_data({row.name: (_rental(cell) for cell in row.cells) for row in rows})
+    data = nodes_data({row.shown_name: (_rental(cell) for cell in row.cells) for row in rows})
     seeds = max(len(row.cells) for row in rows)
     title = f"{run.name}: nodes over time"
-    curves = curves_of(run, "nodes-over-time")
+    curves = curves_of(run, "nodes-over-time", rows)
     rented = not all(cell.manifest.get("failures") for cell in run.cells)
     drawn = nodes_over_time(data, seeds=seeds, title=title, styles=styles, curves=curves, rented=rented)
     return {"nodes-over-time": drawn}
@@ -230,7 +246,7 @@ def _rental(cell: Cell) -> Rental:
 
 def _trials(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
     """Draw how hyper-parameter tuning proceeds, where there is one."""
-    found = {row.name: [read_trials(cell.folder) for cell in row.cells] for row in rows}
+    found = {row.shown_name: [read_trials(cell.folder) for cell in row.cells] for row in rows}
     trials = {name: [one for one in frames if one is not None] for name, frames in found.items()}
     if not trials or not all(trials.values()):
         return {}
@@ -240,7 +256,7 @@ def _trials(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[s
 
 
 def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
-    intervals = {row.name: _intervals(row) for row in rows}
+    intervals = {row.shown_name: _intervals(row) for row in rows}
     last_s = max((cell.summary.get("makespan_s", 0.0) for cell in run.cells), default=0.0)
     seeds = max(len(row.cells) for row in rows)
     title = f"{run.name}: the cluster over time"
@@ -250,7 +266,7 @@ def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Dra
         total_gpus=_total_gpus(run.cells),
         title=title,
         styles=styles,
-        curves=curves_of(run, "over-time"),
+        curves=curves_of(run, "over-time", rows),
     )
 
 
@@ -280,7 +296,7 @@ def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Draw
         cell = next((c for c in row.cells if (c.seed, c.point) == (first.seed, first.point)), None)
         if cell is not None and (cell.table("jobs", ["job_id"])["job_id"] == job_id).any():
             own = cell.table("jobs", ["job_id", "submit_time_s"])
-            lives[row.name] = (own, cell.table("allocations", LIFE_COLUMNS))
+            lives[row.shown_name] = (own, cell.table("allocations", LIFE_COLUMNS))
     title = f"{run.name}: the largest job, {job_id} (seed {first.seed})"
     return job_timeline(lives, job_id, title=title, styles=styles)
 

@@ -37,7 +37,7 @@ def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Dra
         yield "quality", _quality(run, rows)
     foreseen = [row for row in rows if all(has_predictions(cell) for cell in row.cells)][:_MOST_FORESEEN]
     if foreseen:
-        errors = {row.name: [prediction_errors(cell) for cell in row.cells] for row in foreseen}
+        errors = {row.shown_name: [prediction_errors(cell) for cell in row.cells] for row in foreseen}
         yield "predictions", predictions(predictions_data(errors), title=f"{run.name}: how true predictions were")
     report = run.experiment.get("report") or {}
     follow = report.get("follow") or {}
@@ -50,9 +50,11 @@ def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Dra
 
 
 def _quality(run: Run, rows: Sequence[Row]) -> Drawn:
-    data = quality_data({row.name: [_lives(cell) for cell in row.cells] for row in rows})
+    data = quality_data({row.shown_name: [_lives(cell) for cell in row.cells] for row in rows})
     seeds = max(len(row.cells) for row in rows)
-    return quality(data, title=f"{run.name}: how losses fall", seeds=seeds, styles=looks(row.name for row in rows))
+    return quality(
+        data, title=f"{run.name}: how losses fall", seeds=seeds, styles=looks(row.shown_name for row in rows)
+    )
 
 
 def _lives(cell: Cell) -> list[Life]:
@@ -60,21 +62,28 @@ def _lives(cell: Cell) -> list[Life]:
     return lives(cell.table("jobs", QUALITY_COLUMNS), cell.table("allocations", PROGRESS_COLUMNS), losses)
 
 
-def curves_of(run: Run, figure: str) -> tuple[CurvePoint, ...]:
-    """Return the published curves that belong to a figure."""
-    return tuple(point for point in run.published_curves if point.figure == figure)
+def curves_of(run: Run, figure: str, rows: Sequence[Row]) -> tuple[CurvePoint, ...]:
+    """Return the published curves that belong to a figure, those of rows by the names that figures show."""
+    shown = {row.name: row.shown_name for row in rows}
+    return tuple(
+        point._replace(series=shown.get(point.series, point.series))
+        for point in run.published_curves
+        if point.figure == figure
+    )
 
 
 def _rho(run: Run, rows: Sequence[Row]) -> Drawn:
     ratios = {
-        row.name: [read_fairness(cell.fairness_file)["rho"].to_numpy() for cell in row.cells if cell.fairness_file]
+        row.shown_name: [
+            read_fairness(cell.fairness_file)["rho"].to_numpy() for cell in row.cells if cell.fairness_file
+        ]
         for row in rows
     }
     return rho_cdf(
         rho_data(ratios),
         title=f"{run.name}: finish-time fairness",
         meaning=describe(run.fairness),
-        curves=curves_of(run, "rho-cdf"),
+        curves=curves_of(run, "rho-cdf", rows),
         source=run.published_source,
         styles=looks(ratios),
     )
@@ -84,5 +93,5 @@ def _followed(run: Run, rows: Sequence[Row], follow: dict[str, int]) -> Drawn:
     cell = rows[0].cells[0]
     jobs = cell.table("jobs", JOB_COLUMNS)
     data = adaptation_data(jobs, cell.table("allocations", LIFE_COLUMNS), chosen_jobs(jobs, follow))
-    title = f"{run.name}: {rows[0].name} adapts jobs to load and training (seed {cell.seed})"
-    return co_adaptation(data, title=title, curves=curves_of(run, "co-adaptation"), source=run.published_source)
+    title = f"{run.name}: {rows[0].shown_name} adapts jobs to load and training (seed {cell.seed})"
+    return co_adaptation(data, title=title, curves=curves_of(run, "co-adaptation", rows), source=run.published_source)

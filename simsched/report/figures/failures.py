@@ -22,7 +22,7 @@ def failure_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]
     """Draw who suffers how much from failures, over each swept key; over the checkpoint interval with its optimum."""
     if not any(_RATIO in row.values for row in rows):
         return
-    styles = looks(run.policies)
+    styles = looks(run.shown_policies)
     for key in run.swept:
         if key == _INTERVAL:
             data = sweep_data(rows, key, (_RATIO,))

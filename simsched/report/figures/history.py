@@ -37,7 +37,7 @@ def history_figures(run: Run, replicate_over: Collection[str] = ()) -> dict[str,
 
     Swept keys in `replicate_over` count as replications beside the seed.
     """
-    priors = {cell.policy: _prior_of(cell) for cell in run.cells}
+    priors = {cell.shown_policy: _prior_of(cell) for cell in run.cells}
     reference = next((label for label, prior in priors.items() if prior == "none"), None)
     if reference is None or set(priors.values()) <= {"none", None}:
         return {}
@@ -68,15 +68,15 @@ def paired_jobs(run: Run, reference: str, replicate_over: Collection[str] = ()) 
     end_time_s, jct_s, reference_s, day` (0-based, of the submission), and `known`: how many jobs of its application had
     finished in the same run when it was submitted.
     """
-    references = {_place(cell): cell for cell in run.cells if cell.policy == reference}
+    references = {_place(cell): cell for cell in run.cells if cell.shown_policy == reference}
     frames = []
     for cell in run.cells:
         other = references.get(_place(cell))
-        if other is None or cell.policy == reference:
+        if other is None or cell.shown_policy == reference:
             continue
         replica = ", ".join([str(cell.seed), *(str(cell.point[key]) for key in replicate_over if key in cell.point)])
         point = {key: value for key, value in cell.point.items() if key not in replicate_over}
-        frame = cell.table("jobs", _JOBS).assign(policy=cell.policy, point=_point_name(point), seed=replica)
+        frame = cell.table("jobs", _JOBS).assign(policy=cell.shown_policy, point=_point_name(point), seed=replica)
         alone = other.table("jobs", ["job_id", "jct_s"]).rename(columns={"jct_s": "reference_s"})
         frames.append(_with_known(frame).merge(alone, on="job_id", validate="one_to_one"))
     if not frames:

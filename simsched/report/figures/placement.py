@@ -19,7 +19,7 @@ def placement_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Draw
     found = [name for name in (_CROSSING, _FRAGMENTED) if any(name in row.values for row in rows)]
     if not found:
         return
-    metrics, styles = ("jct_mean_s", *found), looks(run.policies)
+    metrics, styles = ("jct_mean_s", *found), looks(run.shown_policies)
     if not run.swept and len(rows) <= _MOST_ROWS:
         title = f"{run.name}: where jobs are placed"
         yield "placement", metric_bars(bar_data(rows, metrics), title=title, styles=styles)

@@ -17,7 +17,7 @@ _SHARED = ("speed_per_gpu", "jct_mean_s", "gpu_utilisation")
 def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[tuple[str, Drawn]]:
     """Draw what becomes of deadlines and of agents over each swept key, and what sharing is worth row by row."""
     swept = [key for key in run.swept if len({str(row.point.get(key)) for row in rows}) > 1]
-    styles = looks(run.policies)
+    styles = looks(run.shown_policies)
     if any(_DEADLINES[0] in row.values for row in rows):
         for key in swept:
             title = f"{run.name}: deadlines over {axis_title(key)}"
@@ -25,7 +25,10 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
             yield f"deadlines-{key.rsplit('.', 1)[-1]}", sweep_lines(data, key, title=title, styles=styles)
         if len(rows) <= most_rows:
             title = f"{run.name}: deadlines"
-            yield "deadlines", metric_bars(bar_data(rows, _DEADLINES), title=title, styles=looks(r.name for r in rows))
+            yield (
+                "deadlines",
+                metric_bars(bar_data(rows, _DEADLINES), title=title, styles=looks(r.shown_name for r in rows)),
+            )
     if len(swept) == 1 and compares_agents(rows):
         title = f"{run.name}: agents under schedulers over {axis_title(swept[0])}"
         reference = run.reference or ""
@@ -33,4 +36,4 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
         yield "agents", agents_panels(data, swept[0], title=title, reference=reference)
     if len(rows) <= most_rows and any(_SHARED[0] in row.values for row in rows):
         title = f"{run.name}: what sharing GPUs is worth"
-        yield "sharing", metric_bars(bar_data(rows, _SHARED), title=title, styles=looks(r.name for r in rows))
+        yield "sharing", metric_bars(bar_data(rows, _SHARED), title=title, styles=looks(r.shown_name for r in rows))

@@ -72,7 +72,7 @@ _UNNAMED = re.compile(r"_(nolegend_|(child|container)\d+)")
 #: Stands for a blank at which no line is broken.
 _BOUND = "\u00a0"
 _TITLE_SIZE = 11
-_TITLE_LETTERS_PER_INCH = 14
+_TITLE_LETTERS_PER_INCH, _CAPTION_LETTERS_PER_INCH = 14, 15.5
 _CAPTION_SIZE = 7.5
 #: Inches: left of and outside title and caption, a line of title, caption and legend, a legend's handle and letter.
 _LEFT, _MARGIN = 0.1, 0.08
@@ -152,7 +152,7 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
 
     Sizes in inches; `height` is that of the panels, to which title, legend and caption add their own.
     """
-    letters = int(width * 15.5)
+    letters = int(width * _CAPTION_LETTERS_PER_INCH)
     lines = caption_lines(words_text(caption, letters // 2), letters)
     title = shortened(words_text(title, letters), int(width * _TITLE_LETTERS_PER_INCH))
     below = _MARGIN + _CAPTION_LINE * len(lines)
@@ -163,6 +163,19 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     figure.text(_LEFT, _MARGIN, text, transform=_corner(figure, 0), va="bottom", size=_CAPTION_SIZE, color="#444444")
     _leave_room(figure, _TITLE_HEIGHT, below)
     return figure
+
+
+def add_to_caption(figure: Figure, sentences: Sequence[str]) -> None:
+    """Put sentences below the caption of a figure, each in lines of its own, and make room for them."""
+    width, height = figure.get_size_inches()
+    engine: Any = figure.get_layout_engine()
+    _, bottom, _, inside = engine.get()["rect"]
+    letters = int(width * _CAPTION_LETTERS_PER_INCH)
+    added = [line for text in sentences for line in caption_lines(words_text(text, letters // 2), letters)]
+    room = _CAPTION_LINE * len(added)
+    figure.texts[1].set_text("\n".join([*filter(None, [figure.texts[1].get_text()]), *added]))
+    figure.set_size_inches(width, height + room)
+    _leave_room(figure, height * (1 - bottom - inside), height * bottom + room)
 
 
 def caption_lines(caption: str, letters: int) -> list[str]:

@@ -35,10 +35,18 @@ def sweep_data(rows: Sequence[Row], key: str, metrics: Sequence[str]) -> pd.Data
             if estimate is None or key not in row.point:
                 continue
             others = {name: value for name, value in row.point.items() if name != key}
-            name, value = row_name(row.policy, others), row.point[key]
+            name, value = row_name(row.shown_policy, others), row.point[key]
             found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
             lines.append(
-                (name, row_name("", others).strip(" []"), row.policy, reading.key, reading.stored_unit, value, *found)
+                (
+                    name,
+                    row_name("", others).strip(" []"),
+                    row.shown_policy,
+                    reading.key,
+                    reading.stored_unit,
+                    value,
+                    *found,
+                )
             )
     data = pd.DataFrame(lines, columns=_COLUMNS)
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))

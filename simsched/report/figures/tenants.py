@@ -19,8 +19,13 @@ _KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
 def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
     """Draw `tenants` where the experiment has tenants and sweeps nothing."""
     if run.experiment.get("tenants") and not run.swept and len(rows) <= _MOST_ROWS:
-        data = tenant_waits({row.name: pd.concat(cell.table("jobs", _COLUMNS) for cell in row.cells) for row in rows})
-        yield "tenants", draw_tenant_waits(data, title=f"{run.name}: who waits", styles=looks(row.name for row in rows))
+        data = tenant_waits(
+            {row.shown_name: pd.concat(cell.table("jobs", _COLUMNS) for cell in row.cells) for row in rows}
+        )
+        yield (
+            "tenants",
+            draw_tenant_waits(data, title=f"{run.name}: who waits", styles=looks(row.shown_name for row in rows)),
+        )
 
 
 def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -30,7 +30,7 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     Returns the empty text where there are no intervals, or too many to be drawn on a page. Without script the page
     keeps the picture of the same name.
     """
-    cells = {row.name: row.cells[0] for row in rows[:_MOST_POLICIES]}
+    cells = {row.shown_name: row.cells[0] for row in rows[:_MOST_POLICIES]}
     if not cells or not all(cell.has("allocations") for cell in cells.values()):
         return ""
     first = next(iter(cells.values()))

@@ -146,6 +146,11 @@ class SharesPolicy(Policy):
         return self.ideal
 
     @property
+    def longest_pause_s(self) -> float:
+        """Return the time between two computations of shares, for which jobs that came in between wait."""
+        return self.min_reset_s
+
+    @property
     def triggers(self) -> Triggers:
         """Return all events; most of them fall within a round and change nothing."""
         return Triggers.on_events()

@@ -1,0 +1,109 @@
+"""Does work that loads and calls strangers' code in a process of its own, before anything is run.
+
+What the work returns comes back as a value; what the code breaks, and how long it takes, is that process's affair.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from simsched.errors import InputError, input_error, listening, safe_text, said, tell
+from simsched.experiment.running.worker import how_it_ended, start
+from simsched.plugins import watched
+
+#: Seconds that one piece of a stranger's code may take: importing a module, making a policy, having it begin.
+LONGEST_S = 60.0
+_POLL_S = 1.0
+#: The kinds of messages of the process; what follows each is a value of its own.
+_ENTERS, _LEAVES, _PROGRESS, _TOLD, _REFUSED, _RAISED, _DONE = range(7)
+
+Result = TypeVar("Result")
+
+
+def apart(
+    work: Callable[..., Result],
+    *arguments: object,
+    whose: str,
+    progress: Callable[[int, int], None] | None = None,
+    limit_s: float | None = None,
+) -> Result:
+    """Return `work(*arguments, progress)`, a function of a module, called in a process of its own.
+
+    Raises `InputError` as the work does, and naming `whose` code it is where the process ends without a word, raises
+    anything else, or stays in a stranger's code for longer than `limit_s`, or `LONGEST_S`.
+    """
+    process, pipe = start(_serve, work, arguments, str(Path.cwd()))
+    most_s, since = limit_s or LONGEST_S, 0.0
+    try:
+        while True:
+            if not pipe.poll(_POLL_S):
+                if since and time.monotonic() - since > most_s:
+                    message = f"its code has not come back after {most_s:g} s while the experiment is checked"
+                    raise input_error(whose, message, "see that importing it and making the policy end")
+                continue
+            kind, value = pickle.loads(pipe.recv_bytes())
+            since = time.monotonic() if kind == _ENTERS else 0.0
+            if kind == _PROGRESS and progress is not None:
+                progress(*value)
+            elif kind == _TOLD:
+                tell(value.where, value.message, value.remedy, line=value.line)
+            elif kind == _REFUSED:
+                raise InputError(*value)
+            elif kind == _RAISED:
+                raise input_error(whose, f"its code raises {value} while the experiment is checked")
+            elif kind == _DONE:
+                return value  # type: ignore[no-any-return]
+    except (EOFError, OSError, pickle.UnpicklingError) as error:
+        process.join(_POLL_S)
+        how = how_it_ended(process.exitcode)
+        raise input_error(whose, f"the process that checks it {how}", "its code ends or breaks the process") from error
+    finally:
+        process.kill()
+        process.join()
+        pipe.close()
+
+
+def _serve(pipe: Connection, work: Callable[..., Any], arguments: tuple[object, ...], folder: str) -> None:
+    """Do the work in the current folder of the other process, and say how it goes."""
+
+    def say(kind: int, value: object = None) -> None:
+        pipe.send_bytes(_pickled((kind, value)))
+
+    os.chdir(folder)
+    owner = os.getpid()
+    try:
+        with (
+            listening(lambda problem: say(_TOLD, problem)),
+            watched(lambda enters: say(_ENTERS if enters else _LEAVES)),
+        ):
+            found = work(*arguments, lambda *numbers: say(_PROGRESS, numbers))
+        if os.getpid() == owner:  # a stranger's module may have copied the process
+            say(_DONE, found)
+    except InputError as error:
+        say(_REFUSED, error.problems)
+    except BaseException as error:  # noqa: BLE001 (a stranger's may be of any kind)
+        say(_RAISED, safe_text(f"{type(error).__name__}: {said(error)}"))
+
+
+def _pickled(value: object) -> bytes:
+    content = io.BytesIO()
+    _Pickler(content).dump(value)
+    return content.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: object) -> Any:
+        """Have read-only mappings cross, too."""
+        return (_read_only, (dict(value),)) if isinstance(value, MappingProxyType) else NotImplemented
+
+
+def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(values)  # the class itself has no name by which it could be found

@@ -1,0 +1,118 @@
+"""What a stranger's policy does when it is imported and made happens in a process of its own, and is told in a line."""
+
+import builtins
+import os
+from dataclasses import replace
+
+import pytest
+
+from simsched.api import checking
+from simsched.api.checking import check, prepare
+from simsched.errors import InputError, InputWarning
+from simsched.experiment.cells import Lazy
+
+POLICY = """
+import builtins, multiprocessing, os, signal, sys
+from pathlib import Path
+from simsched.policy import Decision, Policy
+
+with Path(__file__).with_name("loaded").open("a") as log:
+    print(multiprocessing.parent_process() is None, file=log)
+{imported}
+
+class Own(Policy):
+    name = "own"
+
+    def __init__(self, speed: float = 1.0):
+        {made}
+
+    def decide(self, view, rng):
+        return Decision({{job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]}})
+"""
+EXPERIMENT = """\
+name: apart
+cluster: {nodes: 1, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay}
+policies: [{name: fifo}, {name: 'own.py:Own', params: {speed: 2}}]
+report: {plots: false}
+"""
+TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n"
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    def writer(imported="", made="pass"):
+        (tmp_path / "own.py").write_text(POLICY.format(imported=imported, made=made))
+        return tmp_path
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "apart.yaml").write_text(EXPERIMENT)
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    return writer
+
+
+def test_the_command_itself_loads_nobodys_policy(write, simsched):
+    folder = write()
+    for command in ("validate", "run"):
+        done = simsched(command, str(folder / "apart.yaml"))
+        assert done.exit_code == 0, done.output
+    assert set((folder / "loaded").read_text().split()) == {"False"}
+    assert simsched("run", str(folder / "apart.yaml"), "--out", "here", "--in-process").exit_code == 0
+    assert set((folder / "loaded").read_text().split()) == {"False", "True"}
+
+
+def test_cells_are_the_same_wherever_they_are_made(write):
+    write()
+    apart, here = (prepare("apart.yaml", in_process=in_process) for in_process in (False, True))
+    assert [(cell.name, cell.task.key, cell.task.about) for cell in apart.wanted] == [
+        (cell.name, cell.task.key, cell.task.about) for cell in here.wanted
+    ]
+    assert [cell.task for cell in apart.wanted] == [cell.task for cell in here.wanted]
+
+
+def test_cells_that_are_made_whenever_they_are_asked_for_are_not_handed_over(write, monkeypatch):
+    write()
+    whole = prepare("apart.yaml", in_process=True)
+    monkeypatch.setattr(checking, "_grid", lambda *_: whole)
+    assert checking._kept_grid() == replace(whole, experiment=replace(whole.experiment, policies={}))
+    monkeypatch.setattr(checking, "_grid", lambda *_: replace(whole, cells=Lazy(2, whole.cells.__getitem__)))
+    assert checking._kept_grid() is None
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("os._exit(0)", "the process that checks it ended with exit code 0"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "the process that checks it was killed (SIGKILL)"),
+        ("raise type('Beyond', (BaseException,), {})('far')", "its code raises Beyond: far"),
+        ("raise KeyboardInterrupt", "its code raises KeyboardInterrupt"),
+    ],
+)
+@pytest.mark.parametrize("where", ["imported", "made"])
+def test_what_ends_or_breaks_the_process_is_an_error_of_the_policy(write, simsched, where, what, said):
+    write(**{where: what})
+    done = simsched("validate", "apart.yaml")
+    assert done.exit_code == 2, done.output
+    assert f"'own.py:Own': {said}" in done.stderr
+
+
+def test_a_policy_that_cannot_be_made_in_time_is_given_up(write):
+    write(made="\n        while True:\n            pass")
+    with pytest.raises(InputError, match=r"'own\.py:Own': its code has not come back after 1 s"):
+        prepare("apart.yaml", limit_s=1)
+
+
+def test_what_it_patches_stays_there(write):
+    write(imported="builtins.patched_by_own = True")
+    assert check("apart.yaml").total == 2
+    assert not hasattr(builtins, "patched_by_own")
+
+
+def test_what_a_trace_says_in_vain_is_told_from_there_too(write):
+    folder = write()
+    rows = "name,time,application,num_replicas,batch_size,duration\na,0,cifar10,1,128,50\n"
+    (folder / "jobs.csv").write_text(rows)
+    with pytest.warns(InputWarning, match="1 job with an application and a duration, of which the application counts"):
+        check("apart.yaml", ["workload={path: jobs.csv}"])

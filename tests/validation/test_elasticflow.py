@@ -1,0 +1,106 @@
+"""ElasticFlow's replay from outside: against the logs of its artifact, and on random traces against the oracle."""
+
+import csv
+import random
+
+import pytest
+
+from simsched.errors import InputError
+from tests.validation import elasticflow_cases as cases
+from tests.validation.oracles import elasticflow as oracle
+
+#: What the artifact logs of a job, and what the oracle calls it.
+COLUMNS = {
+    "time": "noticed_s", "num_gpu": "gpus", "start_time": "start_s", "end_time": "end_s", "executed_time": "executed_s",
+    "JCT": "jct_s", "pending_time": "pending_s", "preempt": "preemptions",
+}  # fmt: skip
+
+REPLAYS = {
+    "EDF": oracle.replay_edf,
+    "Tiresias": lambda jobs: oracle.Tiresias(jobs).replay(),
+    "Tiresias-2024": lambda jobs: oracle.Tiresias(jobs, later=True).replay(),
+}
+
+
+def assert_tables_agree(done, rows):
+    """The tables of results have what the log has."""
+    jobs = done.jobs()
+    for row in rows:
+        job = jobs.xs(row["job_id"], level="job_id").iloc[0]
+        assert job["end_time_s"] == float(row["end_time"])
+        assert int(job["jct_s"]) == int(row["JCT"])
+        assert job["start_time_s"] == float(row["start_time"])
+
+
+@pytest.mark.parametrize(
+    ("label", "trace", "log"),
+    [
+        ("EDF", "trace", "expected_edf"),
+        ("EDF", "trace_busy", "expected_busy_edf"),
+        ("Tiresias", "trace", "expected_tiresias"),
+        ("Tiresias", "trace_busy", "expected_busy_tiresias"),
+        ("Tiresias-2024", "trace", "expected_tiresias_2024"),
+    ],
+)
+def test_every_line_of_a_recorded_log_comes_out(shared, tmp_path, label, trace, log):
+    data = shared / "elasticflow"
+    done, rows = cases.run(data / f"{trace}.csv", data / "throughputs_a100.csv", tmp_path, label)
+    with (data / f"{log}.csv").open(newline="") as stream:
+        recorded = list(csv.DictReader(stream))
+    assert [row["job_id"] for row in rows] == [row["job_id"] for row in recorded]
+    for row, expected in zip(rows, recorded, strict=True):
+        assert {column: float(row[column]) for column in expected} == {
+            column: float(cell) for column, cell in expected.items()
+        }
+    assert_tables_agree(done, rows)
+
+
+def test_themis_has_the_figures_of_its_description(shared, tmp_path):
+    data = shared / "elasticflow"
+    done, _ = cases.run(data / "trace.csv", data / "throughputs_a100.csv", tmp_path, "Themis")
+    jobs = done.jobs()
+    assert jobs["end_time_s"].max() == 740_400
+    assert (jobs["jct_s"] <= jobs["deadline_s"]).sum() == 99
+    assert jobs["jct_s"].mean() == pytest.approx(51_242.94)
+
+
+def random_case(seed, folder, gap_s):
+    rng = random.Random(seed)
+    trace, rates = folder / "trace.csv", folder / "rates.csv"
+    cases.write_trace(rng, trace, jobs=60, gap_s=gap_s, rates=cases.write_rates(rng, rates))
+    return trace, rates
+
+
+@pytest.mark.parametrize("gap_s", [40, 200, 900])
+@pytest.mark.parametrize("label", REPLAYS)
+def test_every_job_of_a_random_trace_is_logged_as_the_oracle_does(tmp_path, label, gap_s):
+    trace, rates = random_case(gap_s, tmp_path, gap_s)
+    done, rows = cases.run(trace, rates, tmp_path, label)
+    expected = {row.job_id: row for row in REPLAYS[label](oracle.read_jobs(trace, rates))}
+    assert sorted(int(row["job_id"]) for row in rows) == sorted(expected)
+    for row in rows:
+        found = {column: float(row[column]) for column in COLUMNS}
+        job = expected[int(row["job_id"])]
+        assert found == {column: float(getattr(job, name)) for column, name in COLUMNS.items()}, row["job_id"]
+    assert_tables_agree(done, rows)
+
+
+def test_jobs_that_all_find_room_end_under_themis_when_the_oracle_says(tmp_path):
+    trace, rates = random_case(5, tmp_path, gap_s=900)
+    done, _ = cases.run(trace, rates, tmp_path, "Themis")
+    ends_s = done.jobs()["end_time_s"].droplevel(["policy", "seed"])
+    expected = oracle.themis_ends(oracle.read_jobs(trace, rates))
+    assert {int(job): end_s for job, end_s in ends_s.items()} == expected
+
+
+def test_themis_is_refused_where_its_program_would_decide(tmp_path):
+    trace, rates = random_case(1, tmp_path, gap_s=20)
+    with pytest.raises(InputError, match="GPUs are wanted"):
+        cases.run(trace, rates, tmp_path, "Themis")
+
+
+def test_jobs_without_rates_are_refused(tmp_path):
+    trace, rates = random_case(1, tmp_path, gap_s=900)
+    rates.write_text("\n".join(line for line in rates.read_text().splitlines() if not line.startswith("bert,")))
+    with pytest.raises(InputError, match="no application 'bert'"):
+        cases.run(trace, rates, tmp_path, "EDF")
