@@ -9,7 +9,7 @@ from typing import ClassVar
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, Policy, Traits, Triggers, View
 
 ONE_GPU = Cluster.uniform(1, 1)
 
@@ -19,7 +19,7 @@ class Script(Policy):
     """Decides at given seconds as told; in between everything stays."""
 
     name: ClassVar[str] = "script"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     steps: Mapping[int, Mapping[str, Allocation]]
     interval_s: int = 10

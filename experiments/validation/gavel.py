@@ -21,7 +21,7 @@ from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
 from simsched_policies.rounds.gavel.makespan import Makespan
 from simsched_policies.rounds.gavel.max_min import MaxMin
 
-from simsched.agent import Agent, Lease, Measurement
+from simsched.agent import Agent, Lease, LeasingAgent, Measurement
 from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
 from simsched.policy import CANCEL, REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit.rounds import Grant, SharesPolicy, Snapshot, Unit
@@ -65,7 +65,7 @@ class Books:
     task: Task | None = None
 
 
-class TaskAgent:
+class TaskAgent(LeasingAgent):
     """Grants a job its micro-task, and then has it wait for the end of the round."""
 
     stale = False

@@ -28,9 +28,6 @@ from simsched.results import (
 if TYPE_CHECKING:
     from simsched.report.figures import Figure
 
-#: The swept key under which the files of a folder of workloads appear; they count as replications.
-_WORKLOAD_FILE = "workload"
-
 
 @dataclass(frozen=True)
 class RunResults:
@@ -73,7 +70,7 @@ class RunResults:
     @property
     def replicated_over(self) -> tuple[str, ...]:
         """Return the swept keys that count as replications: the files of a folder of workloads."""
-        return tuple(key for key in self.run.swept if key == _WORKLOAD_FILE)
+        return self.run.replicated_over
 
     @cached_property
     def rows(self) -> list[Row]:

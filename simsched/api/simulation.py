@@ -13,21 +13,12 @@ import numpy as np
 import pandas as pd
 
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
-from simsched.engine import (
-    AllocationRecord,
-    DecisionRecord,
-    EngineOptions,
-    JobRecord,
-    MemoryRecorder,
-    OutageRecord,
-    Simulation as Simulation,
-    Terms as Terms,
-)
+from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of
 from simsched.errors import input_error, nearest
 from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
-from simsched.results import ALLOCATIONS, FRAGMENTATION, ROUNDS, TOPOLOGY, Table, summarise
+from simsched.results import ALLOCATIONS, JOBS, OUTAGES, ROUNDS, Feature, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
 
@@ -41,6 +32,8 @@ _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).
 _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
 #: Fields that are texts; an id may be a number, and becomes one.
 _TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
+#: Features whose columns are there even where nothing uses them: what they hold then is true, if dull.
+_SHOWN = frozenset(Feature) - {Feature.TOPOLOGY, Feature.FRAGMENTATION}
 _PAIR = 2
 _NODES = 16
 _GPUS_PER_NODE = 4
@@ -156,23 +149,12 @@ def results_of(simulation: Simulation) -> SimulationResults:
     recorder = simulation.recorder
     if not simulation.complete or not isinstance(recorder, MemoryRecorder):
         raise input_error("results_of", f"{simulation!r} has no results yet", "advance it until no decision is due")
-    place, options = simulation.cluster, simulation.options
-    done = pd.DataFrame(recorder.jobs, columns=JobRecord._fields).astype({"jct_s": float})
-    intervals = pd.DataFrame(recorder.allocations, columns=AllocationRecord._fields)
-    decisions = pd.DataFrame(recorder.decisions, columns=DecisionRecord._fields)
-    unused = {
-        feature for feature, used in ((TOPOLOGY, place.levels), (FRAGMENTATION, options.fragmentation)) if not used
-    }
-    intervals, decisions = _without(unused, intervals, ALLOCATIONS), _without(unused, decisions, ROUNDS)
-    metrics = summarise(done, intervals, decisions, place.total_gpus)
-    outages = pd.DataFrame(recorder.outages, columns=OutageRecord._fields)
-    terms = simulation.terms
+    features = _SHOWN | features_of(simulation.cluster, simulation.jobs, simulation.options)
+    done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
+    intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
+    metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)
+    outages, terms = OUTAGES.frame(recorder.outages), simulation.terms
     return SimulationResults(done, intervals, decisions, metrics, outages, terms.name, terms.knows)
-
-
-def _without(features: set[str], frame: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Leave out the columns of features that are not in use, which hold nothing."""
-    return frame.drop(columns=[column.name for column in table.columns if column.feature in features])
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

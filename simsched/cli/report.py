@@ -67,10 +67,9 @@ def _parts(folders: list[Path]) -> list[Part]:
 
 
 def _part(folder: Path) -> Part:
-    from simsched.cli.results import replicated_over
     from simsched.experiment.running import reproduction_of
     from simsched.report.page import Part
     from simsched.results import read_run
 
     run = read_run(folder)
-    return Part(run, reproduction_of(run), replicated_over(run))
+    return Part(run, reproduction_of(run), run.replicated_over)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from simsched.report import TextTable
     from simsched.results import Agreement, Cell, DifferenceRow, Estimate, Row, Run
 
-#: The swept key under which the files of a folder of workloads appear (see `simsched.experiment.grid`).
-_WORKLOAD_FILE = "workload"
 _DIFFERENT = 1
 _MOST_LISTED = 10
 
@@ -31,11 +29,6 @@ metrics_option = click.option(
     "-m", "--metric", "metrics", multiple=True, metavar="NAME",
     help="Show this metric (see `simsched list metrics`; makespan_h asks for hours). Repeatable.",
 )  # fmt: skip
-
-
-def replicated_over(run: Run) -> tuple[str, ...]:
-    """Name the swept keys that count as replications: the files of a folder of workloads."""
-    return tuple(key for key in run.swept if key == _WORKLOAD_FILE)
 
 
 @click.command()
@@ -66,7 +59,7 @@ def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | N
             from simsched.report import comparison_table
             from simsched.results import comparison
 
-            rows = comparison(run, replicated_over(run))
+            rows = comparison(run, run.replicated_over)
             shown = _with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run)
             if layout is None:
                 print_table(shown)
@@ -158,11 +151,11 @@ def plot(
         from simsched.report.figures import draw_figure, save
 
         name = figure or "bars"
-        paths = save(*draw_figure(run, name, replicated_over(run), metrics), where, name)
+        paths = save(*draw_figure(run, name, run.replicated_over, metrics), where, name)
     elif job_id is None:
         from simsched.report.figures import draw_run
 
-        paths = draw_run(run, where, replicated_over(run))
+        paths = draw_run(run, where, run.replicated_over)
     else:
         paths = _draw_job(run, job_id, seed, where)
     for path in paths:
@@ -203,7 +196,7 @@ def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] =
     from simsched.report import comparison_table, difference_table
     from simsched.results import comparison
 
-    rows = comparison(run, replicated_over(run))
+    rows = comparison(run, run.replicated_over)
     differences = _differences(rows, reference)
     print_table(_with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run))
     if differences:
@@ -229,7 +222,7 @@ def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
     """Put a run's rows, with every metric's estimate, and the paired differences into plain data."""
     from simsched.results import comparison, what_was_run
 
-    rows = comparison(run, replicated_over(run))
+    rows = comparison(run, run.replicated_over)
     return {
         "name": run.name,
         "folder": str(run.folder),

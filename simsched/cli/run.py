@@ -150,7 +150,7 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
 
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str:
     """Print the tables of a run and where its figures are; returns why these could not be written, if so."""
-    from simsched.cli.results import comparison_json, print_comparison, replicated_over
+    from simsched.cli.results import comparison_json, print_comparison
     from simsched.results import RUN_FILE, read_run
 
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
@@ -163,7 +163,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
         from simsched.report.figures import draw_run
 
         try:
-            paths = draw_run(found, result.folder / "figures", replicated_over(found))
+            paths = draw_run(found, result.folder / "figures", found.replicated_over)
         except OSError as error:  # the disk is full, say; the results are there all the same
             remedy = f"the results are whole; draw them again with `simsched plot {result.folder}`"
             undrawn = f"{error.filename or result.folder}: {error.strerror or error}; {remedy}"

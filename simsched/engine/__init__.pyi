@@ -7,13 +7,14 @@ from .options import (
     Terms as Terms,
     stream as stream,
 )
-from .providers import gpu_busy as gpu_busy, stage_times as stage_times, views_at_submission as views_at_submission
+from .providers import Granted as Granted, views_at_submission as views_at_submission
 from .records import (
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,
     JobRecord as JobRecord,
     MemoryRecorder as MemoryRecorder,
     OutageRecord as OutageRecord,
+    features_of as features_of,
 )
 from .sharing import TruePairs as TruePairs
 from .simulation import Simulation as Simulation, simulate as simulate

@@ -11,10 +11,10 @@ from typing import Literal, Protocol, TypedDict
 import numpy as np
 
 from simsched.agent import AgentFactory
-from simsched.engine.records import JobRecord
 from simsched.model import JobSpec, Outage
 from simsched.model.colocation import Colocation
-from simsched.policy import Decision, Policy, Signal, Triggers, View
+from simsched.policy import Decision, Policy, Signal, Triggers, View, known_by
+from simsched.results import JobRecord
 
 #: Called now and then with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
@@ -125,7 +125,7 @@ class Terms:
 
     `name` stands in messages. `triggers` say when a decision is due, `signals` what its views show. `rigid` promises
     every job the GPUs that it asks for, or none. With `guaranteed_first` a guaranteed job keeps all of its speed on a
-    GPU that it shares. All may be left idle for `longest_pause_s` while jobs wait.
+    GPU that it shares. It may leave everything idle on purpose for `longest_pause_s`.
     """
 
     name: str = "driver"
@@ -135,17 +135,16 @@ class Terms:
     guaranteed_first: bool = False
     longest_pause_s: float = 0.0
 
-    @classmethod
-    def of(cls, policy: Policy) -> Terms:
-        """Return those of a policy."""
-        # A policy need not be a subclass of Policy.
-        first, pause_s = getattr(policy, "guaranteed_first", False), getattr(policy, "longest_pause_s", 0.0)
-        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, pause_s)
-
     @property
     def knows(self) -> dict[str, str]:
         """Return how a real scheduler would come by each signal, by name."""
-        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
+        return known_by(self.signals)
+
+    @classmethod
+    def of(cls, policy: Policy) -> Terms:
+        """Return those of a policy."""
+        first = policy.traits.guaranteed_first
+        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, policy.longest_pause_s)
 
 
 class Decides(Protocol):

@@ -1,102 +1,36 @@
-"""What the engine tells the outside world, as plain records.
-
-The field names are the column names of the result tables (`simsched.results.schema`); a test holds the two together.
-All times are seconds from the start of the workload, whole ones where the tick is a second.
-"""
+"""What the engine tells the outside world: rows of the result tables, as they come."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Protocol
+
+from simsched.engine.options import EngineOptions, FailureOptions
+from simsched.model import Cluster, JobSpec
+from simsched.results import (
+    AllocationRecord as AllocationRecord,
+    DecisionRecord as DecisionRecord,
+    Feature,
+    JobRecord as JobRecord,
+    OutageRecord as OutageRecord,
+)
 
 
-class JobRecord(NamedTuple):
-    """One finished job."""
-
-    job_id: str
-    application: str
-    tenant: str
-    user: str
-    status: str
-    num_gpus: int
-    batch_size: int
-    submit_time_s: float
-    start_time_s: float
-    end_time_s: float
-    jct_s: float
-    held_s: float
-    queueing_s: float
-    restart_s: float
-    attained_gpu_s: float
-    restarts: int
-    attempts: int = 1
-    failures: int = 0
-    lost_s: float = 0
-    lost_gpu_s: float = 0
-    checkpoint_s: float = 0
-    deadline_s: float = math.inf
-    declined: bool = False
-    queue: str = ""
-
-
-class AllocationRecord(NamedTuple):
-    """One interval during which nothing about a job's run changed.
-
-    While the job restarts, `restarting` is true and batch, efficiency and throughput are those it will begin with or 0.
-    """
-
-    job_id: str
-    start_s: float
-    end_s: float
-    gpus: int
-    nodes: int
-    placement: str
-    restarting: bool
-    local_bsz: int
-    accum_steps: int
-    batch_size: int
-    epoch: int
-    progress: float
-    rate: float
-    efficiency: float
-    throughput: float
-    neighbours: str = ""
-    gpu_share: float = 1.0
-    relative_speed: float = 1.0
-    levels_crossed: int = 0
-
-
-class DecisionRecord(NamedTuple):
-    """One decision of the policy, as it stood afterwards."""
-
-    time_s: float
-    active_jobs: int
-    running_jobs: int
-    allocated_gpus: int
-    available_gpus: int
-    provisioned_nodes: int
-    started: int
-    stopped: int
-    moved: int
-    diagnostics: Mapping[str, float]
-    failed_nodes: int = 0
-    node_failures: int = 0
-    stranded_gpus: int = 0
-    stranded_by_node_gpus: int = 0
-    stranded_by_domain_gpus: int = 0
-    provisioned_gpus: Mapping[str, float] = MappingProxyType({})
-
-
-class OutageRecord(NamedTuple):
-    """One interval during which a node was out of use; `ended` tells that it was over before the run was."""
-
-    node: int
-    start_s: float
-    end_s: float
-    kind: str
-    ended: bool
+def features_of(
+    cluster: Cluster, jobs: Sequence[JobSpec], options: EngineOptions, failures: FailureOptions | None = None
+) -> frozenset[Feature]:
+    """Return the features of a simulation that show in its tables."""
+    used = {
+        Feature.SHARING: options.max_jobs_per_gpu > 1,
+        Feature.FINE_TIME: options.tick_s != 1,
+        Feature.FAILURES: failures is not None,
+        Feature.DEADLINES: any(job.deadline_s is not None for job in jobs),
+        Feature.QUEUES: any(job.queue for job in jobs),
+        Feature.TOPOLOGY: bool(cluster.levels),
+        Feature.FRAGMENTATION: options.fragmentation,
+        Feature.MAKES: len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1,
+    }
+    return frozenset(feature for feature, there in used.items() if there)
 
 
 class Recorder(Protocol):

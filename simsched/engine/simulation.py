@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Unpack, cast
+from typing import Unpack
 
 from simsched.agent import AgentFactory, LeasingAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
@@ -109,12 +109,11 @@ class Simulation:
         if self._checking:
             recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
         self._recorder = recorder
-        self._specs = jobs
         self._applications = applications
         #: What makes the agents: the policy, unless another was given; None where users have configured them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
         #: What it was given.
-        self.cluster, self.options, self.terms = cluster, options, terms
+        self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
         self._triggers = terms.triggers
         self._progress = settings.get("progress")
         self._on_finish = settings.get("on_finish")
@@ -238,7 +237,7 @@ class Simulation:
         are shared, and so are functions. Raises `EngineError` where something cannot be copied, such as an open file.
         """
         applications = [self._applications, *(job.app for job in self._active.values())]
-        return copy_of(self, [self._specs, *applications])
+        return copy_of(self, [self.jobs, *applications])
 
     def _misused(self, problem: str, remedy: str) -> EngineError:
         if self._stage == _FAILED:
@@ -258,13 +257,13 @@ class Simulation:
         self._appoint_arrival()
 
     def _appoint_arrival(self) -> None:
-        if self._listed < len(self._specs):
-            time = self._clock.ticks(self._specs[self._listed].submit_time_s)
+        if self._listed < len(self.jobs):
+            time = self._clock.ticks(self.jobs[self._listed].submit_time_s)
             self._clock.at(time, Phase.ARRIVAL, self._arrive)
 
     def _arrive(self) -> None:
         """Submit all jobs of the list that arrive now."""
-        clock, specs = self._clock, self._specs
+        clock, specs = self._clock, self.jobs
         while self._listed < len(specs) and clock.ticks(specs[self._listed].submit_time_s) <= clock.now:
             self._listed += 1
             self._submit(specs[self._listed - 1])
@@ -272,13 +271,13 @@ class Simulation:
 
     def _next_arrival_s(self) -> float:
         """Return when the next job of the list arrives; infinity where none does."""
-        if self._listed == len(self._specs):
+        if self._listed == len(self.jobs):
             return math.inf
-        return self._clock.seconds(self._clock.ticks(self._specs[self._listed].submit_time_s))
+        return self._clock.seconds(self._clock.ticks(self.jobs[self._listed].submit_time_s))
 
     def _coming_jobs(self) -> list[JobView]:
         """Show the jobs of the list that have not arrived yet."""
-        coming = self._specs[self._listed :]
+        coming = self.jobs[self._listed :]
         return views_at_submission(coming, self._cluster.cluster, self._applications, self.terms.signals)
 
     def _submit(self, spec: JobSpec) -> None:
@@ -287,8 +286,8 @@ class Simulation:
         facts = facts_of(app)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
         job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
-        if hasattr(job.agent, "lease"):
-            job.leasing = Leasing(cast("LeasingAgent", job.agent))
+        if isinstance(job.agent, LeasingAgent):
+            job.leasing = Leasing(job.agent)
             self._ledger.tell_first(self._leases)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)

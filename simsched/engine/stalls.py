@@ -43,8 +43,8 @@ class _Work(NamedTuple):
 class StallDetector:
     """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
 
-    Fewer than `_most_idle` idle rounds in a row are borne, and however many there are within `_pause_s` seconds. That a
-    job arrives or ends is progress too.
+    Fewer than `_most_idle` idle rounds in a row are borne, or however many there are within `_pause_s` seconds. A job
+    that arrives or ends is progress too.
     """
 
     _policy: str
@@ -54,7 +54,7 @@ class StallDetector:
     _most_idle: int
     _pause_s: float = 0.0
     _idle: int = 0
-    _idle_from_s: float = 0
+    _idle_from_s: float = 0.0
     _work: dict[str, _Work] = field(default_factory=dict)
     _passed: tuple[int, int] = (0, 0)
     _begin_s: float = 0

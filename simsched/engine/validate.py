@@ -36,11 +36,13 @@ class Changes(NamedTuple):
     @property
     def cancelled(self) -> list[str]:
         """The jobs that end now."""
-        return [job_id for job_id, action in self.actions.items() if isinstance(action, Cancel)]
+        return [job_id for job_id, action in self.actions.items() if isinstance(action, Cancel)] if self.actions else []
 
     @property
     def shared(self) -> dict[str, Place]:
         """The jobs that are placed beside others or onto their GPUs."""
+        if not self.actions:
+            return {}
         places = ((job_id, one) for job_id, one in self.actions.items() if isinstance(one, Place))
         return {job_id: place for job_id, place in places if place.beside or place.onto is not None}
 
@@ -197,7 +199,7 @@ def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
     """Say where another number of GPUs breaks the policy's promise, or is one on which the duration is not known."""
     said = f"job '{job.request.id}' asked for {counted(job.request.num_gpus, 'GPU')} and is given {given}"
     if rigid:
-        return [f"{said}, but the policy is rigid; declare rigid = False if it may do so"]
+        return [f"{said}, but the policy is rigid; declare Traits(rigid=False) if it may do so"]
     if not job.facts.other_counts:
         return [f"{said}, where its duration is not known; declare workload.speedup, or use a rigid policy"]
     return []

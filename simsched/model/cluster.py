@@ -18,6 +18,10 @@ class Node:
     gpu_type: str = "t4"
     #: The domain that it lies in at each level above the nodes, the lowest level first; () without levels.
     domains: tuple[int, ...] = ()
+    name: str = ""
+    #: Thousandths of cores, and memory, where they are declared.
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True)

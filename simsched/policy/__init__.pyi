@@ -1,5 +1,11 @@
 from . import physics as physics, registry as registry, signals as signals
-from .contract import INFINITE as INFINITE, INPUT_FILE as INPUT_FILE, Policy as Policy, Triggers as Triggers
+from .contract import (
+    INFINITE as INFINITE,
+    INPUT_FILE as INPUT_FILE,
+    Policy as Policy,
+    Traits as Traits,
+    Triggers as Triggers,
+)
 from .decision import (
     CANCEL as CANCEL,
     Action as Action,
@@ -60,5 +66,6 @@ from .signals import (
     StepCounts as StepCounts,
     UndeclaredSignalError as UndeclaredSignalError,
     ViewSignal as ViewSignal,
+    known_by as known_by,
 )
 from .view import JobView as JobView, View as View, undeclared as undeclared

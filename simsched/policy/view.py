@@ -74,7 +74,7 @@ class JobView:
         return f"<job {self.id}: {counted(self.num_gpus, 'GPU')}, {where}>"
 
     def __getitem__(self, signal: JobSignal[T]) -> T:
-        """Read a signal that the policy has declared in its `needs`; raises `UndeclaredSignalError` for others."""
+        """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""
         provider = self._granted.get(signal)
         if provider is None:
             raise undeclared(signal)
@@ -209,7 +209,7 @@ class View(Protocol):
         """Seconds that a change of placement costs unless the application says otherwise."""
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
-        """Read a signal that the policy has declared in its `needs`; raises `UndeclaredSignalError` for others."""
+        """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""
         ...
 
 

@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simsched.errors import input_error
-from simsched.outlets import markdown_text
-from simsched.report.tables import TextTable, comparison_table, markdown_row, marks_legend
+from simsched.report.tables import TextTable, comparison_table, marks_legend, to_markdown
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results import (
     RUN_FILE,
     UNDECIDED,
-    WORKLOAD_FILE,
     Judged,
     Ranked,
     Row,
@@ -117,12 +115,12 @@ def _content(found: re.Match[str], results: Path) -> str:
     else:
         metric, _, over = found["rest"].partition(" over ")
         table = ratios_table(judge(run, metric.strip(), over.strip() or None))
-    notes = marks_legend(comparison(run), signals=False)
-    return "\n\n".join([markdown(table), markdown_text(" ".join(notes))] if notes else [markdown(table)]) + "\n"
+    legend = " ".join(marks_legend(comparison(run), signals=False))
+    return to_markdown(replace(table, notes=(legend,) if legend else ()))
 
 
 def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
-    rows = comparison(run, [key for key in run.swept if key == WORKLOAD_FILE])
+    rows = comparison(run, run.replicated_over)
     table = comparison_table(rows, metrics)
     seeds = [str(len(row.cells)) for row in rows]
     lines = tuple(
@@ -200,9 +198,3 @@ def _agreement(found: float, published: float | None, *, same: bool) -> str:
 def _interval(one: Judged) -> str:
     low, high = (None, None) if one.ratio is None else (one.ratio.low, one.ratio.high)
     return "-" if low is None or high is None else f"{number(low)} to {number(high)}"
-
-
-def markdown(table: TextTable) -> str:
-    """Write a table in Markdown, text to the left and numbers to the right."""
-    rules = ["---" if place < table.text_columns else "---:" for place in range(len(table.headers))]
-    return "\n".join(map(markdown_row, [table.headers, rules, *table.rows]))

@@ -242,17 +242,9 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def to_markdown(table: TextTable) -> str:
-    """Write a table as markdown, numbers aligned right, notes below."""
-    numbers = len(table.headers) - table.text_columns
-    lines = [
-        markdown_row(table.headers),
-        "|" + "|".join(["---"] * table.text_columns + ["---:"] * numbers) + "|",
-        *map(markdown_row, table.rows),
-    ]
+    """Write a table as Markdown, numbers aligned right, notes below."""
+    rules = ["---" if place < table.text_columns else "---:" for place in range(len(table.headers))]
+    lines = [f"| {' | '.join(cells)} |" for cells in (map(markdown_text, table.headers), rules)]
+    lines += [f"| {' | '.join(map(markdown_text, row))} |" for row in table.rows]
     notes = ["", *map(markdown_text, table.notes)] if table.notes else []
     return "\n".join([*lines, *notes]) + "\n"
-
-
-def markdown_row(cells: Iterable[str]) -> str:
-    """Write a row of a table in Markdown."""
-    return f"| {' | '.join(map(markdown_text, cells))} |"

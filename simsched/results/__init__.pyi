@@ -23,7 +23,6 @@ from .compare_runs import (
     TwoRuns as TwoRuns,
     compare_runs as compare_runs,
 )
-from .curves import CurvePoint as CurvePoint, read_curves as read_curves
 from .definition import SUMMARY as SUMMARY, summary_definition as summary_definition
 from .expected_times import Agreement as Agreement, compare_expected as compare_expected
 from .fairness import (
@@ -35,6 +34,7 @@ from .fairness import (
     time_on_share as time_on_share,
     write_fairness as write_fairness,
 )
+from .integrals import Floats as Floats, held_between_rounds as held_between_rounds, integrals as integrals
 from .integrity import (
     MANIFEST_FILE as MANIFEST_FILE,
     SUMMARY_FILE as SUMMARY_FILE,
@@ -52,18 +52,7 @@ from .metrics import (
     metrics_markdown as metrics_markdown,
     summarise as summarise,
 )
-from .occupancy import (
-    HELD_COLUMNS as HELD_COLUMNS,
-    OCCUPANCY_COLUMNS as OCCUPANCY_COLUMNS,
-    OFF as OFF,
-    Stay as Stay,
-    colour_groups as colour_groups,
-    outages_told as outages_told,
-    stays as stays,
-    waiting_by as waiting_by,
-)
 from .orders import Ranked as Ranked, ranks as ranks
-from .over_time import Floats as Floats, held_between_rounds as held_between_rounds, integrals as integrals
 from .pair_speeds import pair_speeds as pair_speeds
 from .power import Power as Power
 from .predictions import has_predictions as has_predictions, prediction_errors as prediction_errors
@@ -85,31 +74,45 @@ from .reader import (
     read_run as read_run,
     read_table as read_table,
 )
-from .reproduction import Reproduction as Reproduction
-from .schema import (
+from .rows import (
     ALLOCATIONS as ALLOCATIONS,
-    DEADLINES as DEADLINES,
-    FAILURES as FAILURES,
-    FINE_TIME as FINE_TIME,
-    FRAGMENTATION as FRAGMENTATION,
-    MAKES as MAKES,
-    QUEUES as QUEUES,
+    JOBS as JOBS,
+    OUTAGES as OUTAGES,
     ROUNDS as ROUNDS,
-    SHARING as SHARING,
+    SCHEMA_VERSION as SCHEMA_VERSION,
     TABLES as TABLES,
-    TOPOLOGY as TOPOLOGY,
+    AllocationRecord as AllocationRecord,
+    DecisionRecord as DecisionRecord,
+    Feature as Feature,
+    JobRecord as JobRecord,
+    OutageRecord as OutageRecord,
     Table as Table,
     schema_markdown as schema_markdown,
 )
+from .sheets import CurvePoint as CurvePoint, read_curves as read_curves
 from .statistics import (
     Difference as Difference,
     Estimate as Estimate,
     estimate as estimate,
     ratio_of_means as ratio_of_means,
 )
+from .stays import (
+    HELD_COLUMNS as HELD_COLUMNS,
+    OCCUPANCY_COLUMNS as OCCUPANCY_COLUMNS,
+    OFF as OFF,
+    Stay as Stay,
+    colour_groups as colour_groups,
+    outages_told as outages_told,
+    stays as stays,
+    waiting_by as waiting_by,
+)
+from .stored import WORKLOAD_FILE as WORKLOAD_FILE
 from .summary import summarise_folder as summarise_folder
 from .trials import TRIALS_FILE as TRIALS_FILE, read_trials as read_trials, write_trials as write_trials
-from .verdicts import UNDECIDED as UNDECIDED, WORKLOAD_FILE as WORKLOAD_FILE, Judged as Judged, judge as judge
-from .version import SCHEMA_VERSION as SCHEMA_VERSION
-from .what_was_run import what_policies_become as what_policies_become, what_was_run as what_was_run
+from .verdicts import UNDECIDED as UNDECIDED, Judged as Judged, judge as judge
+from .what_was_run import (
+    Reproduction as Reproduction,
+    what_policies_become as what_policies_become,
+    what_was_run as what_was_run,
+)
 from .writer import TableWriter as TableWriter, json_text as json_text, write_json as write_json

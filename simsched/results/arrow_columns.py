@@ -1,21 +1,39 @@
-"""Turns values of records into Arrow arrays.
+"""Arrow schemas of the tables, and Arrow arrays of the values of their rows.
 
-`pyarrow.array` does that too, and loads pandas to ask whether the values are some of its own, which takes longer than a
-short run does. Long columns, and values of a kind that a column does not expect, are left to it all the same: it is
+`pyarrow.array` makes arrays too, and loads pandas to ask whether the values are some of its own, which takes longer
+than a short run. Long columns, and values of a kind that a column does not expect, are left to it all the same: it is
 quicker with many, and says best what is wrong.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
 
+from simsched.results.rows import FINE_TIME, SCHEMA_VERSION, Table
+
 _FEW = 1000
 _CODES = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
+_MAPPING = pa.map_(pa.string(), pa.float64())
+#: The types of columns by their names.
+TYPES: Mapping[str, pa.DataType] = {str(kind): kind for kind in (*_CODES, pa.string(), pa.bool_(), _MAPPING)}
+
+
+def arrow_schema(table: Table, features: Collection[str] = ()) -> pa.Schema:
+    """Return the schema of a table's file: no column nullable, the version of the tables as its only metadata.
+
+    With the feature `fine-time` seconds need not be whole.
+    """
+    fine = {"int64": "double"} if FINE_TIME in features else {}
+    fields = [
+        pa.field(column.name, TYPES[fine.get(column.type, column.type)], nullable=False)
+        for column in table.written(features)
+    ]
+    return pa.schema(fields, metadata={"simsched_schema": SCHEMA_VERSION})
 
 
 def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from simsched.errors import first_line, input_error
 from simsched.outlets import one_line, shortened
+from simsched.results.arrow_columns import TYPES
 from simsched.results.metric import Column, Columns
-from simsched.results.schema import LARGEST, TABLES, Column as Declared
+from simsched.results.rows import LARGEST, SCHEMA_VERSION, TABLES, Column as Declared
 from simsched.results.stored import RUN_AGAIN
-from simsched.results.version import SCHEMA_VERSION
 
 #: Tables of more rows are read by several threads, which take longer to start than a short table to read.
 ROWS_FOR_THREADS = 50_000
@@ -24,11 +24,15 @@ _LONGEST_SHOWN = 60
 
 
 def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a result table (`jobs`, `allocations` or `rounds`) of a cell folder; unknown columns are left out.
+    """Read a result table of a cell folder, or some of its columns; those of features that it lacks are left out.
 
-    Raises `InputError` where the file is missing, damaged, of another version, or lacks a column of the schema.
+    Raises `KeyError` for columns that the table does not declare, and `InputError` where the file is missing, damaged,
+    of another version, or lacks a column of the schema.
     """
     path = Path(folder) / TABLES[name].file
+    undeclared = set(columns or ()) - set(TABLES[name].record._fields)
+    if undeclared:
+        raise KeyError(*undeclared)
     if not path.is_file():
         raise input_error(path, f"the table of {name} is not there", f"record it, or {RUN_AGAIN}")
     try:
@@ -46,34 +50,17 @@ def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     return table
 
 
+def stored_columns(folder: Path, name: str) -> Columns:
+    """Return the columns of a table in a cell folder, each read when it is first asked for; raises as `read_arrow`."""
+    whole = read_arrow(folder, name, ())
+    there = pq.read_schema(Path(folder) / TABLES[name].file).names
+    names = [column for column in TABLES[name].record._fields if column in there]
+    return Columns(names, whole.num_rows, lambda column: _array(read_arrow(folder, name, [column]).column(column)))
+
+
 def columns_of(table: pa.Table) -> Columns:
     """Return the columns of a table; each becomes an array when it is first asked for."""
-    return Columns(_Arrays(table), table.num_rows)
-
-
-class _Arrays(Mapping[str, Column]):
-    """The columns of an Arrow table as arrays by name."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self._names = table.schema.names
-        self._made: dict[str, Column] = {}
-
-    def __getitem__(self, name: str) -> Column:
-        if name not in self._made:
-            if name not in self._names:
-                raise KeyError(name)
-            self._made[name] = _array(self._table.column(name))
-        return self._made[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+    return Columns(table.schema.names, table.num_rows, lambda column: _array(table.column(column)))
 
 
 def _array(column: pa.ChunkedArray) -> Column:
@@ -102,8 +89,13 @@ def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
         if len(found) > 1:
             raise input_error(path, f"has the column '{column.name}' twice", RUN_AGAIN)
         kinds = [schema.field(place).type for place in found]
-        if kinds and kinds[0] not in column.types:
+        if kinds and kinds[0] not in _types(column):
             raise input_error(path, f"its column '{column.name}' is of {kinds[0]}, not {column.type}", RUN_AGAIN)
+
+
+def _types(column: Declared) -> tuple[pa.DataType, ...]:
+    """Return the types that a column can have: times need not be whole seconds."""
+    return (pa.int64(), pa.float64()) if column.type == "int64" else (TYPES[column.type],)
 
 
 def _check_values(path: Path, name: str, table: pa.Table) -> None:

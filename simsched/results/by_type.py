@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from simsched.results.metric import Columns
+
 if TYPE_CHECKING:
     import pandas as pd
-
-#: The columns of jobs and of allocations that are looked at.
-TYPED_JOB_COLUMNS = ("job_id", "end_time_s", "jct_s")
-HELD_COLUMNS = ("job_id", "start_s", "end_s", "gpus", "placement", "gpu_share")
 
 
 def node_types(groups: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -25,7 +23,7 @@ def type_of_placements(placements: pd.Series, groups: Sequence[Mapping[str, Any]
 
 
 def summarise_types(
-    jobs: pd.DataFrame, allocations: pd.DataFrame, groups: Sequence[Mapping[str, Any]]
+    jobs: pd.DataFrame | Columns, allocations: pd.DataFrame | Columns, groups: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Compute `gpu_utilisation[TYPE]`, `gpu_hours[TYPE]` and `jct_mean_s[TYPE]`; nothing where there is one type.
 
@@ -38,17 +36,17 @@ def summarise_types(
         sizes[kind] = sizes.get(kind, 0) + int(group["nodes"]) * int(group["gpus_per_node"])
     if len(sizes) < 2 or not len(jobs):
         return {}
-    import pandas as pd  # slow to load, and few clusters have several types
-
-    seconds = (allocations["end_s"] - allocations["start_s"]) * allocations["gpus"]
-    if "gpu_share" in allocations:
-        seconds = seconds * allocations["gpu_share"]
-    held = pd.DataFrame({"job_id": allocations["job_id"], "gpu_s": seconds})
-    held["kind"] = type_of_placements(allocations["placement"], groups)
+    done, intervals = Columns.of(jobs), Columns.of(allocations)
+    held = intervals.frame(("job_id", "placement"))
+    held["gpu_s"] = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
+    if "gpu_share" in intervals:
+        held["gpu_s"] *= intervals["gpu_share"]
+    held["kind"] = type_of_placements(held["placement"], groups)
     total = held.groupby("kind")["gpu_s"].sum()
     most = held.groupby(["job_id", "kind"])["gpu_s"].sum().unstack(fill_value=0).idxmax(axis=1)
-    means = jobs["jct_s"].groupby(jobs["job_id"].map(most)).mean()
-    makespan_s = float(jobs["end_time_s"].max())
+    times = done.frame(("job_id", "jct_s"))
+    means = times["jct_s"].groupby(times["job_id"].map(most)).mean()
+    makespan_s = float(done["end_time_s"].max())
     found: dict[str, float] = {}
     for kind in sorted(sizes):
         gpu_s = float(total.get(kind, 0.0))

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s
-from simsched.results.over_time import integral
+from simsched.results.integrals import integral
+from simsched.results.metric import IF_THERE, LOWER, Columns, Metric, Tables, makespan_s
 from simsched.results.power import Power
 
 #: Watt-seconds in a kilowatt-hour.
@@ -84,26 +84,15 @@ def _powered_gpu_s(rounds: Columns, power: Power, span_s: float) -> dict[str, fl
         return None
     rows = [dict(row) for row in rounds["provisioned_gpus"]]
     by_type = {kind: np.array([row.get(kind, np.nan) for row in rows], dtype=np.float64) for kind in power.types}
-    counts = Columns({**by_type, "time_s": rounds["time_s"]}, len(rounds))
+    arrays = {**by_type, "time_s": rounds["time_s"]}
+    counts = Columns(arrays, len(rounds), arrays.__getitem__)
     return {kind: float(integral(counts, kind, int(span_s))) for kind in power.types}
 
 
 ENERGY_METRICS = (
-    Metric(
-        "energy_kwh",
-        "energy",
-        "kWh",
-        LOWER,
-        "integral from second 0 to `makespan_s`: held GPUs * `busy_w`, free GPUs of nodes up or coming up * `idle_w`, "
-        "these nodes * `node_w`, all others * `asleep_w` (`cluster.power`)",
-        energy_kwh,
-    ),
-    Metric(
-        "unused_energy_kwh",
-        "energy of what nobody held",
-        "kWh",
-        LOWER,
-        "`energy_kwh` without the GPUs that jobs held",
-        unused_energy_kwh,
-    ),
-)
+    Metric("energy_kwh", "energy", "kWh", LOWER,
+           "integral from second 0 to `makespan_s`: held GPUs * `busy_w`, free GPUs of nodes up or coming up * "
+           "`idle_w`, these nodes * `node_w`, all others * `asleep_w` (`cluster.power`)", energy_kwh, shown=IF_THERE),
+    Metric("unused_energy_kwh", "energy of what nobody held", "kWh", LOWER,
+           "`energy_kwh` without the GPUs that jobs held", unused_energy_kwh),
+)  # fmt: skip

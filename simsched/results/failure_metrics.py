@@ -29,45 +29,18 @@ def _productive_gpus(jobs: Columns) -> float | None:
 
 
 FAILURE_METRICS = (
-    Metric(
-        "lost_gpu_hours",
-        "GPU hours lost",
-        "GPU h",
-        LOWER,
-        "sum of `lost_gpu_s` / 3600: work whose progress was lost to failures",
-        _if_failing(lambda jobs: float(jobs["lost_gpu_s"].sum()) / SECONDS_PER_HOUR),
-    ),
-    Metric(
-        "effective_training_ratio",
-        "effective training time",
-        "share",
-        HIGHER,
-        "sum of `held_s - restart_s - checkpoint_s - lost_s` / sum of `end_time_s - start_time_s`",
-        _if_failing(_effective),
-    ),
-    Metric(
-        "productive_gpus",
-        "productive GPUs",
-        "GPU",
-        HIGHER,
-        "sum of `attained_gpu_s - lost_gpu_s`, less the mean GPUs of each job times its `restart_s + checkpoint_s`, "
-        "/ `makespan_s`",
-        _if_failing(_productive_gpus),
-    ),
-    Metric(
-        "failures_met",
-        "failures met",
-        "",
-        LOWER,
-        "sum of `failures`: times that a failing node took a job off its GPUs",
-        _if_failing(lambda jobs: float(jobs["failures"].sum())),
-    ),
-    Metric(
-        "attempts_mean",
-        "attempts per job",
-        "",
-        LOWER,
-        "mean of `attempts`",
-        _if_failing(lambda jobs: float(jobs["attempts"].mean())),
-    ),
-)
+    Metric("lost_gpu_hours", "GPU hours lost", "GPU h", LOWER,
+           "sum of `lost_gpu_s` / 3600: work whose progress was lost to failures",
+           _if_failing(lambda jobs: float(jobs["lost_gpu_s"].sum()) / SECONDS_PER_HOUR)),
+    Metric("effective_training_ratio", "effective training time", "share", HIGHER,
+           "sum of `held_s - restart_s - checkpoint_s - lost_s` / sum of `end_time_s - start_time_s`",
+           _if_failing(_effective)),
+    Metric("productive_gpus", "productive GPUs", "GPU", HIGHER,
+           "sum of `attained_gpu_s - lost_gpu_s`, less the mean GPUs of each job times its `restart_s + checkpoint_s`, "
+           "/ `makespan_s`", _if_failing(_productive_gpus)),
+    Metric("failures_met", "failures met", "", LOWER,
+           "sum of `failures`: times that a failing node took a job off its GPUs",
+           _if_failing(lambda jobs: float(jobs["failures"].sum()))),
+    Metric("attempts_mean", "attempts per job", "", LOWER, "mean of `attempts`",
+           _if_failing(lambda jobs: float(jobs["attempts"].mean()))),
+)  # fmt: skip

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ SECONDS_PER_HOUR = 3600
 _GREATEST = MappingProxyType({"share": 1.0, "%": 100.0})
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
+#: Which metrics comparisons show unasked: all of a run, or those that few runs have and then want.
+ALWAYS: Literal["always"] = "always"
+IF_THERE: Literal["if there"] = "if there"
 
 #: The percentiles that metrics name.
 PERCENTS = (50, 90, 95, 99)
@@ -31,27 +34,31 @@ Column = npt.NDArray[Any]
 
 
 class Columns:
-    """A table as arrays by name: all that a metric needs, and quicker than a DataFrame where the table is short."""
+    """A table as arrays by name: all that a metric needs, and quicker than a DataFrame where the table is short.
 
-    def __init__(self, arrays: Mapping[str, Column], rows: int) -> None:
-        """Take arrays of `rows` values each."""
-        self._arrays = arrays
+    A column is made or read when it is first asked for, and kept.
+    """
+
+    def __init__(self, names: Collection[str], rows: int, read: Callable[[str], Column]) -> None:
+        """Take the names of the columns, the number of rows, and what returns a column."""
+        self._names = names
         self._rows = rows
+        self._read = read
+        self._arrays: dict[str, Column] = {}
         self._percentiles: dict[str, dict[float, float]] = {}
 
     @classmethod
     def of(cls, table: pd.DataFrame | Columns) -> Columns:
         """Return the columns of a DataFrame; columns stay what they are."""
-        if isinstance(table, Columns):
-            return table
-        return cls({str(name): table[name].to_numpy() for name in table.columns}, len(table))
+        return (
+            table if isinstance(table, Columns) else cls(table.columns, len(table), lambda name: table[name].to_numpy())
+        )
 
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """The same as a DataFrame, for the few metrics that group rows."""
+    def frame(self, names: Iterable[str]) -> pd.DataFrame:
+        """Return some columns as a DataFrame, for the few metrics that group rows."""
         import pandas as pd  # slow to load
 
-        return pd.DataFrame(dict(self._arrays))
+        return pd.DataFrame({name: self[name] for name in names})
 
     def percentile(self, name: str, percent: float) -> float:
         """Return a percentile of a column of numbers, interpolated linearly; `percent` is one of `PERCENTS`."""
@@ -62,7 +69,7 @@ class Columns:
 
     def where(self, mask: Column) -> Columns:
         """Return the rows where `mask` holds."""
-        return Columns({name: array[mask] for name, array in self._arrays.items()}, int(np.count_nonzero(mask)))
+        return Columns(self._names, int(np.count_nonzero(mask)), lambda name: self[name][mask])
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -70,11 +77,19 @@ class Columns:
 
     def __contains__(self, name: str) -> bool:
         """Return whether there is a column of that name."""
-        return name in self._arrays
+        return name in self._names
 
     def __getitem__(self, name: str) -> Column:
         """Return a column; `KeyError` where there is none."""
+        if name not in self._arrays:
+            if name not in self._names:
+                raise KeyError(name)
+            self._arrays[name] = self._read(name)
         return self._arrays[name]
+
+
+#: A table that nothing is asked of.
+NO_ROWS = Columns((), 0, lambda _: np.zeros(0))
 
 
 def means_by(names: Column, values: Column) -> dict[str, float]:
@@ -146,7 +161,8 @@ class Metric:
 
     `unit` is `s`, `GPU h`, `node h`, `1/h`, `$`, `kWh`, `%`, `share` (of 1) or empty (a plain count); `better` is
     `lower`, `higher` or empty where neither is. `compute` gives None where the tables do not allow the metric.
-    `greatest` is the greatest possible value, where the unit does not tell it.
+    `greatest` is the greatest possible value, where the unit does not tell it. `shown` says whether comparisons show it
+    unasked. `of` says what it can be had of besides whole runs, in brackets behind its name.
     """
 
     name: str
@@ -156,6 +172,8 @@ class Metric:
     meaning: str
     compute: Callable[[Tables], float | None]
     greatest: float = math.inf
+    shown: Literal["", "always", "if there"] = ""
+    of: Literal["", "groups and types", "types", "all but an application"] = ""
 
     @property
     def range(self) -> tuple[float, float]:

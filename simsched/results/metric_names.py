@@ -10,10 +10,6 @@ from simsched.results.metric import SECONDS_PER_HOUR, Metric
 from simsched.results.metrics import METRICS
 from simsched.results.statistics import ANY_VALUE, Range
 
-#: Metrics of rho that exist without one application, too (`simsched.results.partial_rho`).
-PARTIAL_RHO = ("rho_above_1", "rho_above_2")
-#: Metrics that exist for each GPU type of a cluster of several, too, as does `jct_mean_s` (`simsched.results.by_type`).
-BY_TYPE = ("gpu_utilisation", "gpu_hours")
 _NAME = re.compile(r"(?P<name>\w+)(\[(?P<application>[^\]]+)\])?")
 _RATIO = "_ratio"
 _SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
@@ -46,18 +42,22 @@ def find_metric(name: str) -> Reading:
     stem, application = (match["name"], match["application"]) if match else (name, None)
     for ending, seconds in _SECONDS.items():
         metric = METRICS.get(stem.removesuffix(ending) + "_s") if stem.endswith(ending) else None
-        if metric is not None and (application is None or metric.name == "jct_mean_s"):
+        if metric is not None and (application is None or _can_be_of(metric, application)):
             unit = ending.removeprefix("_")
             return _reading(metric, application, unit, 1 / seconds)
     divided = stem.removesuffix(_RATIO)
     metric = METRICS.get(divided + "_s", METRICS.get(divided)) if stem.endswith(_RATIO) else None
-    if metric is not None and (application is None or metric.name == "jct_mean_s"):
+    if metric is not None and (application is None or metric.of == "groups and types"):
         whole = _reading(metric, application, "", 1.0)
         return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
-    named = stem in BY_TYPE or (stem in PARTIAL_RHO and (application or "").startswith("all but "))
-    if stem in METRICS and (application is None or named):
+    if stem in METRICS and (application is None or _can_be_of(METRICS[stem], application)):
         return _reading(METRICS[stem], application, METRICS[stem].unit, 1.0)
     raise _unknown(name)
+
+
+def _can_be_of(metric: Metric, part: str) -> bool:
+    """Return whether a metric can be had of a part of a run."""
+    return bool(metric.of) and part.startswith("all but ") == (metric.of == "all but an application")
 
 
 def range_of(key: str) -> Range:

@@ -13,19 +13,16 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from simsched.results.cost_metrics import COST_METRICS
 from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
 from simsched.results.failure_metrics import FAILURE_METRICS
-from simsched.results.fragmentation import PLACEMENT_METRICS
-from simsched.results.metric import Columns, LossTable, Metric, Tables, means_by
+from simsched.results.metric import ALWAYS, IF_THERE, Columns, LossTable, Metric, Tables, means_by
+from simsched.results.placement_metrics import PLACEMENT_METRICS
 from simsched.results.power import Power
 from simsched.results.quality import QUALITY_METRICS
 from simsched.results.rho_metrics import RHO_METRICS
 from simsched.results.time_metrics import COMPLETION_METRICS, RUNNING_METRICS, WAITING_METRICS
-from simsched.results.trial_metrics import TRIAL_METRICS
+from simsched.results.trials import TRIAL_METRICS
 from simsched.results.usage_metrics import HOURS_METRICS, SHARING_METRICS, UTILISATION_METRICS
 
 if TYPE_CHECKING:
@@ -50,7 +47,6 @@ _ALL = (
     *SHARING_METRICS,
     *RUNNING_METRICS,
     *RHO_METRICS,
-    *COST_METRICS,
     *FAILURE_METRICS,
     *PLACEMENT_METRICS,
     *QUALITY_METRICS,
@@ -62,33 +58,8 @@ _ALL = (
 #: The metrics by name, in the order in which tables show them.
 METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ALL})
 
-#: The metrics of a comparison unless others are asked for.
-HEADLINE = (
-    "jct_mean_s",
-    "jct_median_s",
-    "jct_p99_s",
-    "makespan_s",
-    "gpu_utilisation",
-    "statistical_efficiency",
-    "queueing_mean_s",
-    "restarts_per_job",
-)
-
-#: Metrics that few runs have (price or power of nodes, hyper-parameter tuning, losses, deadlines), and are then wanted.
-OCCASIONAL = (
-    "cost",
-    "gpu_cost",
-    "energy_kwh",
-    "top5_accuracy",
-    "top5_accuracy_sd",
-    "normalised_loss_mean",
-    "time_to_90_mean_s",
-    "deadlines_met",
-    "deadlines_declined",
-    "promises_kept",
-    "tardiness_mean_s",
-    "late_gpu_share",
-)
+#: The metrics of a comparison unless others are asked for, and those that it shows where a run has them.
+HEADLINE, OCCASIONAL = (tuple(metric.name for metric in _ALL if metric.shown == how) for how in (ALWAYS, IF_THERE))
 
 
 def summarise(
@@ -117,13 +88,6 @@ def summarise(
         means = means_by(tables.done[column], tables.done["jct_s"])
         summary |= {f"jct_mean_s[{name}]": float(mean) for name, mean in means.items() if name}
     return summary
-
-
-def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
-    """Compute the metrics of finish-time fairness from the ratios of a cell."""
-    tables = Tables(Columns({}, 0), None, None, 0, rho=np.asarray(rho, dtype=float).tolist())
-    values = {name: metric.compute(tables) for name, metric in METRICS.items() if name.startswith("rho_")}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def metrics_markdown() -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from simsched.errors import input_error
 from simsched.files import write_text
 from simsched.outlets import one_line
-from simsched.results.metric import LOWER, LossTable, Metric, Tables
+from simsched.results.metric import IF_THERE, LOWER, LossTable, Metric, Tables
 from simsched.results.stored import RUN_AGAIN, Losses, read_json
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _of_lives(compute: Callable[[list[Life]], float | None]) -> Callable[[Tables
     def metric(tables: Tables) -> float | None:
         if tables.losses is None or tables.held is None:
             return None
-        found = lives(tables.done.frame, tables.held.frame, tables.losses)
+        found = lives(tables.done.frame(QUALITY_COLUMNS), tables.held.frame(LIFE_COLUMNS), tables.losses)
         return compute(found) if found else None
 
     return metric
@@ -119,29 +119,12 @@ def _time_to(share: float) -> Callable[[list[Life]], float | None]:
 
 
 QUALITY_METRICS = (
-    Metric(
-        "normalised_loss_mean",
-        "mean normalised loss",
-        "share",
-        LOWER,
-        "mean over the jobs in the system and over time of the loss, 1 before training and 0 at its end; only with "
-        "`losses: true`, as the next two",
-        _of_lives(mean_loss),
-    ),
-    Metric(
-        "time_to_90_mean_s",
-        "mean time to 90 % of the loss reduction",
-        "s",
-        LOWER,
-        "mean of the time from submission until the normalised loss is 0.1",
-        _of_lives(_time_to(0.9)),
-    ),
-    Metric(
-        "time_to_95_mean_s",
-        "mean time to 95 % of the loss reduction",
-        "s",
-        LOWER,
-        "mean of the time from submission until the normalised loss is 0.05",
-        _of_lives(_time_to(0.95)),
-    ),
-)
+    Metric("normalised_loss_mean", "mean normalised loss", "share", LOWER,
+           "mean over the jobs in the system and over time of the loss, 1 before training and 0 at its end; only with "
+           "`losses: true`, as the next two", _of_lives(mean_loss), shown=IF_THERE),
+    Metric("time_to_90_mean_s", "mean time to 90 % of the loss reduction", "s", LOWER,
+           "mean of the time from submission until the normalised loss is 0.1", _of_lives(_time_to(0.9)),
+           shown=IF_THERE),
+    Metric("time_to_95_mean_s", "mean time to 95 % of the loss reduction", "s", LOWER,
+           "mean of the time from submission until the normalised loss is 0.05", _of_lives(_time_to(0.95))),
+)  # fmt: skip

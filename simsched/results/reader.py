@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Any
 from simsched.errors import InputError, Problem, input_error
 from simsched.knowledge import marked
 from simsched.outlets import csv_cell, one_line, visible
+from simsched.results.arrow_columns import arrow_schema
 from simsched.results.arrow_tables import ROWS_FOR_THREADS, read_arrow
-from simsched.results.curves import CurvePoint
 from simsched.results.fairness import read_fairness
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
 from simsched.results.metric_names import range_of
-from simsched.results.metrics import summarise_rho
-from simsched.results.partial_rho import summarise_rho_without
-from simsched.results.schema import TABLES
-from simsched.results.stored import RUN_AGAIN, CellEntry, Manifest, RunIndex, Summary, read_json as read_json
+from simsched.results.rho_metrics import summarise_rho, summarise_rho_without
+from simsched.results.rows import TABLES
+from simsched.results.sheets import CurvePoint
+from simsched.results.stored import (
+    RUN_AGAIN,
+    WORKLOAD_FILE,
+    CellEntry,
+    Manifest,
+    RunIndex,
+    Summary,
+    read_json as read_json,
+)
 from simsched.results.what_was_run import published_values_hold
 
 if TYPE_CHECKING:
@@ -73,7 +81,7 @@ class Cell:
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Read a table, or only some of its columns; an occasional one that is not there is empty."""
         if TABLES[name].occasional and not self.has(name):
-            empty = TABLES[name].arrow().empty_table()
+            empty = arrow_schema(TABLES[name]).empty_table()
             return frame_of(empty if columns is None else empty.select(list(columns)))
         return read_table(self.folder, name, columns)
 
@@ -149,6 +157,11 @@ class Run:
     def swept(self) -> tuple[str, ...]:
         """Swept keys, in the order in which the cells name them."""
         return tuple(dict.fromkeys(key for cell in self.cells for key in cell.point))
+
+    @property
+    def replicated_over(self) -> tuple[str, ...]:
+        """Swept keys that count as replications: the files of a folder of workloads."""
+        return tuple(key for key in self.swept if key == WORKLOAD_FILE)
 
 
 def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:

@@ -1,16 +1,17 @@
-"""Reading the CSV files that stand beside the tables of a cell."""
+"""The CSV files that stand beside the tables of a cell, and published curves, read off a figure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from simsched.errors import input_error
+from simsched.errors import InputError, Problem, input_error
 from simsched.files import written_aside
 from simsched.outlets import csv_cell
+from simsched.results.rows import LARGEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +25,6 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     Raises `InputError` where it is missing or damaged, or lacks a column.
     """
     import pandas as pd  # slow to load, and few cells have such a file
-
-    from simsched.results.schema import LARGEST  # loads pyarrow
 
     try:
         sheet = pd.read_csv(path, converters={"job_id": str})  # an id such as `NA` or `007` is a text
@@ -45,3 +44,33 @@ def write_sheet(path: Path, sheet: pd.DataFrame) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_aside(path) as aside:
         sheet.map(csv_cell).to_csv(aside, index=False, lineterminator="\n")
+
+
+class CurvePoint(NamedTuple):
+    """A point of the curve `series` in the `panel` of a `figure`, in the units that its axes show."""
+
+    figure: str
+    panel: str
+    series: str
+    x: float
+    y: float
+
+
+def read_curves(path: Path) -> tuple[CurvePoint, ...]:
+    """Read a CSV of `figure,panel,series,x,y`, `#` beginning a comment; `InputError` names every row at fault."""
+    import pandas as pd  # slow to load
+
+    remedy = "give a CSV with the columns figure,panel,series,x,y"
+    try:
+        table = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)
+    except (ValueError, OSError) as error:
+        raise input_error(path, f"cannot be read: {error}", remedy) from error
+    if tuple(table.columns) != CurvePoint._fields:
+        raise input_error(path, f"has the columns {', '.join(table.columns)}", remedy)
+    numbers = table[["x", "y"]].apply(pd.to_numeric, errors="coerce")
+    bad = numbers.isna().any(axis=1)
+    if bad.any():
+        rows = table[bad].itertuples(index=False)
+        raise InputError(*(Problem(str(path), f"x or y is no number in {','.join(row)}") for row in rows))
+    table = table.assign(x=numbers["x"].astype(float), y=numbers["y"].astype(float))
+    return tuple(CurvePoint(*row) for row in table.itertuples(index=False, name=None))

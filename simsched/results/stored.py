@@ -28,8 +28,10 @@ from typing import (
 
 from simsched.errors import InputError, Problem, first_line, input_error
 from simsched.outlets import one_line, shortened
-from simsched.results.curves import CurvePoint
+from simsched.results.sheets import CurvePoint
 
+#: The key of a point under which the files of a folder of workloads stand; these count as replications.
+WORKLOAD_FILE = "workload"
 RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
 #: No result, in whatever unit, is as large; what is computed of two such numbers is a number still.
 _LARGEST = 1e30

@@ -1,11 +1,23 @@
-"""What GPUs and nodes did: utilisation, efficiency, hours and what they cost."""
+"""What GPUs and nodes did: utilisation, efficiency, hours and what they cost, where they have prices."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Columns, Metric, Tables, makespan_s, ratio, total
-from simsched.results.over_time import integral
+from simsched.results.integrals import integral
+from simsched.results.metric import (
+    ALWAYS,
+    HIGHER,
+    IF_THERE,
+    LOWER,
+    SECONDS_PER_HOUR,
+    Columns,
+    Metric,
+    Tables,
+    makespan_s,
+    ratio,
+    total,
+)
 
 
 def _utilisation(tables: Tables) -> float | None:
@@ -67,67 +79,52 @@ def _cost(tables: Tables) -> float | None:
     return None if hours is None or tables.node_price_per_h is None else hours * tables.node_price_per_h
 
 
+def _gpu_cost(tables: Tables) -> float | None:
+    """Return the dollars for all GPU time held; of a GPU that is shared each holder pays its share."""
+    intervals = tables.held
+    if intervals is None or not len(tables.gpu_price_per_h):
+        return None
+    nodes = np.array([int(placement.partition(":")[0]) for placement in intervals["placement"]], dtype=np.int64)
+    hours = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"] / SECONDS_PER_HOUR
+    if "gpu_share" in intervals:
+        hours = hours * intervals["gpu_share"]
+    return float((hours * np.asarray(tables.gpu_price_per_h)[nodes]).sum())
+
+
 #: How well GPUs were used.
 UTILISATION_METRICS = (
-    Metric(
-        "gpu_utilisation",
-        "GPU utilisation",
-        "share",
-        HIGHER,
-        "sum of `attained_gpu_s` / `available_gpus` integrated over the makespan (GPUs of the cluster * `makespan_s` "
-        "where none come and go); a GPU counts while a job holds it; of a GPU type (`gpu_utilisation[v100]`): its GPU "
-        "seconds held / (its GPUs * `makespan_s`)",
-        _utilisation,
-    ),
-    Metric(
-        "statistical_efficiency",
-        "statistical efficiency",
-        "share",
-        HIGHER,
-        "mean of `efficiency` over all intervals that do not restart, each weighted by its seconds",
-        _efficiency,
-    ),
-)
+    Metric("gpu_utilisation", "GPU utilisation", "share", HIGHER,
+           "sum of `attained_gpu_s` / `available_gpus` integrated over the makespan (GPUs of the cluster * "
+           "`makespan_s` where none come and go); a GPU counts while a job holds it; of a GPU type "
+           "(`gpu_utilisation[v100]`): its GPU seconds held / (its GPUs * `makespan_s`)",
+           _utilisation, shown=ALWAYS, of="types"),
+    Metric("statistical_efficiency", "statistical efficiency", "share", HIGHER,
+           "mean of `efficiency` over all intervals that do not restart, each weighted by its seconds", _efficiency,
+           shown=ALWAYS),
+)  # fmt: skip
 
 #: GPU hours and node hours.
 HOURS_METRICS = (
-    Metric(
-        "gpu_hours",
-        "GPU hours",
-        "GPU h",
-        "",
-        "sum of `attained_gpu_s` / 3600; of a GPU type (`gpu_hours[v100]`) those held on it",
-        lambda tables: total(tables, "attained_gpu_s") / SECONDS_PER_HOUR if len(tables.done) else None,
-    ),
-    Metric(
-        "gpu_hours_per_job",
-        "GPU hours per job",
-        "GPU h",
-        LOWER,
-        "sum of `attained_gpu_s` / 3600 / finished jobs",
-        _gpu_hours,
-    ),
-    Metric(
-        "node_hours",
-        "node hours",
-        "node h",
-        LOWER,
-        "`provisioned_nodes` integrated from second 0 to `makespan_s`, in hours; before the first decision as after it",
-        _node_hours,
-    ),
-    Metric("cost", "cost", "$", LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost),
-)
+    Metric("gpu_hours", "GPU hours", "GPU h", "",
+           "sum of `attained_gpu_s` / 3600; of a GPU type (`gpu_hours[v100]`) those held on it",
+           lambda tables: total(tables, "attained_gpu_s") / SECONDS_PER_HOUR if len(tables.done) else None, of="types"),
+    Metric("gpu_hours_per_job", "GPU hours per job", "GPU h", LOWER, "sum of `attained_gpu_s` / 3600 / finished jobs",
+           _gpu_hours),
+    Metric("node_hours", "node hours", "node h", LOWER,
+           "`provisioned_nodes` integrated from second 0 to `makespan_s`, in hours; before the first decision as after "
+           "it",
+           _node_hours),
+    Metric("cost", "cost", "$", LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost,
+           shown=IF_THERE),
+    Metric("gpu_cost", "GPU cost", "$", LOWER,
+           "GPU hours held times `cluster.gpu_price_per_h` of their type, summed; a shared GPU is paid for once",
+           _gpu_cost, shown=IF_THERE),
+)  # fmt: skip
 
 #: What jobs that share GPUs achieve together.
 SHARING_METRICS = (
-    Metric(
-        "speed_per_gpu",
-        "sum of speeds per GPU",
-        "",
-        HIGHER,
-        "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
-        "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared; "
-        "not there where jobs take parts of GPUs",
-        _speed_per_gpu,
-    ),
-)
+    Metric("speed_per_gpu", "sum of speeds per GPU", "", HIGHER,
+           "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
+           "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared; "
+           "not there where jobs take parts of GPUs", _speed_per_gpu),
+)  # fmt: skip

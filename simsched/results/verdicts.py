@@ -30,8 +30,6 @@ NARROW = 0.1
 WIDE = 0.2
 #: What the published values of an experiment come from for a ratio to match them.
 SIMULATOR = "simulator"
-#: The swept key under which the files of a folder of workloads appear; these are replications.
-WORKLOAD_FILE = "workload"
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def judge(run: Run, metric: str, over: str | None = None) -> list[Judged]:
     Seeds and the files of a folder of workloads are replications. Each row is divided by the row named `over` or, by
     default, by the reference policy at the same point of the sweep. Raises `InputError` where there is no such row.
     """
-    rows = comparison(run, [key for key in run.swept if key == WORKLOAD_FILE])
+    rows = comparison(run, run.replicated_over)
     if over is not None and over not in {row.name for row in rows}:
         raise input_error(run.folder, f"has no row '{over}'", nearest(over, [row.name for row in rows]))
     others = ((row, _reference(rows, row, over, run.reference)) for row in rows)

@@ -1,14 +1,24 @@
-"""What a run was of: derived from its cells and the settings that were changed, not from its description."""
+"""What a run was of, derived from its cells and the settings that were changed, and how to make it again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from simsched.words import counted
 
 #: Sections of an experiment whose change makes published values those of something else.
 _COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What makes a run again: a command, and the text of the experiment file that it reads unless that is shipped."""
+
+    command: str
+    file_name: str = ""
+    file: str = ""
 
 
 class ListedCell(Protocol):

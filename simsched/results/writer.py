@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from simsched import outlets
 from simsched.errors import input_error
 from simsched.files import StagedFile, write_text
-from simsched.results.arrow_columns import arrow_array
-from simsched.results.schema import ROUNDS, TABLES, Table
+from simsched.results.arrow_columns import arrow_array, arrow_schema
+from simsched.results.rows import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
@@ -30,9 +30,7 @@ _ROWS_TOO_FEW_TO_COMPRESS = 32
 
 Row = Sequence[Any]
 
-_DIAGNOSTICS, _PROVISIONED = (
-    i for i, column in enumerate(ROUNDS.columns) if column.type == pa.map_(pa.string(), pa.float64())
-)
+_DIAGNOSTICS, _PROVISIONED = (i for i, column in enumerate(ROUNDS.columns) if column.type.startswith("map"))
 
 
 class TableWriter:
@@ -242,7 +240,9 @@ def _layout(name: str, features: frozenset[str]) -> tuple[pa.Schema, tuple[int, 
     """Return the schema of a table's file, and the places of its columns in a record."""
     table = TABLES[name]
     written = table.written(features)
-    return table.arrow(features), tuple(place for place, column in enumerate(table.columns) if column in written)
+    return arrow_schema(table, features), tuple(
+        place for place, column in enumerate(table.columns) if column in written
+    )
 
 
 def write_json(path: Path, content: object) -> None:

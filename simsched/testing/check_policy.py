@@ -14,13 +14,11 @@ from typing import cast
 
 import numpy as np
 
-from simsched.engine import EngineError, MemoryRecorder
+from simsched.engine import EngineError, Granted, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
-from simsched.model import FIXED_DURATION, Cluster, JobSpec, NodeGroup, facts_of
-from simsched.plugins import place_of
+from simsched.model import FIXED_DURATION, TENANTS_PARAMETER, Cluster, JobSpec, NodeGroup, facts_of
+from simsched.plugins import parameters, place_of
 from simsched.policy import (
-    PAIR_SPEEDS,
-    SERVICE_HISTORY,
     Decision,
     FileSignal,
     JobSignal,
@@ -31,7 +29,6 @@ from simsched.policy import (
     no_decision,
 )
 from simsched.testing.builders import (
-    PROVIDERS,
     Applications,
     FakeJob,
     FakeView,
@@ -147,10 +144,12 @@ def _declaration(trial: Trial) -> None:
     _expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
     unknown = sorted(str(signal) for signal in policy.signals if not isinstance(signal, _SIGNALS))
     _expect(not unknown, f"it needs what is no signal: {', '.join(unknown)}")
-    made_up = policy.signals - {*PROVIDERS, SERVICE_HISTORY, PAIR_SPEEDS}
-    unprovided = sorted(str(signal) for signal in made_up if isinstance(signal, JobSignal | ViewSignal))
-    _expect(not unprovided, f"it needs signals that nothing provides: {', '.join(unprovided)}")
-    _expect(policy.needs <= policy.signals, "its 'signals' lack some of its 'needs'")
+    Granted.at_first(policy.signals, _CLUSTERS[0])  # raises for what nothing provides
+    _expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of what its traits say that it needs")
+    traits = policy.traits
+    named = {traits.quantum, traits.diagnostics, TENANTS_PARAMETER if traits.reads_tenants else ""} - {""}
+    missing = sorted(named - {one.name for one in parameters(type(policy))})
+    _expect(not missing, f"its traits name parameters that it does not have: {', '.join(missing)}")
     _expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
 
 
@@ -243,7 +242,7 @@ def _knows_what_it_declares(trial: Trial) -> None:
         applications, jobs = _workload(policy, cluster, 3)
         run(
             cast("Policy", GuardedPolicy(policy, guard)),
-            guarded_jobs(jobs, guard),
+            guarded_jobs(jobs, guard, policy),
             cluster=cluster,
             applications=GuardedApplications(applications, guard, policy),
         )

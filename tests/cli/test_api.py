@@ -143,6 +143,23 @@ def test_simulating_needs_no_files():
         sim.simulate(jobs=[], policy="fifo", restart=3)
 
 
+def test_simulating_gives_at_least_the_columns_and_metrics_of_a_run(folder):
+    run = sim.run("tiny.yaml", {"workload.sample": 12, "seeds": 1, "engine.fragmentation": True})
+    found = sim.simulate(jobs=pd.read_csv("jobs.csv"), policy="fifo", cluster=(2, 4), fragmentation=True)
+    for told, here in [
+        (run.jobs(), found.jobs),
+        (run.allocations(), found.allocations),
+        (run.decisions(), found.decisions),
+    ]:
+        one = told.loc["fifo"].reset_index()
+        assert set(one.columns) - {"seed"} <= set(here.columns)
+        numbers = [name for name in one.columns if one[name].dtype.kind in "if" and name != "seed"]
+        assert (one[numbers].to_numpy() == here[numbers].to_numpy()).all()
+    summary = run.cells().loc[("fifo", 1)].to_dict()
+    assert {name: found.metrics.get(name) for name in summary} == summary
+    assert "stranded_gpus" not in sim.simulate(jobs=[JOB], policy="fifo").decisions
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

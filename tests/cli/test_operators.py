@@ -16,7 +16,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.operators.capacity import Search, Target
 from simsched.operators.what_if import compare_groups
-from simsched.report.figures.effects import wait_changes
+from simsched.report.figures.operators import wait_changes
 from simsched.report.page.answers import Section, write_answer
 from simsched.report.tables import TextTable
 from simsched.testing.builders import run

@@ -19,8 +19,7 @@ from simsched.cli.output import table as aligned
 from simsched.report.figures.lettering import with_glyphs
 from simsched.report.figures.style import legend_above, new_figure, save, styled
 from simsched.report.figures.svg import inline_svg
-from simsched.report.page.frame import page_of
-from simsched.report.page.html import table_block
+from simsched.report.page.html import page_of, table_block
 from simsched.report.tables import TextTable, to_latex, to_markdown
 
 NASTY = (

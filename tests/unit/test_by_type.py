@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from simsched.errors import InputError
-from simsched.report.figures.pairs import pair_figures, pairs_map
+from simsched.report.figures.pair_map import pair_figures, pairs_map
 from simsched.results.by_type import summarise_types
 from simsched.results.metric_names import find_metric
 from simsched.results.pair_speeds import pair_speeds

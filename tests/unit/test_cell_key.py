@@ -208,7 +208,7 @@ def copied_package(tmp_path, monkeypatch):
         ("engine/ledger.py", True),
         ("model/goodput.py", True),
         ("applications/measurements.py", True),
-        ("results/schema.py", True),
+        ("results/rows.py", True),
         ("experiment/closed_loop/response_surface.py", True),
         ("workload/readers/plain.py", False),
         ("workload/recipes/pollux.py", False),

@@ -15,7 +15,7 @@ from simsched.experiment.validation import read_experiment
 from simsched.report.figures.draw import draw_run
 from simsched.report.figures.nodes import Rental, come_and_go, nodes_data, nodes_over_time
 from simsched.report.figures.trials import trials_data, trials_over_time
-from simsched.results.over_time import integral
+from simsched.results.integrals import integral
 from simsched.results.reader import read_run
 
 EXPERIMENT = """\

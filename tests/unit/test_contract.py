@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.fixed_agent import fixed_agent
@@ -204,7 +204,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.engine.state import JobState
 from simsched.model.job import JobSpec

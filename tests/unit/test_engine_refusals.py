@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.options import LEAST_TICK_S, EngineOptions

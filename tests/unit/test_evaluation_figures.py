@@ -9,9 +9,9 @@ from simsched.report.figures.jct_parts import jct_parts, parts_data
 from simsched.report.figures.over_time import over_time
 from simsched.report.figures.rho import rho_cdf, rho_data
 from simsched.results.compare import comparison
-from simsched.results.curves import CurvePoint, read_curves
 from simsched.results.fairness import describe
 from simsched.results.reader import Cell, Run
+from simsched.results.sheets import CurvePoint, read_curves
 
 RULE = {"definition": "pollux", "rounding": "floor", "batch": "best"}
 

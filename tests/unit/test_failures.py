@@ -16,8 +16,7 @@ from simsched.errors import InputError
 from simsched.experiment.failures import FAILURE_SETTINGS, FailuresSpec, failure_options
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.model.outages import Outage
-from simsched.model.philly_failures import CAUSES, RETRIES, PhillyFailures
+from simsched.model.outages import CAUSES, RETRIES, Outage, PhillyFailures
 from simsched.policy import registry
 from simsched.policy.contract import Policy
 from simsched.policy.decision import Decision

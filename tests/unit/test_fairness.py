@@ -18,7 +18,7 @@ from simsched.results.fairness import (
     time_on_share,
     write_fairness,
 )
-from simsched.results.metrics import summarise_rho
+from simsched.results.rho_metrics import summarise_rho
 from simsched.testing.builders import Applications, run, toy_application
 
 # --- the formulas --------------------------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from simsched_policies.sharing.fractional.fragmentation import UsualJobs
-from simsched_policies.sharing.fractional.policy import Fractional
+from simsched_policies.sharing.fractional import Fractional, UsualJobs
 
 from simsched.engine.errors import InfeasibleDecisionError, InvariantError
 from simsched.engine.invariants import check_state
@@ -18,7 +17,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Decision, Place, Policy
 from simsched.results.reader import read_run

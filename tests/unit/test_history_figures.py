@@ -6,8 +6,8 @@ from simsched.engine.records import JobRecord
 from simsched.paths import data_folder
 from simsched.report.figures.draw import run_figures
 from simsched.report.figures.history import fill_data, gain_data, gain_figure, history_figures, paired_jobs
-from simsched.results.curves import read_curves
 from simsched.results.reader import read_run
+from simsched.results.sheets import read_curves
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
 

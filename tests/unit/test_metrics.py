@@ -5,10 +5,10 @@ import pytest
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
 from simsched.results.metric_names import find_metric
-from simsched.results.metrics import HEADLINE, METRICS, summarise, summarise_rho
-from simsched.results.partial_rho import summarise_rho_without
+from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.power import NodeMake, Power
 from simsched.results.quality import QUALITY_METRICS
+from simsched.results.rho_metrics import summarise_rho, summarise_rho_without
 
 
 def job(name, application, submit, start, end, *, held, restart, gpu_s, restarts, **rest):

@@ -6,7 +6,7 @@ import pytest
 
 from simsched.engine import nodes
 from simsched.report.figures.occupancy import occupancy, queue_over_time
-from simsched.results.occupancy import HELD_COLUMNS, OFF, colour_groups, stays, waiting_by
+from simsched.results.stays import HELD_COLUMNS, OFF, colour_groups, stays, waiting_by
 
 
 def held(*rows):

@@ -3,31 +3,33 @@ from typing import get_type_hints
 
 import pytest
 
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord
+from simsched.results.arrow_columns import arrow_schema
 from simsched.results.metrics import METRICS, metrics_markdown
-from simsched.results.schema import TABLES, schema_markdown
+from simsched.results.rows import TABLES, Feature, schema_markdown
 
-RECORDS = [
-    ("jobs", JobRecord), ("allocations", AllocationRecord), ("rounds", DecisionRecord), ("outages", OutageRecord),
-]  # fmt: skip
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 
 
-@pytest.mark.parametrize(("table", "record"), RECORDS)
-def test_columns_are_the_fields_of_the_engines_records_in_order(table, record):
-    assert tuple(column.name for column in TABLES[table].columns) == record._fields
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_every_column_has_the_type_that_its_field_says(table):
+    kinds = {str: {"string"}, int: {"int32"}, bool: {"bool"}, float: {"double"}}
+    hints = get_type_hints(table.record)
+    schema = arrow_schema(table, Feature)
+    assert tuple(schema.names) == table.record._fields
+    for column in table.columns:
+        assert str(schema.field(column.name).type) in kinds.get(hints[column.name], {"map<string, double>"})
+    whole = arrow_schema(table, set(Feature) - {Feature.FINE_TIME})
+    seconds = {column.name for column in table.columns if column.type == "int64"}
+    assert {name for name in whole.names if whole.field(name).type != schema.field(name).type} == seconds
 
 
-@pytest.mark.parametrize(("table", "record"), RECORDS)
-def test_arrow_types_fit_the_annotations_of_the_records(table, record):
-    kinds = {str: {"string"}, int: {"int32", "int64"}, bool: {"bool"}, float: {"double", "int64"}}
-    hints = get_type_hints(record)
-    features = ("sharing", "fine-time", "failures", "deadlines", "queues", "topology", "fragmentation", "makes")
-    schema = TABLES[table].arrow(features)
-    for column in TABLES[table].columns:
-        allowed = kinds.get(hints[column.name], {"map<string, double>"})
-        assert str(schema.field(column.name).type) in allowed, column.name
-        assert column.type == schema.field(column.name).type or str(column.type) == "int64"
+def test_every_feature_but_fine_time_brings_columns_and_no_other_columns_are_missing_without_it():
+    for table in TABLES.values():
+        assert {column.name for column in table.columns if not column.feature} == set(arrow_schema(table).names)
+        brought = set(table.record._fields) - set(arrow_schema(table).names)
+        assert brought <= set(table.record._field_defaults), "a row without the feature has a value all the same"
+    features = {column.feature for table in TABLES.values() for column in table.columns}
+    assert features == set(Feature) - {Feature.FINE_TIME} | {None}
 
 
 def test_every_column_has_a_meaning_and_times_have_their_unit():

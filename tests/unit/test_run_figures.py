@@ -8,8 +8,8 @@ from simsched.engine.records import DecisionRecord, JobRecord
 from simsched.report.figures.draw import draw_run, run_figures
 from simsched.report.figures.evaluation import curves_of
 from simsched.results.compare import comparison
-from simsched.results.curves import CurvePoint
 from simsched.results.reader import read_run
+from simsched.results.sheets import CurvePoint
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
 from tests.unit.test_figures import interval

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,12 +16,11 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import MemoryNeed
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
-from simsched.model.colocation.time_slicing import TimeSlicing
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Place, Policy, Triggers, View
+from simsched.policy import Decision, Place, Policy, Traits, Triggers, View
 from simsched.testing.builders import Applications, run, two_type_application
 
 
@@ -30,7 +29,7 @@ class Plan(Policy):
     """Decides at given seconds as told; in between everything stays."""
 
     name: ClassVar[str] = "plan"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     steps: Mapping[int, Mapping[str, Allocation]]
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -50,7 +49,7 @@ class Plan(Policy):
 class GuaranteedPlan(Plan):
     """The same, guaranteed jobs first."""
 
-    guaranteed_first: ClassVar[bool] = True
+    traits: ClassVar[Traits] = replace(Plan.traits, guaranteed_first=True)
 
 
 def share(policy: Policy, jobs, *, cluster=None, colocation=None, most: int = 2, applications=None, delay_s: int = 0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 from simsched_policies.queues.qssf import Qssf
 from simsched_policies.rounds.themis import Themis, ThemisRho
 from simsched_policies.sharing.antman import AntMan
@@ -20,14 +20,14 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import Application, MemoryNeed
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.colocation.stages import StageInterleaving
+from simsched.model.fixed import StagedJob
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
-from simsched.model.staged import StagedJob
 from simsched.policy import Decision, Place, Policy, View
 from simsched.testing.builders import Applications, fresh_view, toy_application
-from simsched.toolkit.gpu_memory import GpuMemory
+from simsched.toolkit.type_pools import GpuMemory
 
 
 class Staged:
@@ -75,6 +75,12 @@ def test_antman_never_slows_a_guaranteed_job_nor_stops_an_opportunistic_one() ->
 def test_antman_keeps_opportunistic_jobs_off_busy_gpus() -> None:
     jobs = [job("a", 10, 2, (0.1, 0.85, 0.05), guaranteed=True), job("b", 10, 2)]
     assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF_MORE)) == {"a": 110, "b": 210}
+
+
+def test_antman_alone_on_gpus_starts_both_classes_at_once_where_both_fit() -> None:
+    # What the guaranteed job takes leaves two of four GPUs, so the opportunistic one of two does not wait.
+    jobs = [job("a", 0, 2, guaranteed=True), job("b", 0, 2)]
+    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 4), HALF_MORE, most=1)) == {"a": 100, "b": 100}
 
 
 def test_antman_reserves_gpus_for_the_first_guaranteed_job() -> None:

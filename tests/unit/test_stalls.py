@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.engine import stalls
 from simsched.engine.errors import StalledError

@@ -95,7 +95,7 @@ def test_differences_are_relative_and_marked_where_the_interval_leaves_zero_out(
 def test_markdown_aligns_numbers_right_and_escapes_bars():
     text = to_markdown(comparison_table(rows({"a|b": [2]}), ["jct_mean_s"]))
     assert text == (
-        "| policy | mean JCT (h) |\n|---|---:|\n| a\\|b | 2.00 |\n\nOne seed, hence no interval.\n"
+        "| policy | mean JCT (h) |\n| --- | ---: |\n| a\\|b | 2.00 |\n\nOne seed, hence no interval.\n"
     )  # fmt: skip
 
 

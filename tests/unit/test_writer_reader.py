@@ -10,9 +10,10 @@ from simsched.api.results import RunResults
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, Recorder
 from simsched.errors import InputError
 from simsched.results import writer as writer_module
+from simsched.results.arrow_columns import TYPES
 from simsched.results.metrics import summarise
 from simsched.results.reader import frame_of, read_cell, read_run, read_table
-from simsched.results.schema import TABLES
+from simsched.results.rows import TABLES
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
 
@@ -76,7 +77,7 @@ def test_the_files_have_the_columns_and_types_of_the_schema(tmp_path):
     for table in ALWAYS:
         schema = pq.read_schema(tmp_path / table.file)
         assert schema.names == [column.name for column in table.written()]
-        assert [field.type for field in schema] == [column.type for column in table.written()]
+        assert [field.type for field in schema] == [TYPES[column.type] for column in table.written()]
 
 
 def test_features_bring_columns_and_finer_times(tmp_path):

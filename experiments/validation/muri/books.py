@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent import Agent, Lease, NoBatchAgent
+from simsched.agent import Agent, Lease, LeasingAgent, NoBatchAgent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Site
-from simsched.policy import RECORDED_DURATION, REMAINING_WORK, Action, Decision, Policy, Signal, View
+from simsched.policy import RECORDED_DURATION, REMAINING_WORK, Action, Decision, Policy, Traits, View
 
 #: What a decision says of jobs.
 Jobs = dict[str, Allocation | Action]
@@ -84,7 +84,7 @@ class Account:
         self.now_iteration_s, self.now_overhead_s = iteration_s, overhead_s
 
 
-class Bookkeeper(NoBatchAgent):
+class Bookkeeper(NoBatchAgent, LeasingAgent):
     """Runs a job until the second that the books name."""
 
     def __init__(self, account: Account) -> None:
@@ -105,7 +105,7 @@ class Bookkeeper(NoBatchAgent):
 class Artifact(Policy):
     """What the policies of the artifact have in common: the events, and the credit for time."""
 
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, RECORDED_DURATION})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK, RECORDED_DURATION})
 
     #: The part of its time by which an end may differ from the first found of a group, and the seconds by which the
     #: groups that are one event with the earliest may follow it.

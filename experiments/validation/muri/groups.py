@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, cast
 
 from simsched.model import Allocation, Cluster
 from simsched.model.colocation import group_s
-from simsched.policy import INPUT_FILE, NEXT_ARRIVAL, JobView, Place, Signal, View
+from simsched.policy import INPUT_FILE, NEXT_ARRIVAL, JobView, Place, Traits, View
 from simsched.toolkit import play
 from simsched.toolkit.grouping import exact_matching, groups as grouping
 
@@ -31,7 +31,7 @@ class Muri(Artifact):
     """
 
     name: ClassVar[str] = "muri-artifact"
-    needs: ClassVar[frozenset[Signal]] = Artifact.needs | {NEXT_ARRIVAL}
+    traits: ClassVar[Traits] = replace(Artifact.traits, needs=Artifact.traits.needs | {NEXT_ARRIVAL})
 
     order: Literal["left", "attained"] = "left"
     matching: bool = True

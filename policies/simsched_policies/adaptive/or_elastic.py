@@ -35,7 +35,7 @@ from simsched.model import (
     Site,
     batch_for_target,
 )
-from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Signal, Speed, Triggers, View
+from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Speed, Traits, Triggers, View
 from simsched.toolkit import TypePool, required_limits, type_pools
 
 
@@ -79,9 +79,7 @@ class OrElastic(Policy):
     """
 
     name: ClassVar[str] = "or-elastic"
-    scales: ClassVar[bool] = True
-    needs: ClassVar[frozenset[Signal]] = frozenset({MEASURED_SPEEDS})
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(scales=True, needs={MEASURED_SPEEDS}, rigid=False)
 
     start_nodes: int = 1
     step_nodes: int = 1

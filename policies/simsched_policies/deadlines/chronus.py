@@ -31,10 +31,9 @@ from simsched.policy import (
     Decline,
     JobView,
     Policy,
-    Signal,
+    Traits,
     Triggers,
     View,
-    Wants,
 )
 from simsched.toolkit import TypePool, available_gpus, run_in_order, type_pools
 from simsched.toolkit.programs import reserve, usable_seconds
@@ -45,10 +44,12 @@ class Chronus(Policy):
     """Reserves leases for jobs with deadlines, and lets the others use the GPUs that are left slot by slot."""
 
     name: ClassVar[str] = "chronus"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
-    wants: ClassVar[Wants] = {
-        DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={REMAINING_WORK},
+        wants={
+            DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
+        },
+    )
 
     lease_s: int = 3600
     slot_s: int = 300

@@ -23,11 +23,10 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.model import ApplicationFacts, Cluster, JobRequest
-from simsched.policy import Decision, Policy, Signal, Triggers, View
+from simsched.policy import Decision, Policy, Signal, Traits, Triggers, View
 from simsched.toolkit import NodeDemand, PlacerName, nodes_to_wake
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo, Sjf
 from simsched_policies.queues.qssf import Qssf
-from simsched_policies.queues.sjf import Sjf
 
 #: The orders in which jobs may start: policies that never take a running job off its GPUs.
 ORDERS: Mapping[str, type[Fifo] | type[Sjf] | type[Qssf]] = MappingProxyType({"fifo": Fifo, "sjf": Sjf, "qssf": Qssf})
@@ -38,7 +37,7 @@ class Ces(Policy):
     """Runs jobs in the order of another policy on as few nodes awake as the demand for nodes and its forecast allow."""
 
     name: ClassVar[str] = "ces"
-    scales: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(scales=True)
 
     order: Literal["fifo", "sjf", "qssf"] = "fifo"
     placement: PlacerName = "consolidated"

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from simsched.agent import AgentFactory
 from simsched.applications import catalogue, with_speeds
-from simsched.engine import EngineError, simulate
+from simsched.engine import EngineError, features_of, simulate
 from simsched.errors import InputError, said
 from simsched.experiment.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.experiment.physics import colocation_of
@@ -24,18 +24,10 @@ from simsched.model import ApplicationSource
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
 from simsched.results import (
-    DEADLINES,
-    FAILURES,
-    FINE_TIME,
-    FRAGMENTATION,
     LOSSES_FILE,
-    MAKES,
     MANIFEST_FILE,
-    QUEUES,
-    SHARING,
     SUMMARY_FILE,
     TABLES,
-    TOPOLOGY,
     TRIALS_FILE,
     Power,
     TableWriter,
@@ -213,7 +205,9 @@ def _run(
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with TableWriter(temporary, features=_features(task), keep_short=True) as writer:
+    with TableWriter(
+        temporary, features=features_of(task.cluster, task.jobs, task.engine, task.failures), keep_short=True
+    ) as writer:
         used = simulate(
             task.cluster,
             jobs,
@@ -235,23 +229,9 @@ def _run(
     return _Simulated(used, writer.short, writer.contents)
 
 
-def _features(task: Task) -> set[str]:
-    """Return the features of the engine that show in the tables."""
-    options = task.engine
-    found = {SHARING} if options.max_jobs_per_gpu > 1 else set()
-    found |= set() if task.failures is None else {FAILURES}
-    found |= {TOPOLOGY} if task.cluster.levels else set()
-    found |= {FRAGMENTATION} if options.fragmentation else set()
-    found |= {DEADLINES} if any(job.deadline_s is not None for job in task.jobs) else set()
-    found |= {QUEUES} if any(job.queue for job in task.jobs) else set()
-    found |= {MAKES} if len({(node.gpus, node.gpu_type) for node in task.cluster.nodes}) > 1 else set()
-    return found | ({FINE_TIME} if options.tick_s != 1 else set())
-
-
 def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
-    leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
-    for name, text in sorted(leave().items()):
+    for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)

@@ -9,12 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
+from simsched.report.figures.timeline import LIFE_COLUMNS as LIFE_COLUMNS
 from simsched.report.units import HOUR_S
 from simsched.results import CurvePoint, integrals
 
-#: The columns of the tables that are needed here.
+#: The columns of `jobs` that are needed here; those of `allocations` are `LIFE_COLUMNS`.
 JOB_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s", "attained_gpu_s")
-LIFE_COLUMNS = ("job_id", "start_s", "end_s", "gpus", "batch_size", "efficiency", "restarting")
 
 _BIN_S = 600
 _PANELS = (

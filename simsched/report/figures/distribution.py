@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
 
-from simsched.report.figures.direct_labels import label_rising
 from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration
 
@@ -17,6 +17,13 @@ _POINTS = 400
 _COARSE_S = (1, 10, MINUTE_S, 10 * MINUTE_S, HOUR_S, 10 * HOUR_S, 4 * DAY_S, 40 * DAY_S, 400 * DAY_S)
 _BETWEEN_S = (3, 30, 3 * MINUTE_S, 30 * MINUTE_S, 3 * HOUR_S, DAY_S, 10 * DAY_S, 100 * DAY_S)
 _MOST_TICKS = 9
+
+#: Up to so many curves a legend is enough.
+MOST_WITHOUT = 4
+_LOWEST, _HIGHEST = 0.15, 0.92
+_FONT_SIZE = 7.5
+#: Longer names would hide the curves; the legend has them.
+_LONGEST = 28
 
 Times = npt.NDArray[np.number]
 
@@ -97,3 +104,33 @@ def duration_axis(axes: Axes, title: str, most_ticks: int = _MOST_TICKS) -> None
     axes.set_xticks([], minor=True)
     axes.set_xlim(low, high)
     axes.set_xlabel(title)
+
+
+def label_rising(
+    axes: Axes,
+    curves: Mapping[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]],
+    styles: Mapping[str, Look],
+) -> None:
+    """Write the name of each rising curve onto it, each at a height of its own so that no two names meet.
+
+    `curves` maps labels to (x, y), y rising from 0 to 1 as a share; the axis shows per cent. Curves further left get
+    their names higher up, where they have more room on their left. Draws nothing for few curves, nor long names.
+    """
+    if len(curves) <= MOST_WITHOUT or max(map(len, curves)) > _LONGEST:
+        return
+    middle = {label: x[min(int(np.searchsorted(y, 0.5)), len(x) - 1)] for label, (x, y) in curves.items()}
+    heights = np.linspace(_HIGHEST, _LOWEST, len(curves))
+    for height, label in zip(heights, sorted(curves, key=lambda label: (middle[label], label)), strict=True):
+        x, y = curves[label]
+        place = x[min(int(np.searchsorted(y, height)), len(x) - 1)]
+        axes.annotate(
+            label,
+            (place, 100 * height),
+            ha="center",
+            va="center",
+            size=_FONT_SIZE,
+            color=styles[label].colour,
+            weight="bold",
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            zorder=5,
+        )

@@ -16,14 +16,12 @@ from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
 from simsched.report.figures.failures import failure_figures
-from simsched.report.figures.gpu_types import type_bars, type_metrics
 from simsched.report.figures.history import history_figures
 from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
 from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
-from simsched.report.figures.pairs import pair_figures
-from simsched.report.figures.placement import placement_figures
-from simsched.report.figures.purposes import purpose_figures
+from simsched.report.figures.pair_map import pair_figures
+from simsched.report.figures.purposes import placement_figures, purpose_figures, type_bars, type_metrics
 from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.tenants import tenant_figures

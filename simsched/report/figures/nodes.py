@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,18 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.over_time import binned
-from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
+from simsched.report.figures.over_time import band, bin_edges, binned, over_seeds
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.units import HOUR_S, MINUTE_S, duration, time_unit
 from simsched.results import CurvePoint, Floats, held_between_rounds, integrals
 
 _MOST_BINS = 400
 _MOST_BANDS = 2  # the number of nodes varies so much between seeds that more would hide the lines
-_BINS_S = (
-    *(MINUTE_S * minutes for minutes in (1, 2, 5, 10, 15, 30)),
-    *(HOUR_S * hours for hours in (1, 2, 3, 6, 12)),
-    *(DAY_S * days for days in (1, 2, 7, 14, 28)),
-)
 #: The columns of `rounds` that are needed here.
 NODE_COLUMNS = ("time_s", "provisioned_nodes")
 
@@ -48,19 +42,12 @@ def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
     """
     known = {label: list(found) for label, found in rentals.items()}
     last_s = max((one.makespan_s for found in known.values() for one in found), default=0.0)
-    width = next((width for width in _BINS_S if last_s / width <= _MOST_BINS), _BINS_S[-1])
-    edges: Floats = float(width) * np.arange(max(math.ceil(last_s / width), 1) + 1, dtype=np.float64)
+    edges = bin_edges(last_s, _MOST_BINS)
     edges[-1] = max(last_s, 1.0)  # the last bin ends with the last job
     frames = []
     for label, found in known.items():
-        columns: dict[str, object] = {"policy": label, "time_s": edges[:-1].astype(int)}
-        for name, curves in (
-            ("nodes", [_rented(one, edges) for one in found]),
-            ("efficiency", [binned(one.intervals, edges)[1] for one in found]),
-        ):
-            seeds = pd.DataFrame(curves)
-            columns |= {name: seeds.mean(), f"{name}_low": seeds.min(), f"{name}_high": seeds.max()}
-        frames.append(pd.DataFrame(columns))
+        nodes, efficiency = [_rented(one, edges) for one in found], [binned(one.intervals, edges)[1] for one in found]
+        frames.append(over_seeds(label, edges[:-1].astype(int), {"nodes": nodes, "efficiency": efficiency}))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -104,8 +91,7 @@ def nodes_over_time(
                 line = {"color": look.colour, "linestyle": look.dash, "drawstyle": style}
                 axes.plot(middle, factor * part[name], label=str(label), **line)
                 if bands:
-                    low, high = factor * part[f"{name}_low"], factor * part[f"{name}_high"]
-                    axes.fill_between(middle, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+                    band(axes, middle, part, name, factor, look)
         for axes, point_of, _ in shown:
             _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
         panels[0].set_title("Nodes rented" if rented else "Nodes up")

@@ -49,7 +49,7 @@ def occupancy(
     pale while the job starts or restarts, with a black edge from the second placement on; a cross
     ends a job that failed or was killed. `outages` are the tables of outages of these cells, where there are any: the
     rows of a node are hatched while it is out of order, and grey while it is off. Data: `policy` and the fields of
-    `simsched.results.occupancy.Stay`; with outages also `kind`, on rows that have no job.
+    `simsched.results.stays.Stay`; with outages also `kind`, on rows that have no job.
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)

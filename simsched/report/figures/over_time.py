@@ -39,6 +39,24 @@ def binned(intervals: pd.DataFrame, edges: Floats) -> tuple[Floats, Floats]:
     return gpus, mean
 
 
+def bin_edges(last_s: float, most: int, width_s: float | None = None) -> Floats:
+    """Return the edges of bins up to `last_s`: at most `most` bins of a round width, unless the width is given."""
+    width = width_s or next((width for width in _BINS_S if last_s / width <= most), _BINS_S[-1])
+    return float(width) * np.arange(max(math.ceil(last_s / width), 1) + 1, dtype=np.float64)
+
+
+def over_seeds(label: str, times: object, curves: Mapping[str, Iterable[Floats]], skipna: bool = True) -> pd.DataFrame:
+    """Return the mean of curves over the seeds, and the lowest and highest seed: `policy, time_s, NAME, NAME_low, ...`.
+
+    `curves` has, by name, the curve of each seed at the `times`.
+    """
+    columns: dict[str, object] = {"policy": label, "time_s": times}
+    for name, values in curves.items():
+        seeds = pd.DataFrame(values).astype(float)
+        columns |= {name: seeds.mean(skipna=skipna), f"{name}_low": seeds.min(), f"{name}_high": seeds.max()}
+    return pd.DataFrame(columns)
+
+
 def over_time_data(
     intervals: Mapping[str, Iterable[pd.DataFrame]], last_s: float, bin_s: int | None = None
 ) -> pd.DataFrame:
@@ -48,16 +66,11 @@ def over_time_data(
     efficiency_high`. The bins cover the time up to `last_s`; there are at most 60 unless `bin_s` is given. One table
     is looked at after the other, so they may come from a generator that reads them.
     """
-    width = bin_s or next((width for width in _BINS_S if last_s / width <= _MOST_BINS), _BINS_S[-1])
-    edges: Floats = float(width) * np.arange(max(math.ceil(last_s / width), 1) + 1, dtype=np.float64)
+    edges = bin_edges(last_s, _MOST_BINS, bin_s)
     found = []
     for label, frames in intervals.items():
-        pairs = [binned(frame, edges) for frame in frames]
-        columns: dict[str, object] = {"policy": label, "time_s": edges[:-1].astype(int)}
-        for index, name in enumerate(("gpus", "efficiency")):
-            seeds = pd.DataFrame([pair[index] for pair in pairs])
-            columns |= {name: seeds.mean(), f"{name}_low": seeds.min(), f"{name}_high": seeds.max()}
-        found.append(pd.DataFrame(columns))
+        gpus, efficiency = zip(*(binned(frame, edges) for frame in frames), strict=True)
+        found.append(over_seeds(label, edges[:-1].astype(int), {"gpus": gpus, "efficiency": efficiency}))
     return pd.concat(found, ignore_index=True)
 
 
@@ -149,8 +162,13 @@ def _line(
 ) -> None:
     axes.plot(x, factor * part[name], color=look.colour, linestyle=look.dash, label=label)
     if bands:
-        low, high = factor * part[f"{name}_low"], factor * part[f"{name}_high"]
-        axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+        band(axes, x, part, name, factor, look)
+
+
+def band(axes: Axes, x: pd.Series, part: pd.DataFrame, name: str, factor: float, look: Look) -> None:
+    """Shade what lies between the lowest and the highest seed of a curve."""
+    low, high = factor * part[f"{name}_low"], factor * part[f"{name}_high"]
+    axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
 
 
 def _caption(seeds: int, width_s: int, bands: bool, trains: bool) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.over_time import band, over_seeds
+from simsched.report.figures.style import MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import time_unit
 
 _TOP = 5
@@ -25,14 +26,10 @@ def trials_data(trials: Mapping[str, Iterable[pd.DataFrame]]) -> pd.DataFrame:
     times = np.linspace(0.0, last_s, _STEPS + 1)
     frames = []
     for label, found in known.items():
-        columns: dict[str, object] = {"policy": label, "time_s": times}
         counts = [np.searchsorted(frame["end_time_s"].to_numpy(), times, side="right") for frame in found]
         best = [_best_so_far(frame["accuracy"].to_numpy(dtype=float)) for frame in found]
         curves = {"accuracy": [top[done] for top, done in zip(best, counts, strict=True)], "done": counts}
-        for name, values in curves.items():
-            seeds = pd.DataFrame(values).astype(float)
-            columns |= {name: seeds.mean(skipna=False), f"{name}_low": seeds.min(), f"{name}_high": seeds.max()}
-        frames.append(pd.DataFrame(columns))
+        frames.append(over_seeds(label, times, curves, skipna=False))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -61,8 +58,7 @@ def trials_over_time(
             for axes, name in ((above, "accuracy"), (below, "done")):
                 axes.plot(x, part[name], color=look.colour, linestyle=look.dash, label=str(label))
                 if bands:
-                    low, high = part[f"{name}_low"], part[f"{name}_high"]
-                    axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+                    band(axes, x, part, name, 1, look)
         above.set_title("Mean accuracy of the five best trials so far")
         above.set_ylabel("accuracy (%)")
         below.set_title("Trials finished")

@@ -10,8 +10,7 @@ from simsched.files import write_text
 from simsched.outlets import html_text
 from simsched.report.figures.style import Drawn
 from simsched.report.figures.svg import inline_svg
-from simsched.report.page.frame import page_of
-from simsched.report.page.html import figure_block, table_block
+from simsched.report.page.html import figure_block, page_of, table_block
 from simsched.report.tables import TextTable
 
 #: The page, and the folder of its sections, in the folder of a log's results.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from simsched.files import write_text
 from simsched.outlets import html_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
-from simsched.report.figures.gpu_types import type_metrics
+from simsched.report.figures.purposes import type_metrics
 from simsched.report.figures.svg import Picture, inline_svg
-from simsched.report.page.frame import page_of
-from simsched.report.page.occupancy import interactive_occupancy, occupancy_script
+from simsched.report.page.interactive import interactive_occupancy, occupancy_script
 from simsched.report.page.provenance import experiment_text, provenance
 from simsched.report.tables import TextTable, comparison_table, difference_table
 from simsched.results import Reproduction, Run, comparison, paired_differences
@@ -182,3 +182,33 @@ simsched report {html_text(f"results/{run.folder.name}")}</code></pre>
 <p>The first command reads the experiment from <code>{html_text(recipe.file_name)}</code>, which holds:</p>
 <pre class="file"><code>{html_text(recipe.file)}</code></pre>"""
     return text
+
+
+def page_of(title: str, kind: str, main: str, *, contents: str = "", script: str = "") -> str:
+    """Return a page with a title, a line that says what kind it is, and the HTML of its main part.
+
+    `kind`, `main`, `contents` (behind the heading) and `script` are HTML already; `title` is plain text.
+    """
+    style = files("simsched.report.page").joinpath("page.css").read_text(encoding="utf-8")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light">
+<title>{html_text(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<h1>{html_text(title)}</h1>
+<p class="kind">{kind}</p>
+{contents}</header>
+<main>
+{main}
+</main>
+{script}
+</body>
+</html>
+"""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from simsched.model import Allocation
+from simsched.model import Allocation, Capacity
 from simsched.policy import Action, Decision, Place, View
-from simsched.toolkit.placers import MOST_FREE, FreeGpus, Placer, Pool
+from simsched.toolkit.placers import BEST_FIT
 from simsched.toolkit.rounds.mechanism import Grant
 
 
@@ -20,8 +20,7 @@ class Allocator:
 
     def __init__(self) -> None:
         """Know no cluster yet."""
-        self._free: FreeGpus | None = None
-        self._up: tuple[bool, ...] = ()
+        self._free = Capacity((), (), ())
 
     def allocate(self, grants: Iterable[Grant], view: View) -> Decision:
         """Place the jobs of the grants that run."""
@@ -53,11 +52,10 @@ class Allocator:
                 changed[grant.unit[0]] = _take(free, grant)
         return changed
 
-    def _now_free(self, view: View) -> FreeGpus:
+    def _now_free(self, view: View) -> Capacity:
         """Return the GPUs that are free as things stand: what is known from the round before, brought up to date."""
-        up = tuple(view.up)
-        if self._free is None or up != self._up:
-            self._free, self._up = FreeGpus(view.nodes, up, view.free), up
+        if view.up != self._free.up:
+            self._free = Capacity.of(view)
         elif self._free.free != view.free:
             for node, (known, now) in enumerate(zip(list(self._free.free), view.free, strict=True)):
                 if known != now:
@@ -70,7 +68,7 @@ def _shared(grants: Sequence[Grant], view: View) -> dict[str, Allocation | Actio
     kept: dict[str, Allocation] = {}
     coming = [grant for grant in grants if not _stays(grant, view, kept)]
     held = [kept[grant.unit[0]] for grant in grants if grant.unit[0] in kept]
-    free = FreeGpus(view.nodes, view.up, _left(held, view))
+    free = Capacity.idle(view, held)
     jobs: dict[str, Allocation | Action] = {**kept}
     for grant in coming:
         at, (first, *others) = _take(free, grant), grant.unit
@@ -79,30 +77,12 @@ def _shared(grants: Sequence[Grant], view: View) -> dict[str, Allocation | Actio
     return jobs
 
 
-def _take(free: FreeGpus, grant: Grant) -> Allocation:
-    found = free.choose_of(free.types.index(grant.gpu_type), _BEST_FIT, grant.num_gpus)
+def _take(free: Capacity, grant: Grant) -> Allocation:
+    found = free.place(BEST_FIT, grant.num_gpus, (free.types.index(grant.gpu_type),))
     if found is None:
         message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
         raise ValueError(message)
-    free.take(found)
     return found
-
-
-def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
-    node = pool.best_fit(gpus)
-    return MOST_FREE.choose(pool, gpus) if node is None else ((node, gpus),)
-
-
-_BEST_FIT = Placer("best-fit", _best_fit)
-
-
-def _left(held: Iterable[Allocation], view: View) -> list[int]:
-    """Count, for each node that is up, the GPUs beside those held."""
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-    for allocation in held:
-        for node, gpus in allocation:
-            free[node] -= gpus
-    return free
 
 
 def _by_size(grant: Grant) -> int:

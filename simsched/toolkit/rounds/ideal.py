@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from simsched.agent import Agent, Lease, Measurement
+from simsched.agent import Agent, Lease, LeasingAgent, Measurement
 from simsched.errors import input_error
 from simsched.model import Allocation, BatchChoice, Site
 from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Place, View
@@ -24,7 +24,7 @@ _NEVER_S = 1e9
 _SLACK = 1e-6
 
 
-class FluidAgent:
+class FluidAgent(LeasingAgent):
     """Has its job make progress at the rate that the policy has set."""
 
     stale = False

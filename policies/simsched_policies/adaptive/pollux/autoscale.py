@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.policy import Decision, JobView, Triggers, View
+from simsched.policy import Decision, JobView, Traits, Triggers, View
 from simsched.toolkit import NarrowedView, TypePool, type_pools
 from simsched_policies.adaptive.pollux.policy import Pollux, by_service
 from simsched_policies.adaptive.pollux.search import AllocationProblem, SearchOptions, search
@@ -53,7 +53,7 @@ class PolluxAutoscale(Pollux):
     """
 
     name: ClassVar[str] = "pollux-autoscale"
-    scales: ClassVar[bool] = True
+    traits: ClassVar[Traits] = replace(Pollux.traits, scales=True)
 
     low_utility: float = 0.35
     high_utility: float = 0.65

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from simsched.results.integrals import held_between_rounds
 from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s, ratio
-from simsched.results.over_time import held_between_rounds
 
 
 def _share(column: str) -> Callable[[Tables], float | None]:
@@ -20,7 +20,8 @@ def _share(column: str) -> Callable[[Tables], float | None]:
         waiting = rounds["active_jobs"] > rounds["running_jobs"]
         free = np.where(waiting, rounds["available_gpus"] - rounds["allocated_gpus"], 0)
         lost = np.where(waiting, rounds[column], 0)
-        both = Columns({"time_s": rounds["time_s"], "free_gpus": free, "lost_gpus": lost}, len(rounds))
+        arrays = {"time_s": rounds["time_s"], "free_gpus": free, "lost_gpus": lost}
+        both = Columns(arrays, len(rounds), arrays.__getitem__)
         start, end, free_gpus = held_between_rounds(both, "free_gpus", until_s)
         *_, lost_gpus = held_between_rounds(both, "lost_gpus", until_s)
         return ratio(float((end - start) @ lost_gpus), float((end - start) @ free_gpus))
@@ -50,12 +51,7 @@ _FRAGMENTATION = tuple(
 #: The metrics of this page.
 PLACEMENT_METRICS = (
     *_FRAGMENTATION,
-    Metric(
-        "crossing_share",
-        "time across domains",
-        "share",
-        LOWER,
-        "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
-        _crossing,
-    ),
-)
+    Metric("crossing_share", "time across domains", "share", LOWER,
+           "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
+           _crossing),
+)  # fmt: skip

@@ -10,7 +10,7 @@ from operator import itemgetter
 import numpy as np
 import pandas as pd
 
-from simsched.results.over_time import Floats, integrals
+from simsched.results.integrals import Floats, integrals
 from simsched.words import counted
 
 _HOUR_S = 3600

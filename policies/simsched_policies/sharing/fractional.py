@@ -3,21 +3,63 @@
 Idea: a job that asks for a quarter of a GPU gets a quarter of one, as on Alibaba's clusters (Weng et al., MLaaS in the
 Wild, NSDI'22). Best fit chooses the GPU of which least is left that suffices, FGD the place that leaves least behind
 that the usual jobs cannot use (Weng et al., Beware of Fragmentation, ATC'23). Published default: FGD.
-Deviations: GPUs alone are counted, not cores or memory. Where the engine lets nobody share (`engine.sharing.max_jobs`
+Deviations: GPUs alone are counted, not cores or memory; FGD's usual jobs are those that have come so far, and one that
+wants more GPUs than a node has wants all of it. Where the engine lets nobody share (`engine.sharing.max_jobs`
 of 1), every job gets whole GPUs, and this is first in, first out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simsched.model import SLACK, Allocation
-from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName
-from simsched_policies.sharing.fractional.fragmentation import UsualJobs
+from simsched.model import SLACK, Allocation, Capacity, usual_requests
+from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched.toolkit import PLACERS, PlacerName
+
+
+class UsualJobs:
+    """The most frequent requests so far: GPUs, the part wanted of each, and the share of jobs that want this."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._counts: Counter[tuple[int, float]] = Counter()
+        self._classes: list[tuple[int, float, float]] | None = None
+
+    def note(self, gpus: int, part: float) -> None:
+        """Count a job in."""
+        self._counts[gpus, part] += 1
+        self._classes = None
+
+    def classes(self) -> Sequence[tuple[int, float, float]]:
+        """Return the most frequent requests, until they are 95 % of all, with shares that add up to 1."""
+        if self._classes is None:
+            self._classes = [(gpus, part, share) for (gpus, part), share in usual_requests(self._counts)]
+        return self._classes
+
+    def unusable(self, left: Sequence[float], size: int) -> float:
+        """Return how much of what is left of a node's GPUs a usual job cannot use, in GPUs, on average.
+
+        `left` is what is left of each GPU of a node of `size`. All counts for a job that does not fit on the node, for
+        others the GPUs of which less is left than they want.
+        """
+        lost, total = 0.0, sum(left)
+        for gpus, part, share in self.classes():
+            fitting = [one for one in left if one + SLACK >= part]
+            lost += share * (total - sum(fitting) if len(fitting) >= min(gpus, size) else total)
+        return lost
+
+    def growth(self, left: Sequence[float], taken: Sequence[float], part: float, size: int) -> float:
+        """Return by how much that grows when a job takes `part` of GPUs of which `taken` is left."""
+        after = list(left)
+        for one in taken:
+            after.remove(one)
+            after.append(one - part)
+        return self.unusable(after, size) - self.unusable(left, size)
 
 
 class _Wish(NamedTuple):
@@ -52,20 +94,20 @@ class Fractional(Policy):
     """
 
     name: ClassVar[str] = "fractional"
-    wants: ClassVar[Wants] = {
-        GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"}),
-    }
+    traits: ClassVar[Traits] = Traits(
+        wants={
+            GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"}),
+        }
+    )
 
     rule: Literal["best-fit", "worst-fit", "first-fit", "fgd"] = "best-fit"
     backfill: bool = False
     placement: PlacerName = "fragments"
     _waiting: dict[str, _Wish] = field(default_factory=dict, init=False, repr=False)
-    _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
-    _up: list[bool] = field(default_factory=list, init=False, repr=False)
+    _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     _whole: dict[str, Allocation] = field(default_factory=dict, init=False, repr=False)
     _part: dict[str, _SharedGpu] = field(default_factory=dict, init=False, repr=False)
     _shared: list[_SharedGpu] = field(default_factory=list, init=False, repr=False)
-    _sizes: list[int] = field(default_factory=list, init=False, repr=False)
     _usual: UsualJobs = field(default_factory=UsualJobs, init=False, repr=False)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -135,7 +177,7 @@ class Fractional(Policy):
                 fitting = (gpu for gpu in shared if len(gpu.parts) < most and gpu.left + SLACK >= part)
                 options += [([gpu.left], gpu) for gpu in fitting]
             for taken, onto in options:
-                key = self._usual.growth(left, taken, part, self._sizes[node]), node, sum(taken)
+                key = self._usual.growth(left, taken, part, self._free.nodes[node].gpus), node, sum(taken)
                 if best is None or key < best:
                     best, chosen = key, (((node, wish.gpus),), onto)
         return chosen
@@ -156,10 +198,8 @@ class Fractional(Policy):
         for job_id in [*view.finished, *lost]:
             self._waiting.pop(job_id, None)
             self._let_go(job_id)
-        up = list(view.up) if lost or view.up != self._up else self._up
-        if up is not self._up:
-            self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
-            self._sizes = [node.gpus for node in view.nodes]
+        if lost or view.up != self._free.up:
+            self._free = Capacity.of(view)
             back = {job_id: self._wish(job) for job_id, job in lost.items() if job_id in view.jobs}
             self._waiting = back | self._waiting
         self._waiting.update((job.id, self._wish(job)) for job in view.arrived)

@@ -47,7 +47,7 @@ class Fragments(NamedTuple):
     @classmethod
     def of(cls, free: Free, target: Target) -> Fragments:
         """Count all nodes."""
-        nodes, classes = len(free.gpus), len(target.share)
+        nodes, classes = len(free.room.gpus), len(target.share)
         rows = np.zeros((2, nodes + 1, classes), dtype=np.int64)
         fragments = cls(rows[0], rows[1], np.zeros(nodes))
         for node in range(nodes):
@@ -60,15 +60,15 @@ def count(free: Free, node: int, target: Target, fragments: Fragments) -> None:
     """Count a node that has changed."""
     for one in range(len(target.share)):
         fitting, too_small = 0, 0
-        for gpu in range(free.gpus[node]):
-            room = free.gpu_milli[node, gpu]
+        for gpu in range(free.room.gpus[node]):
+            room = free.room.gpu_milli[node, gpu]
             if room >= target.requests.gpu_milli[one]:
                 fitting += 1
             else:
                 too_small += room
         fragments.fitting[node, one] = fitting
         fragments.too_small[node, one] = too_small
-    cpu, total = free.cpu_milli[node], free_of_gpus(free, node)
+    cpu, total = free.room.cpu_milli[node], free_of_gpus(free.room, node)
     fragments.unusable[node] = _unusable(target, free.model[node], cpu, total, fragments, node)
 
 
@@ -114,7 +114,7 @@ def growth(
         least = target.requests.gpu_milli[one]
         fitting, too_small = fragments.fitting[node, one], fragments.too_small[node, one]
         for place in range(gpus):
-            room = free.gpu_milli[node, used[place]]
+            room = free.room.gpu_milli[node, used[place]]
             if room < least:
                 too_small -= milli
             elif room - milli < least:
@@ -122,8 +122,8 @@ def growth(
                 too_small += room - milli
         fragments.fitting[row, one] = fitting
         fragments.too_small[row, one] = too_small
-    cpu = free.cpu_milli[node] - requests.cpu_milli[request]
-    total = free_of_gpus(free, node) - gpus * milli
+    cpu = free.room.cpu_milli[node] - requests.cpu_milli[request]
+    total = free_of_gpus(free.room, node) - gpus * milli
     return float(_unusable(target, free.model[node], cpu, total, fragments, row) - fragments.unusable[node])
 
 
@@ -137,13 +137,13 @@ def score_by_growth(
     """
     milli = requests.gpu_milli[request]
     if requests.num_gpus[request] != 1 or milli == GPU_MILLI:
-        least_free(free, node, requests.num_gpus[request], milli, used)
+        least_free(free.room, node, requests.num_gpus[request], milli, used)
         return _sigmoid(growth(free, node, requests, request, used, target, fragments))
     best, chosen = -1, -1
-    for gpu in range(free.gpus[node]):
-        room, seen = free.gpu_milli[node, gpu], False
+    for gpu in range(free.room.gpus[node]):
+        room, seen = free.room.gpu_milli[node, gpu], False
         for earlier in range(gpu):
-            seen = seen or free.gpu_milli[node, earlier] == room
+            seen = seen or free.room.gpu_milli[node, earlier] == room
         if room < milli or seen:
             continue
         used[0] = gpu
