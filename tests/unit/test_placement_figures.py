@@ -6,13 +6,16 @@ from simsched.report.figures.purposes import placement_figures
 from simsched.results.compare import Row
 from simsched.results.reader import Cell
 
-CELL = Cell("folder", {}, {})
 KEY = "cluster.topology.0.sync_factor"
 
 
 def rows(*metrics, points=({},)):
     values = {name: {("seed", 1): 0.5} for name in ("jct_mean_s", *metrics)}
-    return [Row(policy, "fifo", point, (CELL,), values, {}) for policy in ("near", "far") for point in points]
+    return [
+        Row(policy, "fifo", point, (Cell("folder", {}, {}, policy),), values, {})
+        for policy in ("near", "far")
+        for point in points
+    ]
 
 
 def drawn(found, *swept):

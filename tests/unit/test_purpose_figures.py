@@ -11,14 +11,16 @@ from simsched.results.compare import Row
 
 def row(label, policy, load, agent=None, **values):
     manifest = {} if agent is None else {"agent": {"name": agent}}
-    cells = tuple(SimpleNamespace(manifest=manifest, summary={"finished_jobs": seed}) for seed in (1, 2))
+    cells = tuple(
+        SimpleNamespace(manifest=manifest, summary={"finished_jobs": seed}, shown_policy=label) for seed in (1, 2)
+    )
     point = {} if load is None else {"workload.load": load}
     found = {name: {(seed,): value for seed, value in enumerate(each)} for name, each in values.items()}
     return Row(label, policy, point, cells, found, {})
 
 
 def run(*labels, swept=("workload.load",), reference=None):
-    return SimpleNamespace(name="tiny", swept=swept, policies=labels, reference=reference)
+    return SimpleNamespace(name="tiny", swept=swept, policies=labels, shown_policies=labels, reference=reference)
 
 
 AGENTS = [
