@@ -18,16 +18,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-CLASSES = {
-    "fifo": ("simsched_policies.queues.fifo", "Fifo", {}),
-    "tiresias": (
-        "simsched_policies.queues.tiresias",
-        "Tiresias",
-        {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"},
-    ),
+POLICIES: dict[str, dict[str, object]] = {
+    "fifo": {},
+    "tiresias": {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"},
 }
 
 
@@ -59,8 +56,10 @@ def simulate_here(policy: str, trace: Path, seed: int) -> dict[str, float | str]
         JobSpec(f"job-{index:06}", submit, gpus, duration_s=duration)
         for index, (submit, gpus, duration) in enumerate(rows)
     ]
-    module, name, params = CLASSES[policy]
-    chosen = getattr(importlib.import_module(module), name)(**params)
+    root = Path(simsched.__file__).parent.parent
+    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"]["simsched.policies"]
+    module, name = declared[policy].split(":")  # each state has its policies where its own pyproject says
+    chosen = getattr(importlib.import_module(module), name)(**POLICIES[policy])
     cluster = Cluster.of(NodeGroup(240, 8), NodeGroup(274, 2))
     with tempfile.TemporaryDirectory() as folder:
         begin = resource.getrusage(resource.RUSAGE_SELF).ru_utime
@@ -69,7 +68,7 @@ def simulate_here(policy: str, trace: Path, seed: int) -> dict[str, float | str]
         cpu_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime - begin
         ends = read_table(Path(folder), "jobs", ["end_time_s"])["end_time_s"]
     total_s = float(pd.Series(ends).sum())
-    return {"cpu_s": cpu_s, "completions_s": total_s, "from": str(Path(simsched.__file__).parent.parent)}
+    return {"cpu_s": cpu_s, "completions_s": total_s, "from": str(root)}
 
 
 def measure(checkout: Path, policy: str, trace: Path, seed: int) -> dict[str, float | str]:
@@ -112,7 +111,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--policy", action="append", choices=list(CLASSES), help="[default: all]")
+    parser.add_argument("--policy", action="append", choices=list(POLICIES), help="[default: all]")
     parser.add_argument("--here", nargs=2, metavar=("POLICY", "TRACE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:
@@ -122,7 +121,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         make_trace(given.jobs, given.seed, trace)
-        for policy in given.policy or CLASSES:
+        for policy in given.policy or POLICIES:
             compare(given.checkout.resolve(), policy, trace, given.pairs, given.seed)
 
 

@@ -1,13 +1,11 @@
 """Run the same job lists on fitted applications and on the measurements they were fitted to, and compare mean JCT.
 
-Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-116] [--policy NAME ...]
-       [--pollux-seeds N] [--applications DIR] [--only NAME ...] [--each]
+Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-116] [--pollux-seeds N]
 
 TRACES is the folder of measurements, PHILLY the CSV of Philly's jobs that the job lists are drawn from
 (docs/validation.md, sections 1 and 5). Each row compares, workload by workload, runs in which the step times that the
 policy is told (decisions) and those at which jobs train (physics) are fitted or measured with runs on measurements
-alone. Mean ratio with the 95 % interval of Student's t over workloads. --only fits some applications and leaves the
-others measured.
+alone. Mean ratio with the 95 % interval of Student's t over workloads.
 """
 
 from __future__ import annotations
@@ -130,19 +128,15 @@ def main() -> int:
     parser.add_argument("traces", type=Path)
     parser.add_argument("philly", type=Path)
     parser.add_argument("--seeds", type=seeds_of, default=seeds_of("101-116"))
-    parser.add_argument("--policy", action="append", choices=sorted(POLICIES))
     parser.add_argument("--pollux-seeds", type=int, default=6, help="under Pollux, only so many of the workloads")
-    parser.add_argument("--applications", type=Path, help="fitted applications other than the shipped ones")
-    parser.add_argument("--only", action="append", help="fit only these applications")
-    parser.add_argument("--each", action="store_true", help="print the ratio of every workload")
     args = parser.parse_args()
     measured = ApplicationCatalogue.load(args.traces, bounds="pollux-osdi21").applications
-    shipped = ApplicationCatalogue.load(args.applications).applications
-    fitted = {name: shipped[name] if name in (args.only or measured) else measured[name] for name in measured}
+    shipped = ApplicationCatalogue.load(None).applications
+    fitted = {name: shipped[name] for name in measured}
     jobs = draw(args.philly, measured, args.seeds)
     print("| policy | decisions | physics | workloads | mean JCT against measured | furthest |")
     print("|---|---|---|---:|---:|---:|")
-    for policy in args.policy or ["pollux", "tiresias", "optimus"]:
+    for policy in ("pollux", "tiresias", "optimus"):
         chosen = args.seeds[: args.pollux_seeds] if policy == "pollux" else args.seeds
         began = time.process_time()
         truth = ApplicationCatalogue(measured, MEASURED)
@@ -150,10 +144,7 @@ def main() -> int:
         for decisions, physics in ways(policy):
             known = mixed(fitted, measured, decisions, physics)
             ratios = tuple(mean_jct_s(jobs[seed], known, policy) / base[seed] for seed in chosen)
-            row = Row(policy, decisions, physics, ratios)
-            print(row.text(), flush=True)
-            if args.each:
-                print("  " + " ".join(f"{seed}:{ratio - 1:+.1%}" for seed, ratio in zip(chosen, ratios, strict=True)))
+            print(Row(policy, decisions, physics, ratios).text(), flush=True)
         print(f"{policy}: {time.process_time() - began:.0f} s of CPU", file=sys.stderr)
     return 0
 

@@ -1,17 +1,13 @@
 """Time the reading of generated `sacct -P` logs, and `simsched calibrate` on them.
 
-Usage: python benchmarks/log_scale.py LINES... [--calibrate] [--policy NAME] [--profile] [--keep FILE]
+Usage: python benchmarks/log_scale.py LINES... [--calibrate] [--keep FILE]
 
 The logs have what real ones have: steps, arrays, jobs that were requeued, numbers that were used again, jobs that never
 started, that run still, or that end before they start, lines that are cut short, and timestamps of a zone with summer
-time. Every line of the table is a process of its own, so that its memory is its own.
+time. Every line is measured in a process of its own.
 """
 
 import argparse
-import cProfile
-import hashlib
-import os
-import pstats
 import resource
 import subprocess
 import sys
@@ -77,53 +73,36 @@ def _texts(seconds: np.ndarray) -> list[str]:
     return np.datetime_as_string(local.astype("datetime64[s]")).tolist()
 
 
-def read(path: Path) -> str:
-    """Read a log, and return what came of it: counts, and a hash of the table and of what was said."""
-    from simsched.workload.readers import read_sacct
-
-    found = read_sacct(path, time_zone=ZONE)
-    text = found.table.to_csv() + found.summary()
-    return f"{len(found)} jobs, {hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def calibrate(path: Path, policy: str) -> str:
+def calibrate(path: Path) -> str:
     """Run the command in this process."""
     from click.testing import CliRunner
 
     from simsched.cli import cli
 
     with tempfile.TemporaryDirectory() as out:
-        done = CliRunner().invoke(
-            cli, ["calibrate", str(path), "--policy", policy, "--time-zone", ZONE, "--out", out], prog_name="simsched"
-        )
+        words = ["calibrate", str(path), "--policy", "slurm-backfill", "--time-zone", ZONE, "--out", out]
+        done = CliRunner().invoke(cli, words, prog_name="simsched")
     return done.output.splitlines()[-1] if done.exit_code else "calibrated"
 
 
-def one(path: Path, task: str, policy: str, *, profiled: bool) -> None:
-    """Do one thing in this process and print what it took."""
-    from simsched.workload.readers import slurm  # noqa: F401 - loaded before the time is taken
-
-    began, wall, base = time.process_time(), time.perf_counter(), _memory_mib()
-    profiler = cProfile.Profile()
-    if profiled:
-        profiler.enable()
-    said = read_only(path) if task == "read" else calibrate(path, policy)
-    if profiled:
-        profiler.disable()
-    spent, wall = time.process_time() - began, time.perf_counter() - wall
-    print(
-        f"{task:>9}  {spent:7.1f} s CPU  {wall:7.1f} s  {_memory_mib():6.0f} MiB (before {base:.0f})  {said}",
-        flush=True,
-    )
-    if profiled:
-        pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
-
-
-def read_only(path: Path) -> str:
+def read(path: Path) -> str:
     """Read a log and count its jobs."""
     from simsched.workload.readers import read_sacct
 
     return f"{len(read_sacct(path, time_zone=ZONE))} jobs"
+
+
+TASKS = {"read": read, "calibrate": calibrate}
+
+
+def measure(path: Path, task: str) -> None:
+    """Do one thing in this process and print what it took."""
+    from simsched.workload.readers import slurm  # noqa: F401 - loaded before the time is taken
+
+    began, wall, base = time.process_time(), time.perf_counter(), _memory_mib()
+    said = TASKS[task](path)
+    spent, wall = time.process_time() - began, time.perf_counter() - wall
+    print(f"{task:>9}  {spent:7.1f} s CPU  {wall:7.1f} s  {_memory_mib():6.0f} MiB (before {base:.0f})  {said}")
 
 
 def _memory_mib() -> float:
@@ -135,28 +114,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lines", nargs="*", type=int, default=[10_000, 100_000])
     parser.add_argument("--calibrate", action="store_true", help="Run `simsched calibrate` too.")
-    parser.add_argument("--policy", default="slurm-backfill")
-    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--keep", type=Path, help="Write the (last) log here.")
-    parser.add_argument(
-        "--one", nargs=2, metavar=("FILE", "TASK"), help="Measure in this process: read, calibrate, hash."
-    )
+    parser.add_argument("--one", nargs=2, metavar=("FILE", "TASK"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        path, task = Path(given.one[0]), given.one[1]
-        if task == "hash":
-            print(read(path))
-        else:
-            one(path, task, given.policy, profiled=given.profile)
+        measure(Path(given.one[0]), given.one[1])
         return
     with tempfile.TemporaryDirectory() as folder:
         for lines in given.lines:
             path = given.keep or Path(folder) / "sacct.txt"
             jobs = write_log(path, lines)
             print(f"{lines} lines, {jobs} jobs, {path.stat().st_size / 2**20:.0f} MiB", flush=True)
-            for task in ("read", "calibrate") if given.calibrate else ("read",):
-                command = [sys.executable, __file__, "--one", str(path), task, "--policy", given.policy]
-                subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True, env=os.environ)
+            for task in TASKS if given.calibrate else ("read",):
+                subprocess.run([sys.executable, __file__, "--one", str(path), task], check=True)
 
 
 if __name__ == "__main__":

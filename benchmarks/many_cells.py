@@ -2,24 +2,18 @@
 
 Usage: python benchmarks/many_cells.py [--check CELLS] [--run CELLS] [--workers N]
 
-Prints CPU and wall seconds and the largest memory of this process; workers have memory of their own. With one worker
-it says too what it costs to have every file of a cell on disk before the cell gets its name (fsync).
+Prints CPU and wall seconds and the largest memory of this process; workers have memory of their own.
 """
 
 import argparse
-import contextlib
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
-from simsched import files
 from simsched.experiment import Grid, make_grid, read_experiment
-from simsched.experiment.running import run_grid, store
-from simsched.results import integrity
+from simsched.experiment.running import run_grid
 
 TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n30,1,40\n40,2,60\n"
 EXPERIMENT = """\
@@ -52,27 +46,6 @@ def timed(what: str, work: Callable[[], object]) -> None:
     print(f"{what}: {cpu_s:.1f} s of CPU, {wall_s:.1f} s, up to {memory} MiB", flush=True)
 
 
-@contextlib.contextmanager
-def syncs_counted(cells: int) -> Iterator[None]:
-    """Count the waits for files to be on disk, and the wall and CPU time that they take."""
-    spent: list[tuple[float, float]] = []
-
-    def timed_call(call: Callable[[Any], None]) -> Callable[[Any], None]:
-        def counting(what: Any) -> None:
-            wall_s, cpu_s = time.perf_counter(), time.process_time()
-            call(what)
-            spent.append((time.perf_counter() - wall_s, time.process_time() - cpu_s))
-
-        return counting
-
-    several = mock.patch.object(integrity, "sync_all", timed_call(files.sync_all))
-    with several, mock.patch.object(store, "sync", timed_call(files.sync)):
-        yield
-    if spent:
-        wall_s, cpu_s = (1000 * sum(column) / cells for column in zip(*spent, strict=True))
-        print(f"of that, fsync: {len(spent) / cells:.1f} waits, {wall_s:.2f} ms, {cpu_s:.2f} ms of CPU a cell")
-
-
 def main() -> None:
     """Check and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -86,8 +59,7 @@ def main() -> None:
             timed(f"checking {given.check} cells", lambda: grid_of(folder, given.check))
         if given.run:
             grid = grid_of(folder, given.run)
-            with syncs_counted(len(grid.cells)):
-                timed(f"running {len(grid.cells)} cells", lambda: run_grid(grid, folder / "out", given.workers))
+            timed(f"running {len(grid.cells)} cells", lambda: run_grid(grid, folder / "out", given.workers))
 
 
 if __name__ == "__main__":

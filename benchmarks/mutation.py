@@ -33,7 +33,7 @@ ROOMS = ("simsched/engine", "simsched/policy", "simsched/results")
 SUITES = ("tests/unit", "tests/conformance", "tests/property", "tests/golden", "tests/validation")
 COVERAGE = ROOT / "out" / "mutation-coverage.json"
 COPIED = ("simsched", "policies", "tests", "experiments", "workloads", "traces", "benchmarks", "docs", "pyproject.toml")
-# What a child would import anew for every mutant; none of it is mutated.
+# What every child would import again; none of it is mutated.
 HEAVY = ("pytest", "numpy", "pandas", "pyarrow.parquet", "scipy.optimize", "numba", "simpy", "pydantic")
 #: What a worker says of a mutant.
 _DEAD, _ALIVE, _UNSEEN = "killed\n", "survives\n", "no test runs it\n"

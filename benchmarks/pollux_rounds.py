@@ -1,14 +1,9 @@
 """Run the Pollux search on captured scheduling rounds and compare it with what was published.
 
 Usage: python benchmarks/pollux_rounds.py DIR [--method hybrid|genetic] [--gap] [--seed N] [--effort X] [--quiet]
-       python benchmarks/pollux_rounds.py DIR --copies N [--every N]
 
 DIR holds *.jsonl files, a round a line: nodes, gpus_per_node, restart_delay_s, fairness, published_fitness and jobs.
 Times are on one core after compilation; --gap also bounds the optimum of each round (not part of the time).
-
-With --copies N each of the busy rounds (of every so many of them) gets N copies of each of its jobs, which wait, with
-restart factors of their own. It is searched as it is and with waiting jobs left out only beyond a million, and the gain
-in fitness over leaving all as it is, in one, is divided by that in the other.
 """
 
 import argparse
@@ -16,24 +11,14 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.adaptive.pollux.search import (
-    AllocationProblem,
-    SearchOptions,
-    _contenders,
-    fitness,
-    search,
-    upper_bound,
-    violations,
-)
+from simsched_policies.adaptive.pollux.search import AllocationProblem, SearchOptions, search, upper_bound, violations
 
 BUSY_JOBS = 8
 
@@ -70,36 +55,6 @@ def to_round(record: dict[str, Any]) -> AllocationProblem:
     )
 
 
-def with_copies(problem: AllocationProblem, copies: int, rng: np.random.Generator) -> AllocationProblem:
-    """Let copies of each job wait."""
-    again = np.tile(np.arange(problem.jobs), copies)
-    return replace(
-        problem,
-        speedup=np.concatenate([problem.speedup, problem.speedup[again]]),
-        max_gpus=np.concatenate([problem.max_gpus, problem.max_gpus[again]]),
-        current=np.concatenate([problem.current, np.zeros_like(problem.current[again])]),
-        restart_factor=np.concatenate([problem.restart_factor, rng.uniform(0, 1, again.size)]),
-        min_gpus=None,
-        pinned=None,
-    )
-
-
-def compare_copies(rounds: list[tuple[str, float, AllocationProblem]], copies: int, every: int) -> None:
-    """Print what the search finds with and without leaving waiting jobs out."""
-    gains, times = [], []
-    for name, _, problem in [entry for entry in rounds if entry[2].jobs >= BUSY_JOBS][::every]:
-        wide = with_copies(problem, copies, np.random.default_rng(problem.jobs))
-        kept, found = fitness(wide, wide.current), []
-        for many in (_contenders.MANY, 1_000_000):
-            with mock.patch.object(_contenders, "MANY", many):
-                begin = time.process_time()
-                found.append(search(wide, seed_or_rng=0).fitness)
-                times.append(time.process_time() - begin)
-        gains.append((found[0] - kept) / (found[1] - kept))
-        print(f"{name:>16} {wide.jobs:6d} jobs: {gains[-1]:.5f}, {times[-2]:.2f} s and {times[-1]:.2f} s", flush=True)
-    print(f"gain over that with all jobs: least {min(gains):.5f}, mean {np.mean(gains):.5f}")
-
-
 def main() -> int:
     """Print a line a round, then a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -109,8 +64,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--quiet", action="store_true", help="print the summary only")
-    parser.add_argument("--copies", type=int, help="let so many copies of each job wait")
-    parser.add_argument("--every", type=int, default=10, help="with --copies, take one of so many busy rounds")
     args = parser.parse_args()
     rounds = list(read_rounds(args.folder))
     if not rounds:
@@ -118,9 +71,6 @@ def main() -> int:
         return 2
     options = SearchOptions(effort=args.effort)
     search(rounds[0][2], method=args.method)  # compiles
-    if args.copies:
-        compare_copies(rounds, args.copies, args.every)
-        return 0
     rows = []
     if not args.quiet:
         print(f"{'round':>16} {'jobs':>5} {'published':>10} {'reached':>10} {'ratio':>9} {'gap %':>8} {'ms':>8}")

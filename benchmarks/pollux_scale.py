@@ -1,30 +1,23 @@
 """Time the Pollux search from 64 to 20,000 GPUs and from 20 to 2,000 jobs, on synthetic rounds.
 
 Usage: python benchmarks/pollux_scale.py [--method hybrid|genetic] [--largest GPUS] [--repeat N] [--plot FILE.png]
-       python benchmarks/pollux_scale.py --crowded JOBS [JOBS ...] [--repeat N]
 
 A round is a busy cluster of nodes with 4 GPUs: nine jobs in ten run, some have just ended, and speedups come from a
 throughput model with a cost of synchronisation that is larger between nodes than within one, times an efficiency that
 falls with the number of GPUs. One core, after compilation.
-
-With --crowded so many jobs want the same 64 GPUs, one in ten of those that wait having run before. Each such round is
-searched twice, as it is and with waiting jobs left out only beyond a million, and the gain in fitness over leaving all
-as it is, in one, is divided by that in the other.
 """
 
 import argparse
 import resource
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
 
-from simsched_policies.adaptive.pollux.search import AllocationProblem, _contenders, fitness, search, violations
+from simsched_policies.adaptive.pollux.search import AllocationProblem, fitness, search, violations
 
 NODE_GPUS, MOST_GPUS = 4, 64
 SIZES = [(64, 20), (128, 50), (256, 100), (512, 250), (1024, 500), (2048, 1000), (4096, 2000), (20_000, 2000)]
@@ -70,33 +63,6 @@ def running_jobs(
     return current
 
 
-def crowded_round(jobs: int, rng: np.random.Generator) -> AllocationProblem:
-    """Draw a round in which many jobs wait for 64 GPUs, most of them for their first one."""
-    problem = synthetic_round(64, jobs, rng)
-    first = ~problem.current.any(axis=1) & (rng.random(jobs) < 0.9)
-    return replace(problem, max_gpus=np.where(first, 1, problem.max_gpus))
-
-
-def crowded(sizes: list[int], repeat: int) -> None:
-    """Print what the search costs with and without leaving waiting jobs out."""
-    search(synthetic_round(64, 20, np.random.default_rng(0)))  # compiles
-    print(f"{'jobs':>7} {'ms, CPU':>9} {'with all':>9} {'gain over that with all: least':>31} {'mean':>9}")
-    for jobs in sizes:
-        times: list[list[float]] = [[], []]
-        gains = []
-        for seed in range(repeat):
-            problem = crowded_round(jobs, np.random.default_rng([jobs, seed]))
-            kept, found = fitness(problem, problem.current), []
-            for which, many in enumerate((_contenders.MANY, 1_000_000)):
-                with mock.patch.object(_contenders, "MANY", many):
-                    begin = time.process_time()
-                    found.append(search(problem, seed_or_rng=seed).fitness)
-                    times[which].append(1000 * (time.process_time() - begin))
-            gains.append((found[0] - kept) / (found[1] - kept))
-        medians = f"{np.median(times[0]):9.1f} {np.median(times[1]):9.1f}"
-        print(f"{jobs:7d} {medians} {min(gains):31.5f} {np.mean(gains):9.5f}", flush=True)
-
-
 def main() -> int:
     """Print a table, and draw it if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,11 +70,7 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=4096, help="GPUs of the largest cluster")
     parser.add_argument("--repeat", type=int, default=3, help="rounds of each size; the median time is reported")
     parser.add_argument("--plot", type=Path, help="PNG to draw")
-    parser.add_argument("--crowded", type=int, nargs="+", metavar="JOBS", help="rounds of so many jobs on 64 GPUs")
     args = parser.parse_args()
-    if args.crowded:
-        crowded(args.crowded, args.repeat)
-        return 0
     search(synthetic_round(64, 20, np.random.default_rng(0)), method=args.method)  # compiles
     print(f"{'GPUs':>6} {'jobs':>6} {'ms':>9} {'fitness':>9} {'kept as is':>11} {'memory MB':>10}")
     rows = []

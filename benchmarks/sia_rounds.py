@@ -28,11 +28,7 @@ from simsched.policy import Decision, Policy, View
 from simsched.threads import one_thread_each
 from simsched.workload import WorkloadOptions, make_workload
 
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "sia": Sia,
-    "pollux": lambda: Pollux(fairness=-1),
-    "gavel": MaxThroughput,
-}
+POLICIES: dict[str, Callable[[], Policy]] = {"sia": Sia, "pollux": lambda: Pollux(fairness=-1), "gavel": MaxThroughput}
 PUBLISHED_MS = {"sia": (96, 426), "pollux": (2200, 4800), "gavel": (13, 28)}
 #: Gavel's round, in seconds.
 ROUND_S = 360

@@ -3,8 +3,8 @@
 Usage: python benchmarks/trace_scale.py [--largest JOBS] [--seed N] [--plot FILE.png]
 
 The jobs are those of a generated Philly, of all final states, at Philly's own rate: more jobs make the trace longer and
-not denser. The cluster is like Philly's, 240 nodes of 8 GPUs and 274 of 2. Every line is a process of its own, so that
-its memory is its own; CPU time is that of the simulation with its result tables, without making the trace.
+not denser. The cluster is like Philly's, 240 nodes of 8 GPUs and 274 of 2. Every line is measured in a process
+of its own; CPU time is that of the simulation with its result tables, without making the trace.
 """
 
 import argparse
@@ -20,10 +20,7 @@ from pathlib import Path
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 POLICIES = {
     "FIFO": ("fifo", {}),
-    "Tiresias-L": (
-        "tiresias",
-        {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"},
-    ),
+    "Tiresias-L": ("tiresias", {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"}),
 }
 COLUMNS = ("jobs", "policy", "cpu_s", "us_per_job", "trace_s", "mib", "decisions", "restarts")
 

@@ -36,7 +36,7 @@ class TooSlow(BaseException):
 
 
 def value_of(parameter: Parameter, draw: random.Random) -> Any:
-    """Draw a value of a parameter by its type; of types that are no plain ones, the default."""
+    """Draw a value of a parameter by its type; of types that are not plain ones, the default."""
     kind = parameter.annotation
     choices = [one for one in typing.get_args(kind) if one is not type(None)]
     if INPUT_FILE in choices:

@@ -1,12 +1,24 @@
 """simsched: a discrete-time, trace-driven simulator of deep-learning clusters.
 
-`import simsched as sim` gives `sim.run`, `sim.simulate`, `sim.read_run` and `sim.read_trace` (see `simsched.api`); they
-are loaded when first used, so that the import itself stays light.
+`import simsched as sim` gives `sim.run`, `sim.simulate`, `sim.drive`, `sim.read_run` and `sim.read_trace` (see
+`simsched.api`); they are loaded when first used, so that the import itself stays light.
 """
 
 from simsched.version import __version__
 
-__all__ = ["RunResults", "Simulation", "__version__", "read_run", "read_trace", "run", "simulate"]
+__all__ = [
+    "RunResults",
+    "Simulation",
+    "SimulationResults",
+    "Terms",
+    "__version__",
+    "drive",
+    "read_run",
+    "read_trace",
+    "results_of",
+    "run",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> object:

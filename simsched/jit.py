@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.options
+from numba.core import caching
+
+from simsched.version import __version__
 
 #: Set where it has been said that there is no cache; processes inherit it.
 _SAID = "SIMSCHED_NO_CACHE_SAID"
@@ -40,8 +44,28 @@ def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
         if "cache" not in str(error):
             raise
         _say_once()
-        compiled = numba.njit(nogil=True, **options)(function)
+        return cast("Kernel", numba.njit(nogil=True, **options)(function))
+    kept = compiled._cache
+    base = kept._impl.filename_base if hasattr(kept, "_impl") else ""
+    if base and hasattr(kept, "_cache_file"):
+        # numba asks only whether the file of the kernel has changed, and not whether what it calls elsewhere has.
+        compiled.made_from = _made_from(function)
+        stamp = kept._impl.locator.get_source_stamp()
+        kept._cache_file = cast("Any", caching).IndexDataCacheFile(
+            kept._cache_path, f"{base}-{compiled.made_from[:16]}", stamp
+        )
     return cast("Kernel", compiled)
+
+
+def _made_from(function: Callable[..., object]) -> str:
+    """Hash what a kernel is compiled from: its code, and the kernels and constants that it names; 64 digits."""
+    code = function.__code__
+    named: dict[str, Any] = {name: function.__globals__.get(name) for name in code.co_names}
+    constants = {name: repr(value) for name, value in named.items() if isinstance(value, int | float | str | tuple)}
+    called = {name: value.made_from for name, value in named.items() if hasattr(value, "made_from")}
+    consts = [getattr(value, "co_code", value) for value in code.co_consts]
+    made_from = (__version__, code.co_code, consts, sorted(constants.items()), sorted(called.items()))
+    return sha256(repr(made_from).encode()).hexdigest()
 
 
 def _say_once() -> None:

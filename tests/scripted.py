@@ -9,7 +9,7 @@ from typing import ClassVar
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, Policy, Traits, Triggers, View
 
 ONE_GPU = Cluster.uniform(1, 1)
 
@@ -19,7 +19,7 @@ class Script(Policy):
     """Decides at given seconds as told; in between everything stays."""
 
     name: ClassVar[str] = "script"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     steps: Mapping[int, Mapping[str, Allocation]]
     interval_s: int = 10
@@ -37,8 +37,8 @@ class Script(Policy):
         here = self.steps.get(view.now_s, {})
         stop = [job_id for job_id, new in here.items() if not new]
         start = {job_id: new for job_id, new in here.items() if new}
-        watch, target_nodes = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
-        return Decision.change(start, stop, watch=watch, target_nodes=target_nodes)
+        watch, nodes = self.watch.get(view.now_s, {}), self.rent.get(view.now_s)
+        return Decision.change(start, stop, watch=watch, nodes=nodes)
 
 
 def fixed(job_id: str, submit_s: int = 0, gpus: int = 1, duration_s: int = 100) -> JobSpec:

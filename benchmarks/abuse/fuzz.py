@@ -57,7 +57,7 @@ def fault(done: subprocess.CompletedProcess[str]) -> str:
         return f"exit code {done.returncode}"
     if done.returncode and not (done.stderr + done.stdout).strip():
         return "refused without a word"
-    if done.stdout.lstrip().startswith("{") and (wrong := unusual(done.stdout)):
+    if "--json" in done.args and done.stdout and (wrong := unusual(done.stdout)):
         return wrong
     return ""
 

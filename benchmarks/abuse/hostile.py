@@ -151,7 +151,7 @@ POLICIES = {
     "wakes at NaN": "return Decision({}, wake_at_s=float('nan'))",
     "wakes in the past": "return Decision({}, wake_at_s=-1)",
     "stops and starts": "d = self.good(view) if Hostile.calls % 2 else Decision({}); return Decision(d.allocations, wake_at_s=view.now_s + 1)",
-    "flips nodes": "return Decision({}, target_nodes=(0, 1) if Hostile.calls % 2 else (), wake_at_s=view.now_s + 1)",
+    "flips nodes": "return Decision({}, nodes=(0, 1) if Hostile.calls % 2 else (), wake_at_s=view.now_s + 1)",
     "changes the view": "view.jobs.clear()",
     "sets attributes of the view": "view.now_s = -1e9",
     "eats memory": "Hostile.eaten = [bytearray(1 << 24) for _ in range(40)]",

@@ -21,9 +21,9 @@ from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
 from simsched_policies.rounds.gavel.makespan import Makespan
 from simsched_policies.rounds.gavel.max_min import MaxMin
 
-from simsched.agent import Agent, Lease, Measurement
+from simsched.agent import Agent, Lease, LeasingAgent, Measurement
 from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
-from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
+from simsched.policy import CANCEL, REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit.rounds import Grant, SharesPolicy, Snapshot, Unit
 
 #: GPU types from the first to be filled.
@@ -65,7 +65,7 @@ class Books:
     task: Task | None = None
 
 
-class TaskAgent:
+class TaskAgent(LeasingAgent):
     """Grants a job its micro-task, and then has it wait for the end of the round."""
 
     stale = False
@@ -229,11 +229,11 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
 
         Grants of jobs without shares, or on a type without a rate, leave GPUs idle.
         """
-        placed = self._allocator.allocate(self._at_work, view)
-        for job_id in self._given_up:
-            placed.allocations.pop(job_id, None)
+        placed = self._allocator.allocate(self._at_work, view).jobs
+        placed = {job_id: at for job_id, at in placed.items() if job_id not in self._given_up}
         wake_at_s = self.end_s if self.end_s > view.now_s else None
-        return placed.decision(wake_at_s, renew_leases=True)._replace(cancel=tuple(self._given_up))
+        jobs = {**placed, **dict.fromkeys(self._given_up, CANCEL)}
+        return Decision.change(jobs, wake_at_s=wake_at_s, renew_leases=True)
 
     def _task(self, books: Books, rate: float, now_s: float) -> Task:
         steps = min(int(rate * self.round_s), books.left)

@@ -17,7 +17,7 @@ import numpy as np
 from simsched_policies.queues.recorded import Recorded
 from simsched_policies.rounds.shockwave import Outlook, Planner
 
-from simsched.agent import Agent, Lease, Measurement
+from simsched.agent import Agent, Lease, LeasingAgent, Measurement
 from simsched.agent.batch_rules import NOTHING_MEASURED, Accordion, BatchRule, BatchState, NoiseSchedule
 from simsched.errors import input_error
 from simsched.model import (
@@ -31,7 +31,7 @@ from simsched.model import (
     epoch_of,
     rescaled,
 )
-from simsched.policy import STEPS, Decision, JobView, Signal, StepCounts, Triggers, View
+from simsched.policy import STEPS, Decision, JobView, StepCounts, Traits, Triggers, View
 from simsched.toolkit import play
 from simsched.toolkit.programs import PlanOptions, expected_profile
 from simsched.toolkit.rounds import Grant, Unit
@@ -90,7 +90,7 @@ class Account:
         return self.counts.regimes or _NO_REGIMES
 
 
-class TaskAgent:
+class TaskAgent(LeasingAgent):
     """Stands beside a job and grants it the leases that the books say."""
 
     goodput = None
@@ -141,7 +141,7 @@ class Artifact(Recorded):
     """
 
     name: ClassVar[str] = "shockwave-artifact"
-    needs: ClassVar[frozenset[Signal]] = frozenset({STEPS})
+    traits: ClassVar[Traits] = replace(Recorded.traits, needs={STEPS})
 
     round_s: float = 120
     min_reset_s: float = 1000

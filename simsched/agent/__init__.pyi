@@ -2,9 +2,12 @@ from . import registry as registry
 from .agent import (
     Agent as Agent,
     AgentFactory as AgentFactory,
+    GoodputReport as GoodputReport,
     Lease as Lease,
     LeasingAgent as LeasingAgent,
     Measurement as Measurement,
+    TypeReport as TypeReport,
+    no_goodput as no_goodput,
 )
 from .fit import fit as fit
 from .fixed_agent import NoBatchAgent as NoBatchAgent, fixed_agent as fixed_agent
@@ -19,5 +22,4 @@ from .offline import offline_prior as offline_prior, offline_priors as offline_p
 from .pool import HistoryPool as HistoryPool, history_of_job as history_of_job
 from .pool_file import pool_text as pool_text, read_pool as read_pool
 from .registry import AGENTS as AGENTS
-from .report import GoodputReport as GoodputReport, TypeReport as TypeReport, no_goodput as no_goodput
 from .rule_agent import configured_agent as configured_agent

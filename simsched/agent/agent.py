@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol
 
-from simsched.agent.report import GoodputReport
-from simsched.model import ApplicationFacts, BatchChoice, Cluster, GradientStats, JobRequest, Site, StepTime
+from simsched.errors import Problem
+from simsched.model import (
+    ApplicationFacts,
+    BatchChoice,
+    Cluster,
+    GoodputModel,
+    GradientStats,
+    JobRequest,
+    Site,
+    StepTime,
+)
 
 
 class Measurement(NamedTuple):
@@ -50,11 +61,15 @@ class Lease(NamedTuple):
     completes: bool
 
 
-class LeasingAgent(Agent, Protocol):
-    """An agent that grants its job time in leases, as GavelIterator does (Gavel, section 6), instead of at a rate."""
+class LeasingAgent(Agent):
+    """An agent that grants its job time in leases, as GavelIterator does (Gavel, section 6), instead of at a rate.
 
+    Only subclasses are asked for leases.
+    """
+
+    @abstractmethod
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Return how the job runs that begins on a site at a second, having made `progress`."""
+        """Return how a job with `progress` behind it runs from a second on, on a site."""
         ...
 
 
@@ -65,8 +80,42 @@ class AgentFactory(Protocol):
     name: ClassVar[str]
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn the cluster, before the first job is submitted."""
+        """Learn the cluster, before the first job is submitted; does nothing by default."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job; raises `InputError` where the job is none for such an agent."""
         ...
+
+
+class TypeReport(NamedTuple):
+    """What is known of a job on one GPU type.
+
+    `max_profiled_gpus` is the largest number of GPUs on which its speed is known, because it has run there or from what
+    it started with (0: none yet); `model` predicts its goodput (None before anything is known).
+    """
+
+    max_profiled_gpus: int
+    model: GoodputModel | None
+
+
+_UNKNOWN = TypeReport(0, None)
+
+
+class GoodputReport(NamedTuple):
+    """What is known of a job, by GPU type.
+
+    `version` changes whenever a model does, so that what was computed from it can be kept until then.
+    """
+
+    types: Mapping[str, TypeReport] = MappingProxyType({})
+    version: int = 0
+
+    def on(self, gpu_type: str) -> TypeReport:
+        """Return what is known on a GPU type."""
+        return self.types.get(gpu_type, _UNKNOWN)
+
+
+def no_goodput(job_id: str) -> Problem:
+    """Say that a policy reads what the agent of a job does not know."""
+    message = f"the agent of job '{job_id}' fits no goodput model, which the policy reads"
+    return Problem("agent", message, "choose an agent that fits one, such as 'goodput'")

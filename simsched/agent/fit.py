@@ -80,7 +80,7 @@ class Fits:
         return found
 
     def fit_across(self, profile: Profile, within: ThroughputParams) -> ThroughputParams:
-        """Fit the synchronisation across nodes alone, to a profile of jobs across levels above the nodes.
+        """Fit only the synchronisation across nodes, to a profile across levels above the nodes.
 
         What is left is that of `within`: the third pair of parameters that Pollux (OSDI'21, section 3.2) foresees.
         """

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simsched.agent.agent import Agent, Measurement
+from simsched.agent.agent import Agent, AgentFactory, Measurement
 from simsched.model import (
     NO_BATCH,
     ApplicationFacts,
     BatchChoice,
     BatchLimits,
-    Cluster,
     JobRequest,
     Site,
     batch_for_target,
@@ -62,13 +61,10 @@ def fixed_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
 
 
 @dataclass
-class FixedBatch:
+class FixedBatch(AgentFactory):
     """Keeps every job at the batch size that was submitted."""
 
     name: ClassVar[str] = "fixed-batch"
-
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from simsched.agent.agent import Agent, Measurement
+from simsched.agent.agent import Agent, GoodputReport, Measurement, TypeReport
 from simsched.agent.fit import Configuration, Fits, Profile
 from simsched.agent.measurement_error import MeasurementError, check_noise
-from simsched.agent.report import GoodputReport, TypeReport
 from simsched.errors import input_error
 from simsched.model import (
     ApplicationFacts,
@@ -64,7 +63,7 @@ class _OnType:
 class GoodputAgent:
     """Profiles a job, fits its throughput on each GPU type, and picks the batch with the largest goodput.
 
-    Throughput is fitted anew whenever a configuration is seen for the first time; of the gradient statistics, which do
+    Throughput is refitted whenever a configuration is seen for the first time; of the gradient statistics, which do
     not depend on the GPU type, the last ones observed count. A job that may run at one total batch size only keeps to
     it.
     """
@@ -111,7 +110,7 @@ class GoodputAgent:
 
     @property
     def goodput(self) -> GoodputReport:
-        """Return the models as they stand."""
+        """Return the current models."""
         return self._report
 
     @property
@@ -170,7 +169,7 @@ class GoodputAgent:
     def _learn(self, on: _OnType, key: Configuration, step: StepTime, *, beyond: bool) -> None:
         """Fit what is new: the seven parameters, or the pair for levels above the nodes beside them.
 
-        A job that has run across such levels alone takes that for synchronisation across nodes until it knows better.
+        A job that has run only across such levels takes that for synchronisation across nodes until it measures more.
         """
         if not beyond:
             on.profile[key] = step
@@ -183,7 +182,7 @@ class GoodputAgent:
             on.beyond_params = self._fits.fit_across(on.beyond, on.params)
 
     def _fit(self, on: _OnType, added: Configuration) -> ThroughputParams:
-        """Fit to what the prior knows and the job has measured; what it confirms to the digit changes nothing."""
+        """Fit to what the prior knows and the job has measured; an exact confirmation changes nothing."""
         prior = on.prior
         if prior is None:
             return self._fits.fit(on.profile).params
@@ -193,7 +192,7 @@ class GoodputAgent:
         return self._fits.fit({**prior.profile, **on.profile}, start=start).params
 
     def _publish(self) -> None:
-        """Report the models anew, and forget what was chosen by the old ones."""
+        """Report the current models, and forget the choices made with the old ones."""
         types = {gpu_type: self._report_on(on) for gpu_type, on in self._types.items()}
         self._report = GoodputReport(types, self._report.version + 1)
         self._chosen.clear()
@@ -293,7 +292,7 @@ class Goodput:
     _shared: Shared = field(default_factory=Shared, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a noise that is none."""
+        """Refuse a noise outside [0, 1)."""
         check_noise(self.noise)
 
     def begin(self, cluster: Cluster) -> None:

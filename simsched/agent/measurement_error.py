@@ -1,4 +1,4 @@
-"""Errors of what a job measures of itself, for those who doubt that measurements are exact."""
+"""Errors of what a job measures of itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MeasurementError:
     """Distorts measurements by log-normal factors of mean 1 and standard deviation `noise`.
 
     A configuration has one error for its computation and one for its synchronisation, however often the job runs in
-    it: a job averages over its steps, and what is left is what the average has in common. Squared norm and variance of
+    it: a job averages over its steps, which leaves the common part. Squared norm and variance of
     the gradient have one each whenever they change. The errors of a job come from a random stream of its own, named by
     its id and the time of its submission.
     """

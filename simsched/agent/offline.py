@@ -1,4 +1,4 @@
-"""What an operator knows who has profiled an application before anybody submits it.
+"""What an operator knows of an application that was profiled before anybody submits it.
 
 A job that starts from this has been told the true step times of many configurations, not what some job has measured: it
 is what the Pollux paper seeds its models with (OSDI'21, section 5.3.2), and a policy that uses it declares the signal

@@ -1,4 +1,4 @@
-"""What finished jobs have taught: a pool from which later jobs of the same or a similar application start.
+"""Histories of finished jobs: a pool from which later jobs of the same or a similar application start.
 
 For each application the pool merges what its jobs have measured: step times by GPU type and configuration (and with
 them the largest number of GPUs that any has run on), and gradient statistics over training. The throughput parameters
@@ -6,7 +6,7 @@ are fitted to the merged step times. It is plain data, kept between runs as JSON
 
 The rules of merging: where several jobs have measured one configuration, or one epoch, their mean counts, each job
 once; configurations and epochs are kept in ascending order; an application that comes with other batch limits than
-before is another one, and what was known of it is forgotten. So the pool depends on which jobs have finished and, but
+before is another one, and its history is dropped. So the pool depends on which jobs have finished and, but
 for rounding, not on their order. Step times are kept apart by GPU type.
 """
 
@@ -39,7 +39,7 @@ class Pooled(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """What `jobs` finished jobs of an application have taught.
+    """What `jobs` finished jobs of an application have measured.
 
     `profiles` maps GPU types to step times by configuration, `noise` 0-based epochs to gradient statistics (squared
     norm and variance); all ascend, and none is empty.
@@ -68,7 +68,7 @@ class History:
 def history_of_job(
     limits: BatchLimits, profiles: Mapping[str, Profile], noise: Mapping[int, GradientStats]
 ) -> History | None:
-    """Return what one finished job has taught, None where it has measured nothing."""
+    """Return the history of one finished job, None where it has measured nothing."""
     if not profiles or not noise:
         return None
     steps = {
@@ -79,7 +79,7 @@ def history_of_job(
 
 
 def merge(one: History, other: History) -> History:
-    """Put together what two groups of jobs of one application taught; `ValueError` where their batch limits differ."""
+    """Merge the histories of two groups of jobs of one application; `ValueError` where their batch limits differ."""
     if one.limits != other.limits:
         message = "histories of applications with different batch limits cannot be merged"
         raise ValueError(message)
@@ -129,7 +129,7 @@ class HistoryPool:
         return sum(history.jobs for history in self._histories.values())
 
     def __getitem__(self, application: str) -> History:
-        """Return what is known of an application; `KeyError` where that is nothing."""
+        """Return what is known of an application; `KeyError` for an unknown one."""
         return self._histories[application]
 
     def params(self, application: str, gpu_type: str) -> ThroughputParams:
@@ -140,7 +140,7 @@ class HistoryPool:
         return self._params[key]
 
     def add(self, application: str, history: History) -> None:
-        """Take in what jobs of an application have taught."""
+        """Add the history of jobs of an application."""
         known = self._histories.get(application)
         if known is None or known.limits != history.limits:
             self._histories[application] = history
@@ -172,7 +172,7 @@ class HistoryPool:
 
         An application is similar if each of its four batch limits, and its step time at the batch measured, lie within
         a factor of `SIMILAR_WITHIN` of the job's. Of several, the one with the closest step time is taken. Its
-        computation is stretched to the job's pace; its synchronisation is taken over as it stands.
+        computation is stretched to the job's pace; its synchronisation is kept.
         """
         if seen.site.gpus != 1:
             return None

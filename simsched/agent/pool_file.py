@@ -174,7 +174,7 @@ def _row_fault(row: object, keys: int, lowest: int, *, steps: bool) -> str:
     if not _finite(first) or not _finite(second):
         return "holds something that is not a number"
     if steps and not (0 <= second < first and row[1] >= row[0]):
-        return "is no step: a synchronisation shorter than the step, on at least as many GPUs as nodes"
+        return "is not a step: a synchronisation shorter than the step, on at least as many GPUs as nodes"
     return ""
 
 

@@ -1,27 +1,29 @@
-"""Agents that change the batch by a rule, whatever the scheduler does (rules: `simsched.agent.batch_rules`).
-
-A rule looks at a training once an epoch, and then again only at the next.
-"""
+"""Agents that change the batch once an epoch by a rule of `simsched.agent.batch_rules`, whatever the scheduler does."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simsched.agent.agent import Agent, Measurement
-from simsched.agent.batch_rules.adabatch import AdaBatch
-from simsched.agent.batch_rules.cabs import cabs
-from simsched.agent.batch_rules.noise import NEWEST, NoiseAverage, averaged, noise_doubling, noise_rule
+from simsched.agent.agent import Agent, AgentFactory, Measurement
 from simsched.agent.batch_rules.regime import Accordion, MeasuredAccordion, NoiseSchedule
-from simsched.agent.batch_rules.rule import BatchMetrics, BatchRule, BatchState
+from simsched.agent.batch_rules.rules import (
+    NEWEST,
+    AdaBatch,
+    BatchMetrics,
+    BatchRule,
+    BatchState,
+    NoiseAverage,
+    averaged,
+    cabs,
+    noise_doubling,
+    noise_rule,
+)
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.errors import InputError, input_error
+from simsched.errors import input_error
 from simsched.model import (
     ApplicationFacts,
     BatchChoice,
-    BatchLimits,
-    BatchRegimes,
-    Cluster,
     JobRequest,
     Site,
     batch_for_target,
@@ -50,7 +52,8 @@ class RuleAgent:
     def __init__(self, request: JobRequest, facts: ApplicationFacts, rule: BatchRule, known: Known = _NOTHING) -> None:
         """Start with the batch asked for; raises `InputError` where the application has no batch sizes."""
         if facts.limits is None and facts.regimes is None:
-            raise _no_batches(request, facts)
+            message = f"job {request.id} runs '{facts.name}', which has no batch size to change"
+            raise input_error("workload", message, "choose an application with batch sizes")
         self._limits = facts.limits
         self._table = frozenset(facts.batch_sizes)
         self._rule = rule
@@ -65,10 +68,13 @@ class RuleAgent:
         """Return the batch of an epoch."""
         if epoch != self._state.epoch and not self._fixed:
             self._state = self._state._replace(epoch=epoch, gpus=site.gpus)
-            self._state = self._state._replace(batch=self._allowed(self._rule(self._state, self._metrics())))
+            batch = self._rule(self._state, self._metrics())
+            if self._limits is not None or batch in self._table:  # a table has no other batches than its own
+                self._state = self._state._replace(batch=batch)
         if self._limits is None:
             return BatchChoice(self._state.batch, 0)
-        return clip_to_max(self._limits, batch_for_target(self._limits, self._least(site), site.gpus), site.gpus)
+        target = max(self._state.batch, self._limits.min_local_bsz * site.gpus)
+        return clip_to_max(self._limits, batch_for_target(self._limits, target, site.gpus), site.gpus)
 
     def observe(self, measurement: Measurement) -> None:
         """Average the gradient statistics, which are as of the initial batch size, per example."""
@@ -76,14 +82,6 @@ class RuleAgent:
             gradient, examples = measurement.gradient, self._limits.init_batch_size
             newest = NoiseAverage(gradient.var * examples, gradient.sqr)
             self._noise = averaged(self._noise, newest, NEWEST)
-
-    def _allowed(self, batch: int) -> int:
-        """Refuse a batch that the table does not have."""
-        return batch if self._limits is not None or batch in self._table else self._state.batch
-
-    def _least(self, site: Site) -> int:
-        assert self._limits is not None
-        return max(self._state.batch, self._limits.min_local_bsz * site.gpus)
 
     def _metrics(self) -> BatchMetrics:
         noise, known = self._noise, self._known
@@ -109,30 +107,21 @@ def _published(name: str, request: JobRequest, facts: ApplicationFacts) -> Batch
     if name == "gns":
         return NoiseSchedule(facts.regimes)
     if name != "accordion":
-        raise input_error("workload", f"job {request.id}: '{name}' is no batch rule", "known: accordion, gns, static")
-    return Accordion(facts.regimes) if facts.regimes.critical is not None else _stay
-
-
-def _stay(state: BatchState, metrics: BatchMetrics) -> int:
-    return state.batch
+        raise input_error(
+            "workload", f"job {request.id}: '{name}' is not a batch rule", "known: accordion, gns, static"
+        )
+    return Accordion(facts.regimes) if facts.regimes.critical is not None else (lambda state, metrics: state.batch)
 
 
 def _bounds(facts: ApplicationFacts) -> tuple[int, int]:
-    limits: BatchLimits | None = facts.limits
-    if limits is not None:
-        return limits.init_batch_size, limits.max_batch_size
-    regimes: BatchRegimes | None = facts.regimes
-    assert regimes is not None
-    return regimes.smallest, regimes.largest
-
-
-def _no_batches(request: JobRequest, facts: ApplicationFacts) -> InputError:
-    message = f"job {request.id} runs '{facts.name}', which has no batch size to change"
-    return input_error("workload", message, "choose an application with batch sizes")
+    if facts.limits is not None:
+        return facts.limits.init_batch_size, facts.limits.max_batch_size
+    assert facts.regimes is not None
+    return facts.regimes.smallest, facts.regimes.largest
 
 
 @dataclass
-class AdaBatchAgents:
+class AdaBatchAgents(AgentFactory):
     """Multiplies every job's batch by `factor` every `epochs` epochs (Devarakonda et al., 2017)."""
 
     name: ClassVar[str] = "adabatch"
@@ -140,16 +129,13 @@ class AdaBatchAgents:
     epochs: int = 20
     factor: int = 2
 
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
-
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""
         return RuleAgent(request, facts, AdaBatch(self.epochs, self.factor))
 
 
 @dataclass
-class CabsAgents:
+class CabsAgents(AgentFactory):
     """Couples every job's batch to learning rate, loss and gradient variance (Balles et al., UAI'17).
 
     Applications model no loss and no learning rate: both are as given here, for all jobs.
@@ -160,22 +146,16 @@ class CabsAgents:
     learning_rate: float = 0.1
     loss: float = 1.0
 
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
-
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""
         return RuleAgent(request, facts, cabs, Known(self.learning_rate, self.loss))
 
 
 @dataclass
-class NoiseAgents:
+class NoiseAgents(AgentFactory):
     """Sets every job's batch to the gradient noise scale that it measures, averaged (KungFu, OSDI'20)."""
 
     name: ClassVar[str] = "kungfu-noise"
-
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""
@@ -183,16 +163,13 @@ class NoiseAgents:
 
 
 @dataclass
-class AccordionAgents:
+class AccordionAgents(AgentFactory):
     """Trains every job's critical epochs with the initial batch, the others with the largest (Accordion, MLSys'21).
 
     The epochs are the published ones where there are such, else found by measuring gradients.
     """
 
     name: ClassVar[str] = "accordion"
-
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""
@@ -201,16 +178,13 @@ class AccordionAgents:
 
 
 @dataclass
-class ScheduleAgents:
+class ScheduleAgents(AgentFactory):
     """Doubles every job's batch at the epochs of its published gradient-noise schedule (Shockwave, NSDI'23).
 
     Where none is published the batch doubles once the gradient noise scale that the job measures allows it.
     """
 
     name: ClassVar[str] = "gradient-noise"
-
-    def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""

@@ -2,5 +2,12 @@ from .checking import check as check, prepare as prepare
 from .progress import grid_progress as grid_progress, progress_listener as progress_listener
 from .results import RunResults as RunResults, read_run as read_run
 from .running import check_ways as check_ways, run as run
-from .simulation import Simulation as Simulation, simulate as simulate
+from .simulation import (
+    Simulation as Simulation,
+    SimulationResults as SimulationResults,
+    Terms as Terms,
+    drive as drive,
+    results_of as results_of,
+    simulate as simulate,
+)
 from .traces import find_trace as find_trace, read_trace as read_trace

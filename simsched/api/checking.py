@@ -69,10 +69,10 @@ def _apart(
     foreign = foreign_code(document, overrides)
     if not foreign or current_process().daemon:  # which may have no processes of its own
         return None
-    from simsched.experiment.running import apart  # loads what runs cells
+    from simsched.experiment.running import done_apart  # loads what runs cells
 
     whose = ", ".join(f"'{one}'" for one in foreign)
-    return apart(work, document, tuple(overrides), *rest, whose=whose, progress=progress, limit_s=limit_s)
+    return done_apart(work, document, tuple(overrides), *rest, whose=whose, progress=progress, limit_s=limit_s)
 
 
 def _kept_grid(*arguments: Any) -> Grid | None:

@@ -1,4 +1,4 @@
-"""Simulates without any file: a cluster, jobs and a policy in, tables out."""
+"""Simulates without any file: a cluster, jobs and a policy in, tables out, at once or step by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
-from simsched.engine import EngineOptions, MemoryRecorder, features_of, simulate as run_engine
+from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of
 from simsched.errors import input_error, nearest
 from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
@@ -47,7 +47,7 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 
 
 @dataclass(frozen=True)
-class Simulation:
+class SimulationResults:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
     `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
@@ -84,7 +84,7 @@ def simulate(
     applications: ApplicationsLike = None,
     seed: int = 1,
     **engine: Any,
-) -> Simulation:
+) -> SimulationResults:
     """Run jobs on a cluster under a policy, and return the tables; nothing is read or written but applications.
 
     `jobs` is a DataFrame or a list of dicts with the fields of a job: `num_gpus` and `submit_time_s`, `duration_s` for
@@ -100,26 +100,61 @@ def simulate(
     >>> found.jobs["jct_s"].tolist()
     [60.0, 120.0]
     """
+    made = _policy(policy)
+    simulation = drive(jobs=jobs, policy=made, cluster=cluster, applications=applications, seed=seed, **engine)
+    simulation.run(made)
+    return results_of(simulation)
+
+
+def drive(
+    *,
+    jobs: JobsLike,
+    policy: Policy | type[Policy] | str | Terms | None = None,
+    cluster: ClusterLike = None,
+    applications: ApplicationsLike = None,
+    seed: int = 1,
+    **engine: Any,
+) -> Simulation:
+    """Return a simulation that stops at every decision; the arguments are those of `simulate`.
+
+    `policy` makes the agents and says when decisions are due and what the views show, whoever decides; `Terms` say the
+    latter alone. Raises `InputError` as `simulate` does.
+
+    >>> from simsched.policy import Decision
+    >>> simulation = drive(jobs=[{"num_gpus": 4, "duration_s": 60}] * 2, cluster=(1, 4), restart_delay_s=0)
+    >>> view = simulation.advance()
+    >>> list(view.jobs), list(view.free)
+    (['job-0', 'job-1'], [4])
+    >>> simulation.act(Decision.change({"job-0": ((0, 4),)}))
+    >>> simulation.advance().now_s
+    60
+    """
     _check_engine(engine)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise input_error(
             "simulate", f"'seed' is {seed!r:.40}, which is no whole number from 0 on", "give it as an int"
         )
     place = _cluster(cluster)
-    recorder = MemoryRecorder()
     try:
         options = EngineOptions(**engine)
     except (TypeError, ValueError) as error:
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     source = _applications(applications)
-    specs = _jobs(jobs, source)
-    made = _policy(policy)
-    run_engine(place, specs, source, made, options, seed, recorder)
-    features = _SHOWN | features_of(place, specs, options)
+    chosen = policy if policy is None or isinstance(policy, Terms) else _policy(policy)
+    return Simulation(place, _jobs(jobs, source), source, options, seed, chosen)
+
+
+def results_of(simulation: Simulation) -> SimulationResults:
+    """Return the tables of a simulation that is complete; raises `InputError` for another."""
+    recorder = simulation.recorder
+    if not simulation.complete or not isinstance(recorder, MemoryRecorder):
+        raise input_error("results_of", f"{simulation!r} has no results yet", "advance it until no decision is due")
+    features = _SHOWN | features_of(simulation.cluster, simulation.jobs, simulation.options)
     done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
     intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
-    metrics = summarise(done, intervals, decisions, place.total_gpus)
-    return Simulation(done, intervals, decisions, metrics, OUTAGES.frame(recorder.outages), made.name, made.knows)
+    metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)
+    outages, terms = OUTAGES.frame(recorder.outages), simulation.terms
+    return SimulationResults(done, intervals, decisions, metrics, outages, terms.name, terms.knows)
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

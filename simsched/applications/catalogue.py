@@ -30,7 +30,9 @@ from simsched.model import (
     TensorModelJob,
     with_types,
 )
+from simsched.model.colocation import PairTable, read_pairs
 from simsched.paths import data_folder
+from simsched.reading import read_text
 
 #: The type that published speeds are relative to.
 _BASE = "t4"
@@ -76,7 +78,7 @@ class ApplicationCatalogue:
         """Load the applications of a folder, by default the shipped ones.
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
-        single file, or the folder of one application's measurements, will do as well. Measurements are of GPUs of
+        single file, or the folder of one application's measurements, works too. Measurements are of GPUs of
         `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates, a file `*.csv` one
         of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """
@@ -184,3 +186,8 @@ def _read_files(files: list[Path]) -> dict[str, Application]:
     if problems:
         raise InputError(*problems)
     return found
+
+
+def read_pair_table(path: Path, default: float | None = None) -> PairTable:
+    """Read a CSV of pairs; raises `InputError` naming file and line for everything that is wrong with it."""
+    return read_pairs(read_text(path), str(path), default)

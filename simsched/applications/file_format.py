@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from simsched.applications.file_sections import BatchSection, Count, Rule, Size, SpeedSection, TrainingSection
 from simsched.applications.published import SOURCE, PublishedApplication
-from simsched.documents import Draft, Section, problems_of, yaml_lines
-from simsched.errors import InputError
+from simsched.documents import Section, read_section
 from simsched.model import (
     BatchLimits,
     FittedApplication,
@@ -38,7 +37,7 @@ class MemorySection(Section):
 
 
 class ApplicationDocument(Section):
-    """A fitted application as it stands in a file."""
+    """The file of a fitted application."""
 
     format: Literal["simsched-application/1"]
     name: str = Field(min_length=1)
@@ -106,21 +105,12 @@ class ApplicationDocument(Section):
 
 
 def read_document(path: Path) -> ApplicationDocument:
-    """Read an application's file.
-
-    Raises `InputError` with everything that is wrong in it, each with line, key and the nearest valid name.
-    """
-    document = yaml_lines.load(path)
-    try:
-        return ApplicationDocument.model_validate(document.data)
-    except ValidationError as error:
-        raise InputError(*problems_of(error, Draft(document, document.data), ApplicationDocument)) from None
+    """Read an application's file; raises `InputError` with everything that is wrong in it, by line and key."""
+    return read_section(path, ApplicationDocument)
 
 
 def document_of(
-    application: FittedApplication,
-    seven: Mapping[str, ThroughputParams],
-    published: PublishedApplication | None = None,
+    application: FittedApplication, seven: Mapping[str, ThroughputParams], published: PublishedApplication | None = None
 ) -> ApplicationDocument:
     """Describe a fitted application, with the seven parameters by GPU type beside its own physics.
 

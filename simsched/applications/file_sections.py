@@ -89,7 +89,7 @@ class NoiseSection(Section):
 
 
 class LossSection(Section):
-    """The loss after so many epochs, from 0 on; see `simsched.model.loss.LossCurve`."""
+    """The loss after so many epochs, from 0 on; see `simsched.model.application.LossCurve`."""
 
     measure: str = Field(default="", description="what the loss is, for instance 1 - top-1 accuracy")
     epochs: list[NotNegative] = Field(min_length=2)
@@ -131,7 +131,7 @@ class SevenSection(Section):
     gamma: Overlap
 
     def build(self) -> SevenParameters:
-        """Make the model, zeros raised to the smallest that it bears."""
+        """Make the model, with zeros raised to the smallest value that it can take."""
         values = {name: max(value, TINY) for name, value in self.model_dump().items()}
         return SevenParameters(ThroughputParams(**values))
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from simsched.documents import Draft, Section, problems_of, yaml_lines
-from simsched.errors import InputError
+from simsched.documents import Section, read_section
 from simsched.paths import data_folder
 
 
@@ -42,12 +41,7 @@ class GpuTypesDocument(Section):
 
 def read_gpu_types(path: Path) -> Mapping[str, GpuType]:
     """Read a file of GPU types; raises `InputError` with everything that is wrong in it."""
-    document = yaml_lines.load(path)
-    try:
-        found = GpuTypesDocument.model_validate(document.data)
-    except ValidationError as error:
-        raise InputError(*problems_of(error, Draft(document, document.data), GpuTypesDocument)) from None
-    return MappingProxyType(found.types)
+    return MappingProxyType(read_section(path, GpuTypesDocument).types)
 
 
 @lru_cache(maxsize=1)

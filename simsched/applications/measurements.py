@@ -40,7 +40,7 @@ def read_folder(
 
     They were measured on GPUs of `gpu_type`. `bounds` names published bounds, by application, of what the measurements
     do not say (`simsched.applications.published.BOUNDS`). Subfolders without any file of measurements are passed over.
-    Raises `InputError` with all that is wrong in any.
+    Raises `InputError` with everything that is wrong.
     """
     if not folder.is_dir():
         raise input_error(

@@ -58,57 +58,26 @@ _WORD_ERRORS = LossMetric("word error rate", 0.01, 0.0, 1.0)
 _MISSES = LossMetric("1 - hit rate among 10 of 100", -1.0, 1.0, 0.9)
 _VALIDATION_LOSS = LossMetric("validation loss", 1.0, 0.0, None)
 
+#: Table 1, by the names of the folders of measurements.
+_TABLE = {
+    "bert": ("Question answering", "SQuAD", "BERT (fine-tuning)", "AdamW", "square-root", "88% F1 score", "M", _F1),
+    "cifar10": ("Image classification", "CIFAR-10", "ResNet-18", "SGD", "adascale", "94% top-1 accuracy", "S",
+                _ACCURACY_OF_10),
+    "deepspeech2": ("Speech recognition", "CMU-ARCTIC", "DeepSpeech2", "SGD", "adascale", "25% word error rate", "M",
+                    _WORD_ERRORS),
+    "imagenet": ("Image classification", "ImageNet", "ResNet-50", "SGD", "adascale", "75% top-1 accuracy", "XL",
+                 _ACCURACY_OF_1000),
+    "ncf": ("Recommendation", "MovieLens", "NeuMF", "Adam", "square-root", "69% hit rate", "S", _MISSES),
+    "yolov3": ("Object detection", "PASCAL-VOC", "YOLOv3", "SGD", "adascale", "84% mAP", "L", _VALIDATION_LOSS),
+}  # fmt: skip
 APPLICATIONS: Mapping[str, PublishedApplication] = MappingProxyType(
-    {
-        "bert": PublishedApplication(
-            "Question answering", "SQuAD", "BERT (fine-tuning)", "AdamW", "square-root", "88% F1 score", "M", _F1
-        ),
-        "cifar10": PublishedApplication(
-            "Image classification",
-            "CIFAR-10",
-            "ResNet-18",
-            "SGD",
-            "adascale",
-            "94% top-1 accuracy",
-            "S",
-            _ACCURACY_OF_10,
-        ),
-        "deepspeech2": PublishedApplication(
-            "Speech recognition",
-            "CMU-ARCTIC",
-            "DeepSpeech2",
-            "SGD",
-            "adascale",
-            "25% word error rate",
-            "M",
-            _WORD_ERRORS,
-        ),
-        "imagenet": PublishedApplication(
-            "Image classification",
-            "ImageNet",
-            "ResNet-50",
-            "SGD",
-            "adascale",
-            "75% top-1 accuracy",
-            "XL",
-            _ACCURACY_OF_1000,
-        ),
-        "ncf": PublishedApplication(
-            "Recommendation", "MovieLens", "NeuMF", "Adam", "square-root", "69% hit rate", "S", _MISSES
-        ),
-        "yolov3": PublishedApplication(
-            "Object detection", "PASCAL-VOC", "YOLOv3", "SGD", "adascale", "84% mAP", "L", _VALIDATION_LOSS
-        ),
-    }
+    {name: PublishedApplication(*row) for name, row in _TABLE.items()}  # type: ignore[arg-type]
 )
 
 #: Limits that the published runs kept although the measurements go further. YOLOv3 was measured with up to 16 images a
 #: GPU but run with at most 8; NeuMF never adapts: one GPU, a batch of 32768 (artifact, benchmark and simulator alike).
 POLLUX: Mapping[str, Bounds] = MappingProxyType(
-    {
-        "ncf": Bounds(fixed_batch_size=32768, max_gpus=1),
-        "yolov3": Bounds(max_local_bsz=8),
-    }
+    {"ncf": Bounds(fixed_batch_size=32768, max_gpus=1), "yolov3": Bounds(max_local_bsz=8)}
 )
 
 #: Published bounds by the name under which an experiment asks for them; no folder gets any because of its own name.

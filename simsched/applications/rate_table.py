@@ -12,9 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from simsched.applications.batch_regimes import shockwave_regimes
 from simsched.errors import InputError, Problem, input_error
-from simsched.model import Setting, TabulatedModel
+from simsched.model import BatchRegimes, CriticalEpochs, Setting, TabulatedModel, Window
+from simsched.paths import data_folder
 from simsched.reading import read_json, read_records
 
 SUFFIX = ".json"
@@ -30,7 +30,7 @@ def read_rate_table(path: Path) -> Mapping[str, TabulatedModel]:
     """
     table = read_json(path, "give a table of rates")
     if not isinstance(table, dict) or not all(isinstance(rows, dict) for rows in table.values()) or not table:
-        raise input_error(path, "this is no table of rates", "its keys are GPU types, below them job types")
+        raise input_error(path, "this is not a table of rates", "its keys are GPU types, below them job types")
     rates: dict[str, dict[str, dict[Setting, float]]] = {}
     for gpu_type, rows in sorted(table.items()):
         for row, entry in rows.items():
@@ -79,7 +79,7 @@ def _row(path: Path, row: str) -> tuple[str, Setting]:
     match = _ROW.fullmatch(row)
     if match is None:
         remedy = "a row reads \"('LM (batch size 10)', 1)\": job type and GPUs"
-        raise input_error(path, f'"{row}" is no row of a table of rates', remedy)
+        raise input_error(path, f'"{row}" is not a row of a table of rates', remedy)
     return match["model"], Setting(int(match["batch"] or 0), int(match["gpus"]))
 
 
@@ -88,3 +88,39 @@ def _alone(path: Path, row: str, entry: Any) -> float:
     if not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
         raise input_error(path, f'row "{row}" has no rate alone', "give steps per second under the key 'null'")
     return float(rate)
+
+
+def shockwave_regimes() -> Mapping[str, BatchRegimes]:
+    """Return the regimes of the models in Shockwave's evaluation, by model (NSDI'23, artifact)."""
+    path = data_folder("workloads") / "batch-regimes" / "shockwave.json"
+    models: Mapping[str, Any] = read_json(path, "reinstall simsched")["models"]
+    return MappingProxyType({name: _regimes(entry) for name, entry in sorted(models.items())})
+
+
+def _regimes(entry: Mapping[str, Any]) -> BatchRegimes:
+    doublings = {
+        (int(batch), int(gpus)): tuple(epochs)
+        for batch, by_gpus in entry.get("doublings", {}).items()
+        for gpus, epochs in by_gpus.items()
+    }
+    critical = entry.get("critical")
+    return BatchRegimes(
+        samples=entry["samples"],
+        smallest=entry["smallest_batch"],
+        largest=entry["largest_batch"],
+        doublings=MappingProxyType(doublings),
+        critical=_critical(critical) if critical else None,
+    )
+
+
+def _critical(entry: Mapping[str, Any]) -> CriticalEpochs:
+    return CriticalEpochs(
+        windows=_windows(entry["windows"]),
+        period=entry.get("period", 0),
+        by_batch=MappingProxyType({int(batch): _windows(w) for batch, w in entry.get("by_batch", {}).items()}),
+        in_profile=_windows(entry.get("in_profile", ())),
+    )
+
+
+def _windows(pairs: Any) -> tuple[Window, ...]:
+    return tuple((first, end) for first, end in pairs)

@@ -8,11 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from simsched.applications.file_sections import Count, NotNegative, Positive
-from simsched.documents import Draft, Section, problems_of, yaml_lines
-from simsched.errors import InputError
+from simsched.documents import Section, read_section
 from simsched.model import TensorModel
 from simsched.paths import data_folder
 
@@ -29,7 +28,7 @@ class ModelSection(Section):
 
 
 class ModelsDocument(Section):
-    """The table as it stands in a file."""
+    """The file of the table."""
 
     source: str = ""
     gpus_per_node: Count = Field(description="GPUs of the nodes with which the durations were measured")
@@ -49,11 +48,7 @@ def shipped_models() -> Mapping[str, TensorModel]:
 
 def read_models(path: Path) -> Mapping[str, TensorModel]:
     """Read a table of models; raises `InputError` with all that is wrong, by line."""
-    document = yaml_lines.load(path)
-    try:
-        table = ModelsDocument.model_validate(document.data)
-    except ValidationError as error:
-        raise InputError(*problems_of(error, Draft(document, document.data), ModelsDocument)) from None
+    table = read_section(path, ModelsDocument)
     return MappingProxyType(
         {one.name: TensorModel(**one.model_dump(), gpus_per_node=table.gpus_per_node) for one in table.models}
     )

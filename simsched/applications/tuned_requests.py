@@ -32,7 +32,8 @@ def configurations(application: Application, gpus_per_node: int = 4, gpu_type: s
     best = {
         gpus: _best_batch(application, limits, gpus, gpus_per_node, gpu_type)
         for gpus in GPU_COUNTS
-        if gpus * limits.min_local_bsz <= limits.max_batch_size and _can_use(application, gpus)
+        if gpus * limits.min_local_bsz <= limits.max_batch_size
+        and (application.max_gpus is None or gpus <= max(application.max_gpus, 1))
     }
     alone_s, alone_batch = best[1]
     low, high = UTILISATION
@@ -57,10 +58,6 @@ def initial_batch_sizes(applications: Mapping[str, Application]) -> Mapping[str,
     return MappingProxyType(
         {name: app.limits.init_batch_size for name, app in sorted(applications.items()) if app.limits}
     )
-
-
-def _can_use(application: Application, gpus: int) -> bool:
-    return application.max_gpus is None or gpus <= max(application.max_gpus, 1)
 
 
 def _best_batch(

@@ -44,7 +44,7 @@ def _policies() -> _Rows:
         policy = registry.load(name)
         params = ", ".join(f"{key}={value}" for key, value in full_params(policy, {}).items())
         needs = "\n".join(f"{signal} ({signal.known})" for signal in sorted(_signals(policy), key=str))
-        types = "weighed" if getattr(policy, "type_aware", False) else "pools"
+        types = "weighed" if policy.traits.type_aware else "pools"
         rows.append((name, needs or "-", types, "\n".join(_wrapped(params)) or "-"))
     return ("policy", "needs", "GPU types", "parameters and defaults"), rows
 
@@ -56,7 +56,7 @@ def _signals(policy: type[Policy]) -> frozenset[Signal]:
     try:
         return make_policy(policy, {}).signals
     except (TypeError, ValueError):
-        return policy.needs
+        return frozenset(policy.traits.needs)
 
 
 def _wrapped(text: str) -> list[str]:

@@ -15,7 +15,7 @@ _POLICY = '''"""{name}: what the policy does, in a sentence."""
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simsched.policy import Decision, Policy, Signal
+from simsched.policy import Decision, Policy, Traits
 from simsched.toolkit.gang import run_in_order
 
 
@@ -24,11 +24,10 @@ class {kind}(Policy):
     """Runs the jobs that have had least service first, and lets a running job be for `patience_s`."""
 
     name: ClassVar[str] = "{name}"
-    # True: a job gets the GPUs that it asked for, or none. False: the policy may give it another number.
-    rigid: ClassVar[bool] = True
-    # What the policy knows beyond requests and service had so far, e.g. frozenset({{REMAINING_WORK}}) of
+    # rigid: a job gets the GPUs that it asked for, or none; with False the policy may give it another number.
+    # needs: what the policy knows beyond requests and attained service, e.g. {{REMAINING_WORK}} of
     # simsched.policy.signals. What is not declared is absent.
-    needs: ClassVar[frozenset[Signal]] = frozenset()
+    traits: ClassVar[Traits] = Traits(rigid=True, needs=set())
 
     # Parameters of an experiment (`params: {{patience_s: 600}}`): they have types and defaults.
     patience_s: float = 300.0

@@ -75,7 +75,7 @@ class Draft:
         return Problem(self.document.file, said, remedy, self.document.line(path))
 
     def _origin(self, path: KeyPath) -> str:
-        """Find what set a key from outside, be it the key itself, one around it, or one in it that is new."""
+        """Find what set a key from outside: the key itself, one around it, or a new one inside it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -165,7 +165,7 @@ class Draft:
             return self._find_policies(rest, origin)
         path = tuple(dotted.split("."))
         if not all(path):
-            raise input_error(origin, f"'{dotted}' is no key", "write the keys with single dots between them")
+            raise input_error(origin, f"'{dotted}' is not a key", "write the keys with single dots between them")
         return [self._with_indices(path, origin)]
 
     def _with_indices(self, path: Sequence[str], origin: str) -> KeyPath:

@@ -1,11 +1,31 @@
-"""The one strict base class of everything that is read from a file."""
+"""The one strict base class of everything that is read from a file, and the reader of a whole file of it."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from simsched.documents import yaml_lines
+from simsched.documents.overrides import Draft
+from simsched.documents.validation_messages import problems_of
+from simsched.errors import InputError
 
 
 class Section(BaseModel):
     """A mapping in a file: no unknown keys, no silent conversions, never changed after it is read."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+Kind = TypeVar("Kind", bound=Section)
+
+
+def read_section(path: Path, kind: type[Kind]) -> Kind:
+    """Read a YAML file of one section; raises `InputError` with everything that is wrong, by line and key."""
+    document = yaml_lines.load(path)
+    try:
+        return kind.model_validate(document.data)
+    except ValidationError as error:
+        raise InputError(*problems_of(error, Draft(document, document.data), kind)) from None

@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-from simsched.documents.yaml_syntax import what_breaks
 from simsched.errors import InputError, Problem, input_error
 from simsched.paths import data_folder
 from simsched.reading import read_text
@@ -40,7 +39,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of a key, or of the nearest thing around it that stands in the file; 0 where nothing does."""
+        """Return the line of a key, or of the nearest part of the file around it; 0 where nothing does."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -50,7 +49,7 @@ class Document:
 def load(path: Path) -> Document:
     """Read a YAML file whose top is a mapping.
 
-    Raises `InputError` with file and line where the file cannot be read, is no YAML, gives a key twice (all such keys
+    Raises `InputError` with file and line where the file cannot be read, is not YAML, gives a key twice (all such keys
     at once), has a key that is not text, or is not a mapping.
     """
     text = read_text(path, MOST_BYTES)
@@ -139,7 +138,7 @@ def _fast_loader() -> type[Any]:
 
 
 class _Reader:
-    """Turns the nodes of one document into data and remembers where they stood."""
+    """Turns the nodes of one document into data and keeps their lines."""
 
     def __init__(self, file: str, loader: type[Any] = _Loader) -> None:
         self.file = file
@@ -258,3 +257,36 @@ def _parts(node: yaml.Node) -> list[yaml.Node]:
 
 def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
+
+
+_INDENT = "align keys that belong together, and indent what belongs to a key by more blanks than the key"
+_GENERAL = ("it cannot be read from here on", "look for quotes, brackets and indentation here and in the line before")
+
+#: What the parser says of where it was and of what it found (parts of its texts), and what that means: a message, in
+#: which {began} is the line where the thing under way begins, and a remedy. The first that fits counts.
+_MEANINGS = (
+    ("flow mapping", "", "the '{{' of line {began} is not closed, or a comma is missing", "close it with '}}'"),
+    ("flow sequence", "", "the '[' of line {began} is not closed, or a comma is missing", "close it with ']'"),
+    ("flow node", "", "a bracket or brace is not closed, or a comma follows nothing", "close it, or drop the comma"),
+    ("", "unknown escape", "in double quotes a backslash begins a sign such as \\n", "use single quotes, or \\\\"),
+    ("quoted scalar", "", "the quote of line {began} is not closed", "close it, or double a quote inside the text"),
+    ("", "'\\t'", "a tab stands where blanks indent", "indent with blanks"),
+    ("", "values are not allowed", "a ':' stands in a value, or the line is indented too far", "quote it, or align it"),
+    ("simple key", "':'", "line {began} has no ':' after its key", "write key: value, with a blank after the colon"),
+    ("block mapping", "", "a line is indented unlike the others of its mapping, which begins in line {began}", _INDENT),
+    ("block collection", "", "a line is indented unlike the others of its list, which begins in line {began}", _INDENT),
+    ("", "start any token", "a value begins with a sign that has a meaning in YAML", "put the value in quotes"),
+    ("", "undefined alias", "a text that begins with * names an anchor, and there is none", "put it in quotes"),
+    ("", "a constructor", "a tag such as !name stands before a value", "leave the tag out"),
+    ("single document", "", "a second document begins with ---", "keep one document in a file"),
+)
+
+
+def what_breaks(error: yaml.MarkedYAMLError, line: int) -> tuple[str, str]:
+    """Return a message and a remedy for what keeps a text from being YAML; `line` is where it was noticed."""
+    began = error.context_mark.line + 1 if error.context_mark else line
+    context, problem = error.context or "", error.problem or ""
+    for where, what, message, remedy in _MEANINGS:
+        if where in context and what in problem:
+            return message.format(began=began), remedy.format()
+    return _GENERAL

@@ -45,18 +45,22 @@ class Appointment(list[Callable[[], None]]):
 
 
 #: Time, phase, running number, and what is due.
-_Due = tuple[float, int, int, simpy.Event | Appointment]
+_Due = tuple[float, int, int, Appointment]
 
 
 class _Environment(simpy.Environment):
     """simpy's environment with moments at absolute times: now + (time - now) need not be the time.
 
-    Beside simpy's events, which processes wait for, its list holds appointments, which only call somebody.
+    Instead of simpy's events, which processes wait for, its list holds appointments, which only call somebody.
     """
+
+    def __getstate__(self) -> dict[str, object]:
+        """Say what a copy needs; simpy's own makers of events would not find their way to it."""
+        return {"_now": self._now, "_queue": self._queue, "_eid": self._eid}
 
     @property
     def due(self) -> list[_Due]:
-        """The list: time, phase or simpy's priority, running number, and what is due."""
+        """The list: time, phase, running number, and what is due."""
         return cast("list[_Due]", self._queue)
 
     @property
@@ -75,20 +79,9 @@ class _Environment(simpy.Environment):
                 return False
             time, _, _, due = heappop(queue)
             self._now = clock.now = time
-            if type(due) is Appointment:
-                if due:
-                    due.pop()()
-            else:
-                _let_happen(cast("simpy.Event", due))
+            if due:
+                due.pop()()
         return True
-
-
-def _let_happen(event: simpy.Event) -> None:
-    callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # simpy's mark of the past
-    for callback in callbacks:
-        callback(event)
-    if not event._ok and not event.defused:
-        raise cast("BaseException", event.value)
 
 
 class Clock:
@@ -116,7 +109,7 @@ class Clock:
         return self.env.happen(self)
 
     def stop(self) -> None:
-        """End the run after what is happening now."""
+        """Have `run` return after what is happening now."""
         self.stopped = True
 
     def seconds(self, ticks: float) -> float:
@@ -142,10 +135,3 @@ class Clock:
         appointment = Appointment((action,))
         heappush(self._queue, (time, phase, next(self._numbers), appointment))
         return appointment
-
-    def until(self, time: float, phase: Phase) -> simpy.Event:
-        """Make an event for a process to wait for, which has its value already, as simpy's own timeouts have."""
-        event = simpy.Event(self.env)
-        event._ok, event._value = True, None
-        heappush(self._queue, (time, phase, next(self._numbers), event))
-        return event

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from simsched.engine.fragmentation import Stranded
 from simsched.engine.records import DecisionRecord
 from simsched.engine.state import ClusterState
+from simsched.engine.stranded import Stranded
 
 
 class Moves(NamedTuple):

@@ -7,18 +7,18 @@ none of them, so that two policies under one seed meet the same failures.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from math import exp, gamma
+from math import exp, gamma, inf
 
 import numpy as np
 
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.ledger import Ledger
-from simsched.engine.outage_log import OutageLog
+from simsched.engine.ledger import Ledger, Lifecycle
+from simsched.engine.nodes import Nodes
+from simsched.engine.options import FailureOptions, stream
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
-from simsched.engine.streams import stream
 from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, PhillyFailures
 
 
@@ -36,32 +36,24 @@ def draw_outages(
     return draw
 
 
-class Failures:
-    """Has nodes fail and recover as the clock goes, and takes jobs off nodes that fail."""
+@dataclass(eq=False)
+class Failures(Lifecycle):
+    """Has nodes fail and recover as the clock goes, and takes jobs off nodes that fail.
 
-    def __init__(
-        self,
-        options: FailureOptions,
-        seed: int,
-        clock: Clock,
-        cluster: ClusterState,
-        ledger: Ledger,
-        active: Mapping[str, JobState],
-        log: OutageLog,
-        on_change: Callable[[Sequence[JobState]], None],
-        on_repair: Callable[[], None],
-    ) -> None:
-        """Report every failure with the jobs that it hit, and every repair; the `log` has them all."""
-        self._options = options
-        self._seed = seed
-        self._clock = clock
-        self._cluster = cluster
-        self._ledger = ledger
-        self._active = active
-        self._log = log
-        self._on_change = on_change
-        self._on_repair = on_repair
-        self._job_failures: JobFailures = PhillyFailures()
+    Reports every failure of nodes with the jobs that it hit, jobs that fail by themselves, and every repair.
+    """
+
+    _options: FailureOptions
+    _seed: int
+    _clock: Clock
+    _cluster: ClusterState
+    _ledger: Ledger
+    _active: Mapping[str, JobState]
+    _nodes: Nodes
+    _on_failure: Callable[[Sequence[JobState]], None]
+    _on_failed_attempt: Callable[[JobState], None]
+    _on_repair: Callable[[], None]
+    _job_failures: JobFailures = field(default_factory=PhillyFailures)
 
     def begin(self) -> None:
         """Appoint the first failure of everything that may fail."""
@@ -69,11 +61,13 @@ class Failures:
         if options.node_mtbf_s is not None:
             for node in range(len(self._cluster.up)):
                 rng = stream(self._seed, f"failures of node {node}")
-                self._next((node,), draw_outages(options, options.node_mtbf_s, rng), 0)
+                draw = draw_outages(options, options.node_mtbf_s, rng)
+                self._appoint((node,), draw(0), draw)
         if options.rack_mtbf_s is not None:
             for index, rack in enumerate(options.racks):
                 rng = stream(self._seed, f"failures of rack {index}")
-                self._next(rack, draw_outages(options, options.rack_mtbf_s, rng, "rack failure"), 0)
+                draw = draw_outages(options, options.rack_mtbf_s, rng, "rack failure")
+                self._appoint(rack, draw(0), draw)
         for outage in options.outages:
             self._appoint((outage.node,), outage, None)
 
@@ -81,9 +75,9 @@ class Failures:
         """Return what a job that is submitted falls back to."""
         options, clock = self._options, self._clock
         interval_s = options.checkpoint_interval_s
-        interval = None if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
+        interval = inf if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
         plan = self._plan(spec)
-        ticks = tuple(clock.ticks(seconds) for seconds in plan.run_s)
+        ticks = [clock.ticks(seconds) for seconds in plan.run_s]
         return Recovery(interval, clock.ticks(options.checkpoint_cost_s), plan, ticks)
 
     def _plan(self, spec: JobSpec) -> AttemptPlan:
@@ -92,9 +86,6 @@ class Failures:
         if self._options.jobs == "philly":
             return self._job_failures.plan(spec.num_gpus, stream(self._seed, f"failures of job {spec.id}"))
         return AttemptPlan()
-
-    def _next(self, nodes: tuple[int, ...], draw: Callable[[float], Outage], after_s: float) -> None:
-        self._appoint(nodes, draw(after_s), draw)
 
     def _appoint(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
         time = max(self._clock.ticks(outage.down_s), self._clock.now)
@@ -108,22 +99,62 @@ class Failures:
             job.recovery.failures += 1
             self._ledger.evict(job)
         for node in nodes:
-            self._cluster.break_down(node)
-            self._log.breaks(node, outage.kind)
-            if node in self._cluster.returning:
-                self._log.back(node)
+            self._nodes.break_down(node, outage.kind)
         if hit:
             self._ledger.set_speeds()
         up = max(self._clock.ticks(outage.up_s), self._clock.now)
         self._clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw, self._clock.now))
-        self._on_change(hit)
+        self._on_failure(hit)
 
     def _repair(
         self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, since: float
     ) -> None:
         for node in nodes:
-            self._cluster.repair(node)
-            self._log.repaired(node, outage.kind, since)
+            self._nodes.repair(node, outage.kind, since)
         if draw is not None:
-            self._next(nodes, draw, outage.up_s)
+            self._appoint(nodes, draw(outage.up_s), draw)
         self._on_repair()
+
+    def begins(self, job: JobState, ticks: float) -> bool:
+        """Have the job write a checkpoint, or fail by itself, if that comes before the end of its epoch."""
+        assert job.recovery is not None
+        first = inf if ticks == inf else job.recovery.interruption(job)
+        if not first < ticks:
+            return False
+        job.appointment = self._clock.at(self._clock.now + first, Phase.PROGRESS, partial(self._interrupt, job))
+        return True
+
+    def released(self, job: JobState) -> None:
+        """Save a job that is stopped."""
+        assert job.recovery is not None
+        job.recovery.save(job)
+
+    def _interrupt(self, job: JobState) -> None:
+        recovery = job.recovery
+        assert recovery is not None
+        self._ledger.settle(job)
+        job.running, job.appointment = None, None
+        if recovery.fails_next:
+            self._fail_attempt(job, recovery)
+            return
+        recovery.writing = True
+        written = self._clock.now + recovery.cost
+        job.appointment = self._clock.at(written, Phase.RESUME, partial(self._end_checkpoint, job, recovery))
+
+    def _end_checkpoint(self, job: JobState, recovery: Recovery) -> None:
+        self._ledger.settle(job)
+        recovery.save(job)
+        self._ledger.begin(job)
+
+    def _fail_attempt(self, job: JobState, recovery: Recovery) -> None:
+        """Return a job whose attempt has failed to the queue, or end it where it is not tried again."""
+        if recovery.gives_up:
+            self._ledger.complete(job, "Failed")
+            return
+        recovery.retry()
+        if recovery.keeps:
+            self._ledger.release(job)
+        else:
+            self._ledger.evict(job)
+        self._ledger.set_speeds()
+        self._on_failed_attempt(job)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from simsched.engine.errors import InvariantError
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.holders import Holders
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
 from simsched.model import SLACK, Node
@@ -155,7 +155,7 @@ def _nodes_of(cluster: ClusterState) -> Iterator[tuple[Node, int, bool]]:
     return zip(cluster.cluster.nodes, cluster.free, cluster.up, strict=True)
 
 
-def _check_shares(cluster: ClusterState, occupancy: Occupancy, active: Mapping[str, JobState]) -> None:
+def _check_shares(cluster: ClusterState, occupancy: Holders, active: Mapping[str, JobState]) -> None:
     """Check the holders of single GPUs, and the parts that they take (INV-7, INV-8)."""
     for node, gpu, taken in occupancy.shares():
         if taken > 1 + SLACK:
@@ -172,7 +172,7 @@ def _check_shares(cluster: ClusterState, occupancy: Occupancy, active: Mapping[s
 
 
 def _check_progress(job: JobState, tick_s: float) -> None:
-    if job.leases is not None:
+    if job.leasing is not None:
         return  # what a lease is worth is the application's own affair
     begin = job.app.epoch_end(job.epoch - 1) if job.epoch else 0.0
     end = job.app.epoch_end(job.epoch)

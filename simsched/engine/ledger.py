@@ -7,20 +7,45 @@ the end of the epoch exactly, as in the published Pollux simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
+from math import inf
 
 from simsched.agent import Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
 from simsched.engine.interval_record import interval_record, total_batch
-from simsched.engine.job_record import TIME_LIMIT, job_record
+from simsched.engine.job_record import job_record
 from simsched.engine.records import JobRecord, Recorder
-from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
-from simsched.engine.sites import Sites
 from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
-from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site, describe, gpus_of
+from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
 from simsched.policy import Speed
+
+
+class Lifecycle:
+    """What goes on beside a job's epochs: leases, failures, time limits. The ledger tells it what happens to jobs."""
+
+    def placed(self, job: JobState) -> None:
+        """Hear of a job that has got GPUs."""
+
+    def resumes(self, job: JobState) -> None:
+        """Hear of a job that is about to begin to run, or to run on in another way."""
+
+    def begins(self, job: JobState, ticks: float) -> bool:
+        """Hear of a job that begins to run, its epoch ending in so many ticks; return whether something else ends it.
+
+        The ticks are infinite where the job is held back.
+        """
+        return False
+
+    def breaks(self, job: JobState) -> None:
+        """Hear of a job whose way of running ends."""
+
+    def released(self, job: JobState) -> None:
+        """Hear of a job that is about to lose its GPUs."""
+
+    def completed(self, job: JobState) -> None:
+        """Hear of a job that is done."""
 
 
 class Ledger:
@@ -33,34 +58,25 @@ class Ledger:
         recorder: Recorder,
         restart_delay_s: float,
         on_complete: Callable[[JobState, JobRecord], None],
-        on_threshold: Callable[[JobState], None],
-        on_leases_over: Callable[[], None],
-        on_failed_attempt: Callable[[JobState], None],
     ) -> None:
-        """Write to `cluster` and `recorder`; report completed jobs, thresholds reached and the end of all leases.
-
-        Jobs whose attempt has failed by itself are reported too.
-        """
+        """Write to `cluster` and `recorder`, and report completed jobs."""
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
         self._restart_delay_s = restart_delay_s
         self._on_complete = on_complete
-        self._on_threshold = on_threshold
-        self._on_leases_over = on_leases_over
-        self._on_failed_attempt = on_failed_attempt
-        #: Whether jobs end at their time limits.
-        self.kill_at_time_limit = False
-        #: Jobs whose lease is under way or about to begin.
-        self._leased: set[str] = set()
+        #: What goes on beside the epochs of jobs.
+        self.lifecycles: list[Lifecycle] = []
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
         #: Where GPUs are shared: what neighbours leave each other, and the jobs whose neighbours have changed.
         self.neighbourhood: Neighbourhood | None = None
         self._disturbed: dict[str, JobState] = {}
-        #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
-        self.paused: dict[str, JobState] = {}
-        self._sites = Sites(cluster.cluster)
+
+    def tell_first(self, lifecycle: Lifecycle) -> None:
+        """Tell a lifecycle what happens to jobs, before others, now that there are some that it matters to."""
+        if lifecycle not in self.lifecycles:
+            self.lifecycles.insert(0, lifecycle)
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away; its progress and its agent's knowledge stay."""
@@ -68,17 +84,11 @@ class Ledger:
         self._disturb(job)
         self._cluster.give_back(job.request.id, job.allocation)
         self._cancel(job)
-        if job.leases is not None:
-            self.paused.pop(job.request.id, None)
-            self._end_of_lease(job)
-        if job.recovery is not None:
-            job.recovery.save(job)
+        for lifecycle in self.lifecycles:
+            lifecycle.breaks(job)
+            lifecycle.released(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
         job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
-        for appointment in (job.watch, job.limit):
-            if appointment is not None:
-                appointment.cancel()
-        job.watch, job.limit = None, None
 
     def evict(self, job: JobState) -> None:
         """Take a job's GPUs away without notice; its progress falls back to its last checkpoint."""
@@ -107,22 +117,18 @@ class Ledger:
             raise EngineError(message)
         self._cluster.take(job.request.id, allocation, beside, onto)
         job.allocation, job.gpus = allocation, gpus_of(allocation)
-        job.site = self._sites.of(allocation, gpu_type, job.gpus)
+        job.site = self._cluster.site(allocation, gpu_type, job.gpus)
         job.since = now
         job.starts += 1
         if job.first_start is None:
             job.first_start = now
         delay = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
-        self._tune(job)
+        self.tune(job)
         if self.neighbourhood is None and job.facts.memory is not None:
             check_memory(job, self._cluster.cluster, memory_mb(job))
-        self._resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
-        if job.watch_gpu:
-            self._watch(job)
-        limit_s = job.request.time_limit_s
-        if self.kill_at_time_limit and limit_s is not None:
-            end = now + max(self._clock.ticks(limit_s) + job.limit_from - job.settled_held, 0)
-            job.limit = self._clock.at(end, Phase.FAILURE, lambda: self.complete(job, TIME_LIMIT))
+        self.resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
+        for lifecycle in self.lifecycles:
+            lifecycle.placed(job)
 
     def settle(self, job: JobState) -> None:
         """Bring service and progress of a job up to this instant, and record the interval that ends here."""
@@ -133,11 +139,11 @@ class Ledger:
         begin = job.progress
         if job.running is not None:
             job.progress = job.live_progress
-        elif job.request.id not in self.paused and not (job.recovery is not None and job.recovery.writing):
+        elif not job.paused:
             job.restart += ticks
         if job.recovery is not None:
             job.recovery.settle(job, ticks)
-        self._record_interval(job, begin)
+        self.record_interval(job, begin)
         job.settled_held += ticks
         job.settled_gpu += ticks * job.gpus
         job.since = now
@@ -148,7 +154,7 @@ class Ledger:
             return
         batch = self._chosen(job)
         if batch != job.batch:
-            self._break(job)
+            self.break_off(job)
             job.batch = batch
             self._disturb(job)
 
@@ -158,17 +164,6 @@ class Ledger:
             for job in self.stale.values():
                 self.retune(job)
             self.stale.clear()
-
-    def renew_leases(self, cut_short: Iterable[JobState] = ()) -> None:
-        """Have jobs whose lease has ended or is `cut_short`, and which kept their GPUs through a decision, run on."""
-        for job in cut_short:
-            if job.lease is not None:
-                self._break(job)
-        paused, self.paused = self.paused, {}
-        for job in paused.values():
-            if job.agent.stale:
-                self._tune(job)
-            self._resume(job, self._clock.now)
 
     def interfere(self, active: Collection[JobState], interference: float) -> None:
         """Slow distributed jobs down that share a node with another one, and no others."""
@@ -182,15 +177,16 @@ class Ledger:
         """Set the share of its speed that a job loses to other distributed jobs on its nodes."""
         if job.interference != interference:
             if job.running is not None:
-                self._break(job)
+                self.break_off(job)
             job.interference = interference
 
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
         """Set with whom a job shares its GPUs, and how fast it is beside them."""
         # A lease that ends at this very instant is over, and not cut short by a neighbour that ends a moment before.
-        over = job.lease is not None and self._clock.ticks(job.lease.end_s) <= self._clock.now
+        lease = None if job.leasing is None else job.leasing.lease
+        over = lease is not None and self._clock.ticks(lease.end_s) <= self._clock.now
         if sharing.speed != job.speed and job.running is not None and not over:
-            self._break(job)
+            self.break_off(job)
         elif sharing != (job.neighbours, job.gpu_share, job.speed):
             self.settle(job)
         job.neighbours, job.gpu_share, job.speed = sharing
@@ -213,39 +209,22 @@ class Ledger:
         if self.neighbourhood is not None:
             self._disturbed |= self.neighbourhood.around(job)
 
-    def watch(self, job: JobState, attained_gpu_s: float) -> None:
-        """Have the policy told when a job's attained service reaches a threshold."""
-        job.watch_gpu = self._clock.ticks(attained_gpu_s)
-        if job.gpus:
-            self._watch(job)
-
-    def _watch(self, job: JobState) -> None:
-        if job.watch is not None:
-            job.watch.cancel()
-        missing = job.watch_gpu - job.attained_gpu
-        ticks = missing / job.gpus if self._clock.continuous else -(-missing // job.gpus)
-        job.watch = self._clock.at(self._clock.now + ticks, Phase.THRESHOLD, lambda: self._reach(job))
-
-    def _reach(self, job: JobState) -> None:
-        job.watch_gpu = 0
-        job.watch = None
-        self._on_threshold(job)
-
-    def _break(self, job: JobState) -> None:
+    def break_off(self, job: JobState) -> None:
         """End the current way of running; the next begins after this instant's decision."""
         self.settle(job)
         self._cancel(job)
         job.running = None
-        self._end_of_lease(job)
-        self._resume(job, self._clock.now)
+        for lifecycle in self.lifecycles:
+            lifecycle.breaks(job)
+        self.resume(job, self._clock.now)
 
-    def _resume(self, job: JobState, time: float) -> None:
+    def resume(self, job: JobState, time: float) -> None:
         """Have a job begin to run at a tick, after the decision of that instant."""
-        if job.leases is not None:
-            self._leased.add(job.request.id)
-        job.appointment = self._clock.at(time, Phase.RESUME, lambda: self._begin(job))
+        for lifecycle in self.lifecycles:
+            lifecycle.resumes(job)
+        job.appointment = self._clock.at(time, Phase.RESUME, lambda: self.begin(job))
 
-    def _begin(self, job: JobState) -> None:
+    def begin(self, job: JobState) -> None:
         """Start to run, or run on in another way."""
         self.settle(job)
         now = self._clock.now
@@ -261,83 +240,19 @@ class Ledger:
         job.running = running
         job.rate = running.rate * (1 - job.interference) * job.speed
         job.since = now
-        if job.leases is not None:
-            self._begin_lease(job, site)
-            return
-        if not job.rate:  # held back by its neighbours: whoever goes sets it going again
-            job.appointment = None
-            return
         # Past the end it may be by rounding; at a lower rate than before that would be ticks ago.
-        missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate
+        missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate if job.rate else inf
         if self._clock.scale is not None:
             missing /= self._clock.scale
-        whole = missing if self._clock.continuous else round(missing)
-        if job.recovery is not None:
-            first = job.recovery.interruption(job)
-            if first < whole:
-                job.appointment = self._clock.at(now + first, Phase.PROGRESS, lambda: self._interrupt(job))
+        whole = missing if self._clock.continuous or missing == inf else round(missing)
+        for lifecycle in self.lifecycles:
+            if lifecycle.begins(job, whole):
                 return
+        if whole == inf:  # held back by its neighbours: whoever goes sets it going again
+            job.appointment = None
+            return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
         job.appointment = self._clock.at(now + whole, phase, lambda: self._end_epoch(job))
-
-    def _interrupt(self, job: JobState) -> None:
-        """Have a job write a checkpoint, or fail by itself."""
-        recovery = job.recovery
-        assert recovery is not None
-        self.settle(job)
-        job.running, job.appointment = None, None
-        if recovery.fails_next:
-            self._fail_attempt(job, recovery)
-            return
-        recovery.writing = True
-        written = self._clock.now + recovery.cost
-        job.appointment = self._clock.at(written, Phase.RESUME, lambda: self._end_checkpoint(job))
-
-    def _end_checkpoint(self, job: JobState) -> None:
-        assert job.recovery is not None
-        self.settle(job)
-        job.recovery.save(job)
-        self._begin(job)
-
-    def _fail_attempt(self, job: JobState, recovery: Recovery) -> None:
-        """Return a job whose attempt has failed to the queue, or end it where it is not tried again."""
-        if recovery.gives_up:
-            self.complete(job, "Failed")
-            return
-        recovery.retry()
-        if recovery.keeps:
-            self.release(job)
-        else:
-            self.evict(job)
-        self.set_speeds()
-        self._on_failed_attempt(job)
-
-    def _begin_lease(self, job: JobState, site: Site) -> None:
-        assert job.leases is not None
-        job.lease = job.leases.lease(site, job.progress, self._clock.now_s)
-        job.lease_began = self._clock.now
-        end = max(self._clock.ticks(job.lease.end_s), self._clock.now)
-        job.appointment = self._clock.at(end, Phase.PROGRESS, lambda: self._end_lease(job))
-
-    def _end_lease(self, job: JobState) -> None:
-        assert job.lease is not None
-        lease = job.lease
-        if job.lease_began == self._clock.now:  # it did nothing, and still was its job's turn
-            self._record_interval(job, job.progress)
-        self.settle(job)
-        job.progress = lease.progress(lease.end_s)
-        job.running, job.appointment = None, None
-        self._end_of_lease(job)
-        if lease.completes:
-            self.complete(job)
-        else:
-            self.paused[job.request.id] = job
-        if not self._leased:
-            self._on_leases_over()
-
-    def _end_of_lease(self, job: JobState) -> None:
-        job.lease = None
-        self._leased.discard(job.request.id)
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)
@@ -349,11 +264,12 @@ class Ledger:
             self.complete(job)
             return
         if job.agent.stale:
-            self._tune(job)
+            self.tune(job)
             self.set_speeds()
-        self._resume(job, self._clock.now)
+        self.resume(job, self._clock.now)
 
-    def _tune(self, job: JobState) -> None:
+    def tune(self, job: JobState) -> None:
+        """Let the agent choose the batch of a job that runs or is about to."""
         job.batch = self._chosen(job)
         self._disturb(job)
 
@@ -373,14 +289,18 @@ class Ledger:
 
     def complete(self, job: JobState, status: str = "") -> None:
         """End a job now, in a final state (empty: that of its truth)."""
-        self.release(job)
+        if job.allocation:
+            self.release(job)
         self.set_speeds()
         self.stale.pop(job.request.id, None)
+        for lifecycle in self.lifecycles:
+            lifecycle.completed(job)
         record = job_record(job, status or job.truth.status)
         self._recorder.job(record)
         self._on_complete(job, record)
 
-    def _record_interval(self, job: JobState, begin: float) -> None:
+    def record_interval(self, job: JobState, begin: float) -> None:
+        """Record the interval of a job that ends now, and that began with the progress `begin`."""
         self._recorder.allocation(interval_record(job, begin, self._clock))
 
     @staticmethod

@@ -1,15 +1,16 @@
-"""The policy's window on the live state."""
+"""The policy's window on the live state, and what has changed since it last looked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from simsched.engine.clock import Clock
-from simsched.engine.state import ClusterState
+from simsched.engine.state import ClusterState, JobState
 from simsched.model import Node
 from simsched.policy import JobView, ViewSignal, undeclared
+from simsched.words import counted
 
 T = TypeVar("T")
 
@@ -30,6 +31,9 @@ class ReadOnly(Sequence[T]):
 
     def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
         return iter(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
 
     def __eq__(self, other: object) -> bool:
         return self._items == other
@@ -76,8 +80,56 @@ class LiveView:
             self._up, self._shown_up = self._cluster.up, ReadOnly(self._cluster.up)
         return self._shown_up
 
+    def __repr__(self) -> str:
+        """Say in a line how full queue and cluster are."""
+        jobs = f"{counted(len(self.jobs), 'job')}, {self._cluster.running_jobs} running"
+        return f"<view at {self.now_s} s: {jobs}, {sum(self.free)} of {self._cluster.available_gpus} GPUs free>"
+
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Read a declared signal."""
         if signal not in self._granted:
             raise undeclared(signal)
         return self._granted[signal]  # type: ignore[return-value]  # a signal's value is of its type
+
+
+class Delta:
+    """What has changed since the last decision: jobs that arrived, ended, reached a threshold or lost their GPUs."""
+
+    __slots__ = ("_arrived", "_gone", "_lost", "_reached")
+
+    def __init__(self) -> None:
+        """Start with nothing to tell."""
+        self._arrived: list[JobState] = []
+        self._gone: list[str] = []
+        self._reached: dict[str, JobState] = {}
+        self._lost: dict[str, JobState] = {}
+
+    def arrive(self, job: JobState) -> None:
+        """Note a job that was submitted."""
+        self._arrived.append(job)
+
+    def go(self, job_id: str) -> None:
+        """Note a job that has ended; nothing else is told of it."""
+        self._reached.pop(job_id, None)
+        self._lost.pop(job_id, None)
+        self._gone.append(job_id)
+
+    def reach(self, job: JobState) -> None:
+        """Note a job that has attained the service watched for."""
+        self._reached[job.request.id] = job
+
+    def lose(self, jobs: Iterable[JobState]) -> None:
+        """Note jobs that lost their GPUs without the policy's doing."""
+        self._lost.update((job.request.id, job) for job in jobs)
+
+    def tell(self, view: LiveView, active: Collection[str]) -> None:
+        """Show it all in a view, without arrivals that are no longer `active`, and start over."""
+        view.arrived = [job.view for job in self._arrived if job.request.id in active] if self._arrived else ()
+        view.finished = self._gone
+        view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()
+        view.lost = [job.view for job in self._lost.values()] if self._lost else ()
+        self._arrived, self._gone = [], []
+        if self._reached:
+            self._reached = {}
+        if self._lost:
+            self._lost = {}

@@ -1,8 +1,26 @@
-"""Settings of the engine that belong to the experiment, not to a policy."""
+"""What a simulation is told: settings, failures, the terms of decisions, and the random streams of its seed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal, Protocol, TypedDict
+
+import numpy as np
+
+from simsched.agent import AgentFactory
+from simsched.engine.records import JobRecord
+from simsched.model import JobSpec, Outage
+from simsched.model.colocation import Colocation
+from simsched.policy import Decision, Policy, Signal, Triggers, View, known_by
+
+#: Called now and then with the simulated second and the number of finished jobs.
+ProgressCallback = Callable[[float, int], None]
+
+#: Says which jobs follow a finished one; they arrive at the second of its end or later.
+OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 #: The shortest tick, in seconds.
 LEAST_TICK_S = 1e-6
@@ -60,3 +78,98 @@ class EngineOptions:
         if not 0 <= self.interference < 1:
             message = f"interference must be in [0, 1), not {self.interference}"
             raise ValueError(message)
+
+
+@dataclass(frozen=True)
+class FailureOptions:
+    """How nodes and jobs fail, and how jobs save themselves.
+
+    A node works for `node_mtbf_s` in the mean (None: for ever), Weibull with `weibull_shape` (1: exponential, below 1:
+    early failures cluster), and is then repaired for a log-normal time of median `repair_median_s` and `repair_sigma`
+    of its logarithm. Racks, groups of nodes, fail together every `rack_mtbf_s` in the same manner. `outages` are times
+    for which nodes are down besides. Jobs write a checkpoint whenever they have run for `checkpoint_interval_s`, and
+    pause for `checkpoint_cost_s` meanwhile. `jobs` says how jobs fail by themselves: as the attempts of a trace, or
+    as published for Philly.
+    """
+
+    node_mtbf_s: float | None = None
+    weibull_shape: float = 1.0
+    repair_median_s: float = 0.0
+    repair_sigma: float = 0.0
+    outages: tuple[Outage, ...] = ()
+    racks: tuple[tuple[int, ...], ...] = ()
+    rack_mtbf_s: float | None = None
+    checkpoint_interval_s: float | None = None
+    checkpoint_cost_s: float = 0.0
+    jobs: Literal["never", "trace", "philly"] = "never"
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing can be like."""
+        for name in ("node_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and isfinite(value)):
+                message = f"{name} must be above 0, not {value}"
+                raise ValueError(message)
+        if not self.weibull_shape > 0 or self.repair_median_s < 0 or self.repair_sigma < 0:
+            message = "weibull_shape must be above 0, repair_median_s and repair_sigma must not be negative"
+            raise ValueError(message)
+        interval_s = self.checkpoint_interval_s
+        if self.checkpoint_cost_s < 0 or (interval_s is not None and self.checkpoint_cost_s >= interval_s):
+            message = f"a checkpoint must cost less than its interval of {interval_s} s, not {self.checkpoint_cost_s} s"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a simulation needs to know of whoever decides in it, as a `Policy` says it of itself.
+
+    `name` stands in messages. `triggers` say when a decision is due, `signals` what its views show. `rigid` promises
+    every job the GPUs that it asks for, or none. With `guaranteed_first` a guaranteed job keeps all of its speed on a
+    GPU that it shares. It may leave everything idle on purpose for `longest_pause_s`.
+    """
+
+    name: str = "driver"
+    triggers: Triggers = field(default_factory=Triggers.on_events)
+    signals: Collection[Signal] = frozenset()
+    rigid: bool = True
+    guaranteed_first: bool = False
+    longest_pause_s: float = 0.0
+
+    @property
+    def knows(self) -> dict[str, str]:
+        """Return how a real scheduler would come by each signal, by name."""
+        return known_by(self.signals)
+
+    @classmethod
+    def of(cls, policy: Policy) -> Terms:
+        """Return those of a policy."""
+        first = policy.traits.guaranteed_first
+        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, policy.longest_pause_s)
+
+
+class Decides(Protocol):
+    """Whatever makes decisions: a policy, or the part of one."""
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Decide on the basis of the view."""
+        ...
+
+
+class Settings(TypedDict, total=False):
+    """What a simulation may be given besides; see `Simulation`."""
+
+    progress: ProgressCallback | None
+    agents: AgentFactory | None
+    colocation: Colocation | None
+    check_invariants: bool | None
+    on_finish: OnFinish | None
+    failures: FailureOptions | None
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """Make the generator of the stream `name` under a non-negative seed.
+
+    Each stream is its own function of seed and name: a draw more in one of them shifts no other, and two policies under
+    one seed face the same arrivals.
+    """
+    return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))

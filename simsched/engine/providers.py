@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from simsched.agent import GoodputReport, Prior, no_goodput, offline_priors
 from simsched.engine.clock import Clock
-from simsched.engine.losses import LossReporter
-from simsched.engine.remaining import TrueRemainingWork, true_rates
+from simsched.engine.errors import EngineError
+from simsched.engine.options import stream
+from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
-from simsched.engine.streams import stream
+from simsched.engine.truth import LossReporter, TrueRemainingWork, true_rates
 from simsched.errors import InputError
 from simsched.model import ApplicationSource, BatchRegimes, Cluster, JobSpec, Site, StepTime, TabulatedJob, facts_of
 from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
@@ -111,8 +113,8 @@ def gpu_busy(job: JobState) -> float | None:
     return None if profile is None else profile.stages_s[1] / profile.iteration_s
 
 
-#: Providers that need the job alone.
-JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
+#: What provides the signals of a job.
+_OF_JOBS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
     {
         signals.GOODPUT: goodput,
         signals.MEASURED_SPEEDS: measured_speeds,
@@ -131,9 +133,9 @@ JOB_PROVIDERS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingPr
 def views_at_submission(
     jobs: Iterable[JobSpec], cluster: Cluster, applications: ApplicationSource, wanted: Collection[Signal]
 ) -> list[JobView]:
-    """Show jobs as they will be submitted, with those signals of `wanted` that need nothing but the job."""
+    """Show jobs as they will be submitted, with those signals of `wanted` that are known by then."""
     clock, views = Clock(tick_s=0), []
-    granted = {signal: provider for signal, provider in JOB_PROVIDERS.items() if signal in wanted}
+    granted = Granted.at_first(wanted, cluster).job
     for spec in jobs:
         app = applications.for_job(spec.request, spec.truth)
         state = JobState(spec.request, spec.truth, app, facts_of(app), clock, cluster)
@@ -142,7 +144,7 @@ def views_at_submission(
 
 
 class Granted:
-    """The signals that one policy may read, with what provides each."""
+    """The signals that one policy may read, with what provides each: the one place where signals come from."""
 
     def __init__(
         self,
@@ -154,19 +156,28 @@ class Granted:
         coming_jobs: Callable[[], Sequence[JobView]],
         seed: int,
     ) -> None:
-        """Grant `wanted`; raises `KeyError` for a signal that nothing provides. `seed` is that of the run."""
+        """Grant `wanted`; raises `EngineError` for signals that nothing provides. `seed` is that of the run."""
         self._seed = seed
-        job_providers = {**JOB_PROVIDERS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
-        view_values: dict[ViewSignal[Any], object] = {
+        of_jobs = {**_OF_JOBS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
+        of_views: dict[ViewSignal[Any], object] = {
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,
             signals.NEXT_ARRIVAL: next_arrival,
             signals.COMING_JOBS: coming_jobs,
         }
-        self.job = {signal: job_providers[signal] for signal in wanted if isinstance(signal, JobSignal)}
-        self.view = {signal: view_values[signal] for signal in wanted if isinstance(signal, ViewSignal)}
-        self._speeds, self._losses = signals.MEASURED_SPEEDS in self.job, signals.LOSSES in self.job
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
+        made_up = sorted(str(signal) for signal in set(wanted) - of_jobs.keys() - of_views.keys() - self.files)
+        if made_up:
+            message = f"the policy needs signals that nothing provides: {', '.join(made_up)}"
+            raise EngineError(message)
+        self.job = {signal: of_jobs[signal] for signal in wanted if isinstance(signal, JobSignal)}
+        self.view = {signal: of_views[signal] for signal in wanted if isinstance(signal, ViewSignal)}
+        self._speeds, self._losses = signals.MEASURED_SPEEDS in self.job, signals.LOSSES in self.job
+
+    @classmethod
+    def at_first(cls, wanted: Collection[Signal], cluster: Cluster) -> Granted:
+        """Grant signals of a cluster on which nothing has happened yet, and no GPU is shared."""
+        return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), 0)
 
     def prepare(self, job: JobState) -> None:
         """Have a job that is submitted keep what it measures and report its losses, where somebody may read them."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.model import Cluster, JobSpec
 from simsched.results import (
     AllocationRecord as AllocationRecord,

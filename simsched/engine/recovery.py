@@ -7,6 +7,7 @@ to what was saved last. All times here are in ticks.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
@@ -25,53 +26,31 @@ class Recoverable(Protocol):
     epoch: int
 
 
-_NEVER_FAILS = AttemptPlan()
-
-
+@dataclass(slots=True, eq=False)
 class Recovery:
     """The last checkpoint of one job, and what it has lost."""
 
-    __slots__ = (
-        "_attempt",
-        "_interval",
-        "_left",
-        "_plan",
-        "_unsaved",
-        "_unsaved_gpu",
-        "checkpointing",
-        "cost",
-        "fails_next",
-        "failures",
-        "lost",
-        "lost_gpu",
-        "saved",
-        "saved_epoch",
-        "writing",
-    )
-
-    def __init__(
-        self, interval: float | None, cost: float, plan: AttemptPlan = _NEVER_FAILS, ticks: tuple[float, ...] = ()
-    ) -> None:
-        """Write a checkpoint every `interval` (None: never) at a `cost`; attempts of `plan` fail after `ticks`."""
-        self._interval = inf if interval is None else interval
-        self._plan = plan
-        self._left = list(ticks)
-        self._attempt = 0
-        self._unsaved: float = 0
-        self._unsaved_gpu: float = 0
-        #: Ticks that a checkpoint takes, and those spent so far.
-        self.cost = cost
-        self.checkpointing: float = 0
-        #: Whether a checkpoint is being written, and whether the next interruption is a failure of the job itself.
-        self.writing = False
-        self.fails_next = False
-        #: The progress saved last, and its epoch.
-        self.saved = 0.0
-        self.saved_epoch = 0
-        #: Running time whose progress was lost, the same in GPU-ticks, and the failures of nodes met.
-        self.lost: float = 0
-        self.lost_gpu: float = 0
-        self.failures = 0
+    #: Ticks of running between checkpoints, infinite for none, and those that one takes.
+    _interval: float
+    cost: float
+    #: How the job fails by itself, and the ticks that each attempt still runs.
+    _plan: AttemptPlan
+    _left: list[float]
+    _attempt: int = 0
+    _unsaved: float = 0
+    _unsaved_gpu: float = 0
+    #: Ticks spent on checkpoints.
+    checkpointing: float = 0
+    #: Whether a checkpoint is being written, and whether the next interruption is a failure of the job itself.
+    writing: bool = False
+    fails_next: bool = False
+    #: The progress saved last, and its epoch.
+    saved: float = 0.0
+    saved_epoch: int = 0
+    #: Running time whose progress was lost, the same in GPU-ticks, and the failures of nodes met.
+    lost: float = 0
+    lost_gpu: float = 0
+    failures: int = 0
 
     @property
     def attempts(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simsched.engine.errors import EngineError
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.holders import Holders
 from simsched.engine.state import JobState
 from simsched.errors import InputError
 from simsched.model import Cluster
@@ -37,7 +37,7 @@ class Neighbourhood:
     """Tells what jobs on one GPU leave each other."""
 
     def __init__(
-        self, model: Colocation, occupancy: Occupancy, active: Mapping[str, JobState], *, shares: bool = False
+        self, model: Colocation, occupancy: Holders, active: Mapping[str, JobState], *, shares: bool = False
     ) -> None:
         """Ask `model` how fast the holders of a GPU are; `active` are all jobs by id, which may take `shares`."""
         if shares:

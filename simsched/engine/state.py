@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from simsched.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
-from simsched.engine.losses import LossReporter
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.holders import Holders
 from simsched.engine.recovery import Recovery
+from simsched.engine.truth import LossReporter
 from simsched.model import (
     NO_BATCH,
     NOTHING,
     Allocation,
     Application,
     ApplicationFacts,
+    BatchChoice,
     Cluster,
     JobRequest,
     JobTruth,
     Running,
     Site,
+    describe,
+    site_of,
 )
 from simsched.policy import JobView, Speed
 
@@ -32,7 +36,7 @@ class ClusterState:
         """Start with the first `initial_nodes` nodes (None: all) up and empty."""
         #: The holders of single GPUs, None where GPUs are not shared.
         self.occupancy = (
-            Occupancy([node.gpus for node in cluster.nodes], max_jobs_per_gpu) if max_jobs_per_gpu > 1 else None
+            Holders([node.gpus for node in cluster.nodes], max_jobs_per_gpu) if max_jobs_per_gpu > 1 else None
         )
         self.cluster = cluster
         first = len(cluster.nodes) if initial_nodes is None else initial_nodes
@@ -54,6 +58,17 @@ class ClusterState:
         self.job_starts = self.node_starts = 0
         self._several_makes = len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1
         self._provisioned: Mapping[str, float] | None = None
+        #: Sites on one node, of which there are few.
+        self._sites: dict[tuple[str, int], Site] = {}
+
+    def site(self, allocation: Allocation, gpu_type: str, gpus: int) -> Site:
+        """Return the site of an allocation of so many GPUs of a type."""
+        if len(allocation) > 1:
+            return site_of(self.cluster, allocation)
+        site = self._sites.get((gpu_type, gpus))
+        if site is None:
+            site = self._sites[gpu_type, gpus] = site_of(self.cluster, allocation)
+        return site
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
@@ -151,6 +166,17 @@ class ClusterState:
             self.free[node] = free
 
 
+@dataclass(slots=True)
+class Leasing:
+    """The agent that grants a job its leases; the one under way, and when it began; whether the last one is over."""
+
+    agent: LeasingAgent
+    lease: Lease | None = None
+    began: float = 0
+    paused: bool = False
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class JobState:
     """All that is known of one submitted, unfinished job.
 
@@ -161,106 +187,55 @@ class JobState:
     reports, None where nobody asks for it.
     """
 
-    __slots__ = (
-        "agent",
-        "allocation",
-        "app",
-        "appointment",
-        "batch",
-        "clock",
-        "cluster",
-        "declined",
-        "epoch",
-        "facts",
-        "first_start",
-        "gpu_share",
-        "gpus",
-        "guaranteed",
-        "interference",
-        "lease",
-        "lease_began",
-        "leases",
-        "limit",
-        "limit_from",
-        "losses",
-        "neighbours",
-        "progress",
-        "rate",
-        "recovery",
-        "request",
-        "restart",
-        "running",
-        "settled_gpu",
-        "settled_held",
-        "since",
-        "site",
-        "speed",
-        "speeds",
-        "starts",
-        "submitted",
-        "truth",
-        "view",
-        "watch",
-        "watch_gpu",
-    )
+    request: JobRequest
+    truth: JobTruth
+    app: Application
+    facts: ApplicationFacts
+    clock: Clock
+    cluster: Cluster
+    submitted: float = field(init=False)
+    agent: Agent = field(init=False)
+    view: JobView = field(init=False)
+    #: Set where the agent grants leases, and where anything fails.
+    leasing: Leasing | None = None
+    recovery: Recovery | None = None
+    allocation: Allocation = NOTHING
+    site: Site | None = None
+    gpus: int = 0
+    batch: BatchChoice = NO_BATCH
+    since: float = 0
+    running: Running | None = None
+    rate: float = 0.0
+    appointment: Appointment | None = None
+    progress: float = 0.0
+    epoch: int = 0
+    #: The share of its speed that the job loses to jobs on its nodes, and its speed beside others on its GPUs.
+    interference: float = 0.0
+    speed: float = 1.0
+    gpu_share: float = 1.0
+    neighbours: tuple[str, ...] = ()
+    #: Whether sharing a GPU may not slow it down; as asked for unless the policy says otherwise.
+    guaranteed: bool = field(init=False)
+    #: Whether the policy has declined its deadline.
+    declined: bool = False
+    starts: int = 0
+    first_start: float | None = None
+    settled_gpu: float = 0
+    settled_held: float = 0
+    #: The ticks with GPUs that do not count for its time limit, and those spent on restarts.
+    limit_from: float = 0
+    restart: float = 0
+    speeds: dict[Site, Speed] | None = None
+    losses: LossReporter | None = None
 
-    def __init__(
-        self,
-        request: JobRequest,
-        truth: JobTruth,
-        app: Application,
-        facts: ApplicationFacts,
-        clock: Clock,
-        cluster: Cluster,
-    ) -> None:
+    def __post_init__(self) -> None:
         """Begin as submitted and waiting."""
-        self.request = request
-        self.truth = truth
-        self.app = app
-        self.facts = facts
-        self.clock = clock
-        self.cluster = cluster
-        self.allocation: Allocation = NOTHING
-        self.site: Site | None = None
-        self.gpus = 0
-        self.batch = NO_BATCH
-        #: The agent again where it grants leases, and the lease under way.
-        self.leases: LeasingAgent | None = None
-        #: The end of its time limit, where it is killed there.
-        self.limit: Appointment | None = None
-        #: The ticks with GPUs that do not count for its time limit.
-        self.limit_from: float = 0
-        self.lease: Lease | None = None
-        self.lease_began: float = 0
-        self.submitted = clock.ticks(request.submit_time_s)
-        self.since: float = 0
-        self.running: Running | None = None
-        self.rate = 0.0
-        #: The share of its speed that the job loses to jobs on its nodes, and its speed beside others on its GPUs.
-        self.interference = 0.0
-        self.speed = 1.0
-        self.gpu_share = 1.0
-        self.neighbours: tuple[str, ...] = ()
-        self.progress = 0.0
-        self.epoch = 0
-        #: What the job falls back to, None where nothing fails.
-        self.recovery: Recovery | None = None
-        self.starts = 0
-        #: Whether the policy has declined its deadline.
-        self.declined = False
-        #: Whether sharing a GPU may not slow it down; as asked for unless the policy says otherwise.
-        self.guaranteed = request.guaranteed
-        self.first_start: float | None = None
-        self.settled_gpu: float = 0
-        self.settled_held: float = 0
-        self.restart: float = 0
-        self.appointment: Appointment | None = None
-        self.watch_gpu: float = 0
-        self.watch: Appointment | None = None
-        self.speeds: dict[Site, Speed] | None = None
-        self.losses: LossReporter | None = None
-        self.agent: Agent
-        self.view: JobView
+        self.submitted = self.clock.ticks(self.request.submit_time_s)
+        self.guaranteed = self.request.guaranteed
+
+    def __repr__(self) -> str:
+        """Say in a line where it runs."""
+        return f"<job {self.request.id}: {describe(self.allocation) or 'waits'}, epoch {self.epoch}>"
 
     @property
     def held_s(self) -> float:
@@ -289,12 +264,19 @@ class JobState:
         return None if self.first_start is None else self.clock.seconds(self.first_start)
 
     @property
+    def paused(self) -> bool:
+        """Whether it holds GPUs after the end of a lease, or writes a checkpoint."""
+        if self.leasing is not None and self.leasing.paused:
+            return True
+        return self.recovery is not None and self.recovery.writing
+
+    @property
     def live_progress(self) -> float:
         """Progress at this instant."""
         if self.running is None:
             return self.progress
-        if self.lease is not None:
-            return self.lease.progress(self.clock.now_s)
+        if self.leasing is not None and self.leasing.lease is not None:
+            return self.leasing.lease.progress(self.clock.now_s)
         return self.progress + self.rate * ((self.clock.now - self.since) * self.clock.unit_s)
 
 

@@ -2,40 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
 from numbers import Integral
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.holders import Holders
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model import NOTHING, Allocation
-from simsched.policy import Decision
+from simsched.policy import Action, Cancel, Decision, Place, Stop
 from simsched.words import counted
 
+#: How a job is placed that shares nothing.
+ALONE = Place(NOTHING)
 
-def changes_of(decision: Decision, active: Mapping[str, JobState]) -> dict[str, Allocation]:
-    """Reduce a decision to the jobs that it places or stops, in workload order for a complete one.
+
+class Changes(NamedTuple):
+    """What a decision changes: the GPUs of jobs, () for those that it stops, in order; and the actions that it names.
 
     Jobs that get the GPUs of others come last.
     """
-    wanted, anew = decision.allocations, decision.anew
-    if decision.complete:
-        nothing: Allocation = ()
+
+    gpus: dict[str, Allocation]
+    actions: Mapping[str, Action]
+
+    def saves(self, job_id: str) -> bool:
+        """Return whether a job that loses its GPUs keeps its progress."""
+        action = self.actions.get(job_id)
+        return not isinstance(action, Place | Stop) or action.saved
+
+    @property
+    def cancelled(self) -> list[str]:
+        """The jobs that end now."""
+        return [job_id for job_id, action in self.actions.items() if isinstance(action, Cancel)] if self.actions else []
+
+    @property
+    def shared(self) -> dict[str, Place]:
+        """The jobs that are placed beside others or onto their GPUs."""
+        if not self.actions:
+            return {}
+        places = ((job_id, one) for job_id, one in self.actions.items() if isinstance(one, Place))
+        return {job_id: place for job_id, place in places if place.beside or place.onto is not None}
+
+
+NO_CHANGES = Changes({}, MappingProxyType({}))
+
+
+def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: float) -> Changes:
+    """Reduce a decision to what it changes, in workload order where it names all jobs that go on.
+
+    Raises `InfeasibleDecisionError` for what is no decision on a job.
+    """
+    jobs = decision.jobs
+    nothing: Allocation = ()
+    changes: dict[str, Any]
+    if decision.rest == "stops":
         changes = {
-            job_id: wanted.get(job_id, nothing)
+            job_id: jobs.get(job_id, nothing)
             for job_id, job in active.items()
-            if job.allocation != wanted.get(job_id, nothing) or (job_id in anew and job.allocation)
+            if job.allocation != jobs.get(job_id, nothing)
         }
+    elif decision.rest == "stays":
+        changes = {job_id: new for job_id, new in jobs.items() if active[job_id].allocation != new}
     else:
-        changes = {job_id: () for job_id in decision.stop if active[job_id].allocation}
-        changes |= {job_id: new for job_id, new in wanted.items() if active[job_id].allocation != new or job_id in anew}
-    if decision.cancel:
-        changes |= {job_id: () for job_id in decision.cancel if active[job_id].allocation}
-    for job_id in decision.onto:
-        if job_id in changes:
+        reason = f"the rest of the jobs 'stops' or 'stays', and is to {decision.rest!r:.40}"
+        raise InfeasibleDecisionError(policy, now_s, [reason])
+    others = {job_id: new for job_id, new in changes.items() if type(new) is not tuple}
+    if not others:
+        return Changes(changes, NO_CHANGES.actions)
+    wrong = [
+        f"job '{job_id}' is to get {new!r:.40}, which is neither GPUs, as in ((node, gpus),), nor an action"
+        for job_id, new in others.items()
+        if not isinstance(new, Action | Sequence)
+    ]
+    if wrong:
+        raise InfeasibleDecisionError(policy, now_s, wrong)
+    actions = {job_id: new for job_id, new in jobs.items() if isinstance(new, Action)}
+    for job_id, action in actions.items():
+        held = active[job_id].allocation
+        changes[job_id] = action.at
+        if held == action.at and not (held and isinstance(action, Place) and action.restart):
+            del changes[job_id]
+        elif isinstance(action, Place) and action.onto is not None:
             changes[job_id] = changes.pop(job_id)
-    return changes
+    return Changes(changes, actions)
 
 
 def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: float) -> None:
@@ -43,30 +95,15 @@ def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, 
 
     Raises `InfeasibleDecisionError`.
     """
-    others = (
-        decision.stop, decision.watch, decision.onto, decision.cancel, decision.declined, decision.unsaved,
-        decision.guaranteed,
-    )  # fmt: skip
-    plain = decision.wake_at_s is None and decision.target_nodes is None and not any(others)
-    if plain and decision.allocations.keys() <= active.keys():
-        return  # it places jobs and does nothing else, as most do
-    named = (decision.allocations, *others)
-    unknown = [job_id for ids in named if ids for job_id in ids if job_id not in active]
-    if unknown:
-        reasons = [f"job '{job_id}' is not active" for job_id in sorted({str(job_id) for job_id in unknown})]
-        raise InfeasibleDecisionError(policy, now_s, reasons)
-    if decision.complete and decision.stop:
-        raise InfeasibleDecisionError(policy, now_s, ["a complete decision stops jobs by not naming them"])
-    placed = sorted({*decision.cancel} & {*decision.allocations}) if decision.cancel else ()
-    if placed:
-        raise InfeasibleDecisionError(policy, now_s, [f"job '{job_id}' is placed and cancelled" for job_id in placed])
-    if decision.target_nodes is not None and not all(
-        _whole(node) and 0 <= node < nodes for node in decision.target_nodes
-    ):
-        raise InfeasibleDecisionError(policy, now_s, [f"target_nodes names nodes outside 0 to {nodes - 1}"])
-    if decision.wake_at_s is not None and not now_s < decision.wake_at_s < inf:
-        raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={decision.wake_at_s} is no time in the future"])
-    if decision.watch:
+    jobs, watch, wanted, wake_at_s = decision.jobs, decision.watch, decision.nodes, decision.wake_at_s
+    if not (jobs.keys() <= active.keys() and watch.keys() <= active.keys()):
+        unknown = {str(job_id) for job_id in (*jobs, *watch) if job_id not in active}
+        raise InfeasibleDecisionError(policy, now_s, [f"job '{job_id}' is not active" for job_id in sorted(unknown)])
+    if wanted is not None and not all(_whole(node) and 0 <= node < nodes for node in wanted):
+        raise InfeasibleDecisionError(policy, now_s, [f"there are no other nodes to provision than 0 to {nodes - 1}"])
+    if wake_at_s is not None and not now_s < wake_at_s < inf:
+        raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={wake_at_s} is no time in the future"])
+    if watch:
         _check_watched(decision, active, policy, now_s)
 
 
@@ -81,10 +118,9 @@ def _check_watched(decision: Decision, active: Mapping[str, JobState], policy: s
 
 
 def check_changes(
-    changes: Mapping[str, Allocation],
+    changes: Changes,
     active: Mapping[str, JobState],
     cluster: ClusterState,
-    decision: Decision,
     policy: str,
     now_s: float,
     *,
@@ -96,11 +132,11 @@ def check_changes(
 
     Raises `InfeasibleDecisionError` with every reason.
     """
-    if not changes and not decision.beside and not decision.onto:
+    if not changes.gpus and not changes.actions:
         return
     reasons: list[str] = []
     balance: dict[int, int] = {}
-    for job_id, new in changes.items():
+    for job_id, new in changes.gpus.items():
         job = active[job_id]
         for node, gpus in job.allocation:
             balance[node] = balance.get(node, 0) + gpus
@@ -116,56 +152,45 @@ def check_changes(
             given += gpus
         if new and given != job.request.num_gpus:
             reasons += _wrong_count(job, given, rigid=rigid)
-    if decision.beside or decision.onto:
-        reasons += _wrong_neighbours(decision, changes, active, sharing=cluster.occupancy is not None)
+    if changes.actions:
+        reasons += _wrong_neighbours(changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
-        reasons += _short_of_shares(changes, cluster.occupancy, decision, balance)
+        reasons += _short_of_shares(changes, cluster.occupancy, balance)
     elif not reasons:
         for node in sorted(balance):
             left = cluster.free[node] + balance[node]
             if left < 0:
-                users = [job_id for job_id, new in changes.items() if any(node == at for at, _ in new)]
+                users = [job_id for job_id, new in changes.gpus.items() if any(node == at for at, _ in new)]
                 capacity = cluster.cluster.nodes[node].gpus
                 reasons.append(f"node {node} ({capacity} GPUs) is {-left} GPUs short for jobs {', '.join(users)}")
     if reasons:
         raise InfeasibleDecisionError(policy, now_s, reasons)
 
 
-def _wrong_neighbours(
-    decision: Decision,
-    changes: Mapping[str, Allocation],
-    active: Mapping[str, JobState],
-    *,
-    sharing: bool,
-) -> Iterator[str]:
+def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:
     """Find jobs placed beside others where nothing may be shared, or beside jobs that hold nothing."""
-    named = {job_id: tuple(others) for job_id, others in decision.beside.items()}
-    for job_id, other in decision.onto.items():
-        named[job_id] = (*named.get(job_id, ()), other)
-        if other in decision.onto and other in changes:
-            yield f"job '{job_id}' is to get the GPUs of job '{other}', which is to get those of a third"
-    for job_id, others in named.items():
-        if others and not sharing:
+    shared = changes.shared
+    for job_id, place in shared.items():
+        host = place.onto
+        if host in changes.gpus and host in shared and shared[host].onto is not None:
+            yield f"job '{job_id}' is to get the GPUs of job '{host}', which is to get those of a third"
+    for job_id, place in shared.items():
+        if not sharing:
             yield f"job '{job_id}' is to share GPUs, which engine.sharing.max_jobs does not allow"
             continue
-        for other in others:
-            if other not in active or not changes.get(other, active[other].allocation):
+        for other in (*place.beside, *(() if place.onto is None else (place.onto,))):
+            if other not in active or not changes.gpus.get(other, active[other].allocation):
                 yield f"job '{job_id}' is to share GPUs with job '{other}', which does not run"
 
 
-def _short_of_shares(
-    changes: Mapping[str, Allocation],
-    occupancy: Occupancy,
-    decision: Decision,
-    nodes: Collection[int],
-) -> Iterator[str]:
+def _short_of_shares(changes: Changes, occupancy: Holders, nodes: Collection[int]) -> Iterator[str]:
     """Try the changes on a copy of who holds what."""
-    trial = occupancy.copy_of(nodes)
-    for job_id in changes:
+    trial, shared = occupancy.copy_of(nodes), changes.shared
+    for job_id in changes.gpus:
         trial.give_back(job_id)
-    for job_id, new in changes.items():
-        beside, onto = decision.beside.get(job_id, ()), decision.onto.get(job_id)
-        short = trial.take(job_id, new, beside, onto) if new else None
+    for job_id, new in changes.gpus.items():
+        place = shared.get(job_id, ALONE)
+        short = trial.take(job_id, new, place.beside, place.onto) if new else None
         if short is not None:
             yield f"job '{job_id}': {short}"
 
@@ -174,27 +199,23 @@ def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
     """Say where another number of GPUs breaks the policy's promise, or is one on which the duration is not known."""
     said = f"job '{job.request.id}' asked for {counted(job.request.num_gpus, 'GPU')} and is given {given}"
     if rigid:
-        return [f"{said}, but the policy is rigid; declare rigid = False if it may do so"]
-    if getattr(job.app, "only_gpus", None) is not None:
+        return [f"{said}, but the policy is rigid; declare Traits(rigid=False) if it may do so"]
+    if not job.facts.other_counts:
         return [f"{said}, where its duration is not known; declare workload.speedup, or use a rigid policy"]
     return []
 
 
 def check_nodes_to_leave(
-    target_nodes: Collection[int],
-    changes: Mapping[str, Allocation],
-    active: Mapping[str, JobState],
-    policy: str,
-    now_s: float,
+    nodes: Collection[int], gpus: Mapping[str, Allocation], active: Mapping[str, JobState], policy: str, now_s: float
 ) -> None:
     """Refuse to let nodes go that hold jobs after the decision.
 
     Raises `InfeasibleDecisionError` with every such node and its jobs.
     """
-    kept = set(target_nodes)
+    kept = set(nodes)
     users: dict[int, list[str]] = {}
     for job_id, job in active.items():
-        for node, _ in changes.get(job_id, job.allocation):
+        for node, _ in gpus.get(job_id, job.allocation):
             if node not in kept:
                 users.setdefault(node, []).append(job_id)
     if users:

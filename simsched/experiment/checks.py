@@ -123,19 +123,17 @@ def _policy_problems(
     policy: Policy, cluster: Cluster, options: EngineOptions, jobs: Sequence[JobSpec]
 ) -> Iterator[Problem]:
     """Find what keeps a policy from making progress on a cluster."""
+    quantum = policy.traits.quantum
     try:
-        for value in vars(policy).values():
-            if isinstance(value, Quantum):
-                value.check(options.restart_delay_s)
+        if quantum:
+            Quantum(policy.name, getattr(policy, quantum)).check(options.restart_delay_s)
     except InputError as error:
         yield from error.problems
-    except TypeError:  # a policy without a __dict__
-        pass
-    if getattr(policy, "needs_sharing", False) and options.max_jobs_per_gpu == 1:
+    if policy.needs_sharing and options.max_jobs_per_gpu == 1:
         message = f"the policy '{policy.name}' puts several jobs on a GPU, and none may be shared"
         yield Problem("engine.sharing.max_jobs", message, "raise it, or change the policy's parameters")
     nodes = options.initial_nodes
-    if nodes is None or nodes >= len(cluster.nodes) or getattr(policy, "scales", False):
+    if nodes is None or nodes >= len(cluster.nodes) or policy.traits.scales:
         return
     first = cluster.nodes[:nodes]
     by_type = {kind: sum(node.gpus for node in first if node.gpu_type == kind) for kind in cluster.gpu_types}
@@ -184,7 +182,7 @@ def _input_problems(
     policy: Policy, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
 ) -> Iterator[Problem]:
     """Find input files of a policy that were not made for these jobs."""
-    if getattr(type(policy), "check_jobs", Policy.check_jobs) is Policy.check_jobs:
+    if type(policy).check_jobs is Policy.check_jobs:
         return
     from simsched.engine import views_at_submission  # loads simpy
 

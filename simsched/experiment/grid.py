@@ -18,12 +18,10 @@ from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
 from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
-from simsched.experiment.policy_params import takes_diagnostics
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
 from simsched.experiment.validation import Experiment, Point
 from simsched.model import ApplicationSource, Cluster
-from simsched.plugins import parameters
 from simsched.policy import Policy
 from simsched.results import WORKLOAD_FILE
 
@@ -305,8 +303,8 @@ class _Maker:
     def _policy(self, spec: ExperimentSpec, policy: PolicySpec) -> PolicyChoice:
         kind = self.experiment.policies[policy.name]
         folder = self.experiment.folders.get(policy.name, self.experiment.file.parent)
-        params = spec.params_of(policy, {one.name for one in parameters(kind)})
-        return PolicyChoice(policy.name, folder, params, spec.diagnostics if takes_diagnostics(kind) else ())
+        params = spec.params_of(policy, kind.traits)
+        return PolicyChoice(policy.name, folder, params, spec.diagnostics if kind.traits.diagnostics else ())
 
     def _agents(self, policy: PolicySpec) -> AgentChoice | None:
         """Return the agents that the experiment names for a policy, None where it names none."""

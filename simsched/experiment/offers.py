@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from simsched.engine import EngineOptions
 from simsched.model import TENANTS_PARAMETER, Application, ApplicationSource, Cluster, JobSpec
-from simsched.policy import Physics, Policy, Wants, physics
+from simsched.policy import Physics, Policy, physics
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,8 @@ OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
 
 def lacking(policy: Policy, conditions: Conditions) -> dict[str, str]:
     """Return what a policy is without the physics that it counts on and does not meet, a sentence by name of each."""
-    wants: Wants = getattr(policy, "counts_on", {})  # a policy need not be a subclass of Policy
     return {
         wanted.name: f"{wanted.missing}, and it {becomes.words}"
-        for wanted, becomes in wants.items()
+        for wanted, becomes in policy.counts_on.items()
         if not OFFERED[wanted](conditions)
     }

@@ -15,9 +15,6 @@ from simsched.errors import InputError, Problem, nearest
 from simsched.plugins import parameters, quiet_stdout
 from simsched.policy import INFINITE, INPUT_FILE, Policy
 
-#: The constructor's parameter through which a policy is asked for extra diagnostics.
-DIAGNOSTICS_PARAMETER = "trace"
-
 
 def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
     """Make a policy of parameters as they stand in an experiment, asking for `diagnostics` where it has any.
@@ -26,8 +23,9 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
     """
     known = {parameter.name: parameter for parameter in parameters(policy)}
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
-    if diagnostics and DIAGNOSTICS_PARAMETER in known and DIAGNOSTICS_PARAMETER not in values:
-        values[DIAGNOSTICS_PARAMETER] = _validated(known[DIAGNOSTICS_PARAMETER].annotation, list(diagnostics))
+    asked = policy.traits.diagnostics if diagnostics else ""
+    if asked and asked not in values:
+        values[asked] = _validated(known[asked].annotation, list(diagnostics))
     with quiet_stdout():
         try:
             return policy(**values)
@@ -39,19 +37,15 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
 def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:
     """Return all parameters of a policy or agent, defaults filled in, as plain data."""
     full: dict[str, Any] = {}
+    asked = policy.traits.diagnostics if diagnostics else ""
     for parameter in parameters(policy):
         if parameter.name in params:
             full[parameter.name] = params[parameter.name]
-        elif parameter.name == DIAGNOSTICS_PARAMETER and diagnostics:
-            full[DIAGNOSTICS_PARAMETER] = list(diagnostics)
+        elif parameter.name == asked:
+            full[asked] = list(diagnostics)
         elif not parameter.required:
             full[parameter.name] = TypeAdapter(Any).dump_python(parameter.default, mode="json", fallback=repr)
     return full
-
-
-def takes_diagnostics(policy: type[Policy]) -> bool:
-    """Return whether a policy can be asked for extra diagnostics."""
-    return any(parameter.name == DIAGNOSTICS_PARAMETER for parameter in parameters(policy))
 
 
 def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, str]:
@@ -89,15 +83,16 @@ def parameter_problems(
             faulty = True
             yield (), f"the {noun} '{name}' needs the parameter '{parameter.name}'", ""
     if not faulty:
-        yield from _refused(policy, params, diagnostics)
+        yield from _refused(policy, params, diagnostics, noun)
 
 
 def _refused(
-    policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str]
+    policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str], noun: str
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     try:
         made = make_policy(policy, params, diagnostics)
-        _ = getattr(made, "triggers", None)  # those of a policy refuse an interval of 0
+        if noun == "policy":
+            _ = made.triggers  # which refuse an interval of 0
     except InputError as error:
         for problem in error.problems:
             yield _of_file(policy, params, problem)

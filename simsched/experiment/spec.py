@@ -6,7 +6,7 @@ such as whether a policy exists and takes the parameters given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -28,6 +28,7 @@ from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
 from simsched.model import TENANTS_PARAMETER, Tenant, circle, excess
+from simsched.policy import Traits
 from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
@@ -312,9 +313,9 @@ class ExperimentSpec(Section):
             raise ValueError(f"tenants: {wrong}")
         return self
 
-    def params_of(self, policy: PolicySpec, known: Collection[str]) -> dict[str, Any]:
-        """Return the parameters of a policy that has those `known`, the experiment's tenants among them."""
-        if TENANTS_PARAMETER not in known or TENANTS_PARAMETER in policy.params or not self.tenants:
+    def params_of(self, policy: PolicySpec, traits: Traits) -> dict[str, Any]:
+        """Return the parameters of a policy, the experiment's tenants among them where it reads them."""
+        if not traits.reads_tenants or TENANTS_PARAMETER in policy.params or not self.tenants:
             return policy.params
         plain = {name: tenant.model_dump(exclude_unset=True) for name, tenant in sorted(self.tenants.items())}
         return {**policy.params, TENANTS_PARAMETER: plain}

@@ -17,7 +17,7 @@ from simsched.documents import Document, Draft, draft_of, problems_of, yaml_line
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys
-from simsched.experiment.policy_params import input_files, parameter_problems, takes_diagnostics
+from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec
 from simsched.policy import Policy, registry
 from simsched.results import find_metric, read_curves
@@ -189,7 +189,7 @@ class _Policies:
 
     def diagnostics_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         """Refuse a request for diagnostics that no policy of the experiment can give."""
-        if spec.diagnostics and not any(takes_diagnostics(policy) for policy in self.classes.values()):
+        if spec.diagnostics and not any(policy.traits.diagnostics for policy in self.classes.values()):
             names = ", ".join(sorted(self.classes))
             yield draft.problem(("diagnostics",), f"none of these policies records extra diagnostics: {names}")
 

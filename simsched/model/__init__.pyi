@@ -6,6 +6,7 @@ from .application import (
     BatchChoice as BatchChoice,
     BatchLimits as BatchLimits,
     GradientStats as GradientStats,
+    LossCurve as LossCurve,
     MemoryNeed as MemoryNeed,
     Running as Running,
     StepTime as StepTime,
@@ -17,11 +18,20 @@ from .batch import (
     clip_to_max as clip_to_max,
     split_batch as split_batch,
 )
+from .capacity import (
+    Amount as Amount,
+    Capacity as Capacity,
+    Claim as Claim,
+    NodeShape as NodeShape,
+    Placer as Placer,
+    Pool as Pool,
+    Room as Room,
+    lowest_node as lowest_node,
+)
 from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
-from .efficiency import efficiency as efficiency
 from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training
-from .fixed import FixedDuration as FixedDuration
-from .goodput import CandidateBatches as CandidateBatches, GoodputModel as GoodputModel
+from .fixed import FixedDuration as FixedDuration, StagedJob as StagedJob
+from .goodput import CandidateBatches as CandidateBatches, GoodputModel as GoodputModel, efficiency as efficiency
 from .job import (
     FIXED_DURATION as FIXED_DURATION,
     JobRequest as JobRequest,
@@ -29,7 +39,6 @@ from .job import (
     JobTruth as JobTruth,
     StageProfile as StageProfile,
 )
-from .loss import LossCurve as LossCurve
 from .measured import (
     Bounds as Bounds,
     MeasuredApplication as MeasuredApplication,
@@ -37,9 +46,12 @@ from .measured import (
     StepTable as StepTable,
     TrainingCurve as TrainingCurve,
 )
-from .outages import AttemptPlan as AttemptPlan, JobFailures as JobFailures, Outage as Outage
-from .parts import COVERED as COVERED, SLACK as SLACK, usual_requests as usual_requests
-from .philly_failures import PhillyFailures as PhillyFailures
+from .outages import (
+    AttemptPlan as AttemptPlan,
+    JobFailures as JobFailures,
+    Outage as Outage,
+    PhillyFailures as PhillyFailures,
+)
 from .placement import (
     NOTHING as NOTHING,
     Allocation as Allocation,
@@ -51,7 +63,14 @@ from .placement import (
     from_counts as from_counts,
     gpus_of as gpus_of,
 )
-from .pod import GPU_MILLI as GPU_MILLI, Pod as Pod, PodNode as PodNode, models_of as models_of
+from .pod import (
+    COVERED as COVERED,
+    GPU_MILLI as GPU_MILLI,
+    SLACK as SLACK,
+    Pod as Pod,
+    models_of as models_of,
+    usual_requests as usual_requests,
+)
 from .regimes import (
     BatchRegimes as BatchRegimes,
     CriticalEpochs as CriticalEpochs,
@@ -64,7 +83,6 @@ from .relative import RelativeSteps as RelativeSteps, with_types as with_types
 from .scaled import ScaledApplication as ScaledApplication
 from .scaling import ScalingCurve as ScalingCurve, micro_batches as micro_batches
 from .speedup import Speedup as Speedup
-from .staged import StagedJob as StagedJob
 from .step_model import (
     PlacementClass as PlacementClass,
     PlacementModel as PlacementModel,

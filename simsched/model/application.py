@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from simsched.model.job import JobRequest, JobTruth
-from simsched.model.loss import LossCurve
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
 
@@ -98,7 +101,7 @@ class MemoryNeed(NamedTuple):
 
 
 class Application(Protocol):
-    """The physics of a job; shared by all jobs of the application, hence without state of a run.
+    """The physics of a job; shared by all jobs of the application, so it holds no state of a run.
 
     Progress counts iterations at the initial batch size (Pollux, section 2.2), or seconds for a fixed duration. It
     runs through `epochs` epochs; the job is complete at the end of the last.
@@ -188,7 +191,7 @@ class ApplicationSource(Protocol):
 
 
 class Undeclared:
-    """What holds for applications of which nothing more is known than how they run: a base for these."""
+    """Defaults of applications of which only how they run is known: a base class."""
 
     __slots__ = ()
 
@@ -251,3 +254,38 @@ def facts_of(application: Application) -> ApplicationFacts:
     ):  # of which a trace has hundreds of thousands
         return _NO_FACTS if getattr(application, "only_gpus", None) is not None else _SPEEDUP_KNOWN
     return ApplicationFacts(*[getattr(application, name, _DEFAULTS[name]) for name in _FACTS])
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """The loss after so many epochs of equal progress, from 0 on; epochs ascend and losses, all above 0, do not.
+
+    Between the `epochs` given, the logarithm of the loss follows straight lines over the logarithm of 1 + epochs, so
+    that each piece is a power law; beyond the last the loss stays. `noise` is the standard deviation of single
+    evaluations around the curve, relative to it.
+    """
+
+    epochs: tuple[float, ...]
+    losses: tuple[float, ...]
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a curve that does not fall."""
+        if len(self.epochs) != len(self.losses) or len(self.epochs) < 2:
+            raise ValueError("a loss curve needs as many losses as epochs, and two of each or more")
+        if self.epochs[0] != 0 or (np.diff(self.epochs) <= 0).any():
+            raise ValueError("the epochs of a loss curve must begin at 0 and ascend")
+        if min(self.losses) <= 0 or (np.diff(self.losses) > 0).any() or self.losses[-1] == self.losses[0]:
+            raise ValueError("the losses of a loss curve must be above 0 and fall")
+
+    def at(self, epochs: ArrayLike) -> Floats:
+        """Return the losses after `epochs`, an array of the same shape."""
+        places, logs = self._logs
+        return np.exp(np.interp(np.log1p(np.asarray(epochs, dtype=np.float64)), places, logs))
+
+    @cached_property
+    def _logs(self) -> tuple[Floats, Floats]:
+        return np.log1p(np.asarray(self.epochs, dtype=np.float64)), np.log(np.asarray(self.losses, dtype=np.float64))

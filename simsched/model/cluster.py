@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
+from simsched.words import counted
+
 
 @dataclass(frozen=True)
 class Node:
@@ -16,6 +18,10 @@ class Node:
     gpu_type: str = "t4"
     #: The domain that it lies in at each level above the nodes, the lowest level first; () without levels.
     domains: tuple[int, ...] = ()
+    name: str = ""
+    #: Thousandths of cores, and memory, where they are declared.
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Level:
         return {key: value for key, value in asdict(self).items() if key != "inside_factor" or value != 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cluster:
     """All nodes, in the order of their indices, and the memory of a GPU of each type in MB where it is known.
 
@@ -56,6 +62,11 @@ class Cluster:
     nodes: tuple[Node, ...]
     memory_mb: Mapping[str, float] = field(default_factory=dict, hash=False)
     levels: tuple[Level, ...] = ()
+
+    def __repr__(self) -> str:
+        """Say in a line how large it is."""
+        gpus = ", ".join(f"{gpus} {kind}" for kind, gpus in self.gpus_by_type.items())
+        return f"<cluster: {counted(len(self.nodes), 'node')}, GPUs: {gpus or 'none'}>"
 
     @classmethod
     def of(cls, *groups: NodeGroup) -> Cluster:

@@ -7,13 +7,20 @@ noise scale as it changes over training and with the batch size.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
-from simsched.model.efficiency import gradient_of
-from simsched.model.loss import LossCurve
+from simsched.model.application import (
+    BatchChoice,
+    BatchLimits,
+    GradientStats,
+    LossCurve,
+    MemoryNeed,
+    Running,
+    StepTime,
+)
+from simsched.model.goodput import gradient_of
 from simsched.model.placement import Site
 from simsched.model.step_model import Placements, StepModel
 
@@ -55,42 +62,30 @@ class Training:
     iterations_ratio: tuple[float, ...]
 
 
+@dataclass(eq=False, repr=False)
 class FittedApplication:
-    """An application known by fitted models, one of step times for each GPU type."""
+    """An application known by fitted models; `step_models` has one of step times for each GPU type."""
 
-    def __init__(
-        self,
-        name: str,
-        limits: BatchLimits,
-        training: Training,
-        step_models: Mapping[str, StepModel],
-        *,
-        tuned: tuple[tuple[int, int], ...] = (),
-        fixed_batch_size: int | None = None,
-        max_gpus: int | None = None,
-        restart_delay_s: float | None = None,
-        memory: MemoryNeed | None = None,
-        stages_s: tuple[float, ...] = (),
-        loss_curve: LossCurve | None = None,
-    ) -> None:
-        """Take the models; `step_models` is keyed by GPU type."""
-        self.name = name
-        self.limits = limits
-        self.training = training
-        self.step_models = step_models
-        self.batch_sizes = training.batch_sizes
-        self.gpu_types = tuple(sorted(step_models))
-        self.tuned = tuned
-        self.fixed_batch_size = fixed_batch_size
-        self.max_gpus = max_gpus
-        self.restart_delay_s = restart_delay_s
-        self.start_delay_s = restart_delay_s
-        self.tensor_skew: float | None = None
-        self.memory = memory
-        self.stages_s = stages_s
-        self.loss_curve = loss_curve
-        self.reports_loss = loss_curve is not None
-        self.epochs = training.epochs
+    name: str
+    limits: BatchLimits
+    training: Training
+    step_models: Mapping[str, StepModel]
+    _: KW_ONLY
+    tuned: tuple[tuple[int, int], ...] = ()
+    fixed_batch_size: int | None = None
+    max_gpus: int | None = None
+    restart_delay_s: float | None = None
+    memory: MemoryNeed | None = None
+    stages_s: tuple[float, ...] = ()
+    loss_curve: LossCurve | None = None
+    tensor_skew: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Derive what `Application` has besides, and begin without answers."""
+        self.batch_sizes, self.epochs = self.training.batch_sizes, self.training.epochs
+        self.gpu_types: tuple[str, ...] = tuple(sorted(self.step_models))
+        self.start_delay_s = self.restart_delay_s
+        self.reports_loss = self.loss_curve is not None
         self._steps: dict[tuple[Site, int], StepTime] = {}
         self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}
         self._gradients: dict[tuple[float, int], GradientStats] = {}

@@ -1,4 +1,4 @@
-"""Goodput, the product of throughput and statistical efficiency, and the batch that makes it largest (Pollux, 2021)."""
+"""Goodput, the product of throughput and statistical efficiency, and the batch that makes it largest (Pollux)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from simsched.model.application import BatchLimits, GradientStats
 from simsched.model.batch import candidate_batches
-from simsched.model.efficiency import gain
 from simsched.model.throughput import ThroughputParams, overlap
 
 Floats = NDArray[np.float64]
@@ -28,7 +27,7 @@ class BestBatch(NamedTuple):
 class CandidateBatches:
     """The batches that an optimisation tries, which depend on an application's limits alone.
 
-    Keeping one for all goodput models of an application saves making the same candidates anew at each optimisation.
+    Shared by all goodput models of an application, so that the same candidates are made once.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
@@ -55,7 +54,7 @@ class CandidateBatches:
 class GoodputModel:
     """Predicts the goodput of one job, in examples of the initial batch size's worth per second.
 
-    It stands on fitted throughput parameters and on gradient statistics, both as of one moment. Throughput knows only
+    It combines fitted throughput parameters and gradient statistics of one moment. Throughput knows only
     whether nodes are crossed, so all numbers of nodes beyond one give the same goodput.
     """
 
@@ -93,3 +92,32 @@ class GoodputModel:
         grad = self.params.grad_time_s(local)
         time = accum * grad + overlap(grad, self.params.sync_time_s(nodes, gpus), self.params.gamma)
         return np.asarray(batch / time * (gain(self.gradient, scale) / scale), dtype=np.float64)
+
+
+def gain(gradient: GradientStats, scale: ArrayLike) -> Floats:
+    """Return the AdaScale gain r of batches `scale` times the initial: iterations at the initial size per iteration.
+
+    It is 1 where the estimates of the statistics are so noisy that the formula's denominator is not positive.
+    """
+    times = np.asarray(scale, dtype=np.float64)
+    below = gradient.var / times + gradient.sqr
+    usable = below > 0
+    return np.where(usable, (gradient.var + gradient.sqr) / np.where(usable, below, 1.0), 1.0)
+
+
+def efficiency(gradient: GradientStats, scale: ArrayLike) -> Floats:
+    """Return the statistical efficiency of batches `scale` times the initial one, relative to it (equation 6)."""
+    return gain(gradient, scale) / np.asarray(scale, dtype=np.float64)
+
+
+def noise_scale(gradient: GradientStats, init_batch_size: int) -> float:
+    """Return the gradient noise scale phi, in examples, of statistics taken at the initial batch size.
+
+    With it the efficiency is (phi + M0) / (phi + M). It is infinite where the mean gradient is estimated as nothing.
+    """
+    return init_batch_size * gradient.var / gradient.sqr if gradient.sqr > 0 else float("inf")
+
+
+def gradient_of(noise: float, init_batch_size: int) -> GradientStats:
+    """Return gradient statistics, of unit squared mean, whose gradient noise scale is `noise` examples."""
+    return GradientStats(1.0, noise / init_batch_size)

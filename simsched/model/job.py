@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from simsched.model.speedup import Speedup
@@ -26,14 +27,13 @@ class JobRequest(NamedTuple):
     """What a user submits, and all of a job that a policy sees without asking for a signal.
 
     `submit_time_s` counts seconds from the start of the workload. `num_gpus` and `batch_size` are what the user asked
-    for (a policy may grant others; `batch_size` 0 means not given). `group` names jobs that belong together.
+    for; a policy may grant others, and a `batch_size` of 0 means not given. `group` names jobs that belong together.
     A `guaranteed` job may not be slowed down by others. `deadline_s` is when the job should be done, in seconds since
     its submission, and `time_limit_s` the run time after which it may be killed (None: not given). `batch_rule` names
-    the rule by which the user has the batch change (empty: none); `weight` is the job's worth to a policy that weighs.
-    `profile` is what a profile of the job on the GPUs asked for has measured, None where there is none.
-    `queue` is the queue or partition to which it was submitted, `qos` the quality of service asked for, and a job of
-    higher `priority` is more urgent. `gpu_share` is the part that the job wants of each of its GPUs, which counts where
-    the engine gives parts away; elsewhere a job gets whole ones.
+    the rule that changes the batch (empty: none), `weight` counts in policies with weights. `profile` is the profile of
+    the job on the GPUs asked for (None: not profiled). `queue` is the queue or partition, `qos` the quality of service;
+    jobs of higher `priority` are more urgent. `gpu_share` is the part of each GPU that the job wants, which counts
+    where the engine gives out parts of GPUs.
     """
 
     id: str
@@ -75,6 +75,9 @@ class JobTruth(NamedTuple):
     speedup: Speedup | None = None
 
 
+_REQUEST, _TRUTH = attrgetter(*JobRequest._fields), attrgetter(*JobTruth._fields)
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """One row of a workload: a request and the truth about it, whose fields it has."""
@@ -107,28 +110,9 @@ class JobSpec:
     @property
     def request(self) -> JobRequest:
         """Return what the user submitted."""
-        return JobRequest(
-            self.id,
-            self.submit_time_s,
-            self.num_gpus,
-            self.application,
-            self.batch_size,
-            self.tenant,
-            self.user,
-            self.group,
-            self.guaranteed,
-            self.deadline_s,
-            self.time_limit_s,
-            self.batch_rule,
-            self.weight,
-            self.profile,
-            self.queue,
-            self.priority,
-            self.qos,
-            self.gpu_share,
-        )
+        return JobRequest._make(_REQUEST(self))
 
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth(self.duration_s, self.status, self.attempts, self.total_steps, self.attempts_s, self.speedup)
+        return JobTruth._make(_TRUTH(self))

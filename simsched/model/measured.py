@@ -1,8 +1,8 @@
 """Applications whose physics is what was measured: tables of step times and of gradient statistics, interpolated.
 
 The rules of interpolation are those of the simulator published with Pollux (OSDI'21, artifact), so that its runs can be
-replayed to the second. That includes what one would not choose anew: the triangulation over unscaled coordinates (which
-depends on the order of its points) and gradient statistics used as they are, even where noise made them negative.
+replayed to the second. That includes its oddities: the triangulation over unscaled coordinates (which depends on the
+order of its points) and gradient statistics used as they are, even where noise made them negative.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, MemoryNeed, Running, StepTime
-from simsched.model.loss import LossCurve
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, Running, StepTime, Undeclared
 from simsched.model.placement import Shape, Site, canonical_rotation
 
 Floats = NDArray[np.float64]
@@ -85,7 +84,7 @@ class Bounds:
     restart_delay_s: float | None = None
 
 
-class MeasuredApplication:
+class MeasuredApplication(Undeclared):
     """An application known by measurements on one GPU type.
 
     `placements` maps shapes (their smallest rotations) to step times; `scalability` holds further ones by numbers of
@@ -109,17 +108,13 @@ class MeasuredApplication:
         self.placements = placements
         self.scalability = scalability
         self.curves = curves
-        self.gpu_types = (gpu_type,)
-        self.tuned: tuple[tuple[int, int], ...] = ()
+        self.gpu_types: tuple[str, ...] = (gpu_type,)
         self.batch_sizes = tuple(curve.batch_size for curve in curves)
-        self.limits = _limits_of(placements, self.batch_sizes, bounds)
+        self.limits: BatchLimits = _limits_of(placements, self.batch_sizes, bounds)
         self.fixed_batch_size = bounds.fixed_batch_size
         self.max_gpus = bounds.max_gpus
         self.restart_delay_s = bounds.restart_delay_s
         self.start_delay_s = bounds.restart_delay_s
-        self.tensor_skew: float | None = None
-        self.memory: MemoryNeed | None = None
-        self.stages_s: tuple[float, ...] = ()
         self.loss_curve = loss_curve
         self.reports_loss = loss_curve is not None
         self.epochs = len(curves[0].progress)

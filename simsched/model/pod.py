@@ -1,8 +1,11 @@
-"""Pods that ask for parts of GPUs, and the nodes that they are put on."""
+"""Pods: requests for cores, memory and parts of GPUs; which requests are usual."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TypeVar
 
 #: Thousandths in a whole GPU.
 GPU_MILLI = 1000
@@ -43,12 +46,24 @@ class Pod:
         return self.num_gpus == 1 and self.gpu_milli < GPU_MILLI
 
 
-@dataclass(frozen=True)
-class PodNode:
-    """A node: thousandths of cores, MiB, and GPUs of one model."""
+Request = TypeVar("Request", bound=Hashable)
 
-    name: str
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_model: str = ""
+#: By how much parts may pass a whole GPU: sums of decimal fractions are not exact.
+SLACK = 1e-9
+#: The share of all requests that the usual ones stand for.
+COVERED = 0.95
+
+
+def usual_requests(counts: Counter[Request], covered: float = COVERED) -> list[tuple[Request, float]]:
+    """Return the most frequent requests, until they are `covered` of all, each with its share; shares add up to 1.
+
+    Equally frequent ones come in the order in which they were first counted. Source: Weng et al., "Beware of
+    Fragmentation" (ATC'23), section 3, the classes of its target workload.
+    """
+    total, seen, kept = counts.total(), 0, []
+    for request, count in counts.most_common():
+        kept.append((request, count))
+        seen += count
+        if seen >= covered * total:
+            break
+    return [(request, count / seen) for request, count in kept]

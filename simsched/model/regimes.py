@@ -107,7 +107,7 @@ def profile(regimes: BatchRegimes, rule: str, initial: int, gpus: int, total_ste
     if rule == "accordion":
         return tuple(_accordion(regimes, initial, epoch, epochs) for epoch in range(epochs))
     if rule != "gns":
-        raise ValueError(f"'{rule}' is no batch rule with published regimes; known: accordion, gns, static")
+        raise ValueError(f"'{rule}' is not a batch rule with published regimes; known: accordion, gns, static")
     batches = [regimes.doubled(initial, gpus, epoch) for epoch in range(epochs)]
     if batches and batches[-1] > 2 * initial:
         batches[-1] = initial

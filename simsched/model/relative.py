@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,7 @@ class RelativeSteps:
     factors: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
-        """Refuse factors that are none."""
+        """Refuse no factors, and those of 0 or less."""
         if not self.factors or min(factor for _, factor in self.factors) <= 0:
             raise ValueError("a relative speed needs at least one factor, and all above 0")
 
@@ -41,16 +41,5 @@ def with_types(
     models = dict(app.step_models)
     for gpu_type, speed in sorted(speeds.items()):
         models.setdefault(gpu_type, RelativeSteps(app.step_models[base], ((1, speed),)))
-    return FittedApplication(
-        app.name,
-        app.limits,
-        app.training,
-        models,
-        tuned=app.tuned,
-        fixed_batch_size=app.fixed_batch_size,
-        max_gpus=app.max_gpus,
-        restart_delay_s=app.restart_delay_s if restart_delay_s is None else restart_delay_s,
-        memory=app.memory,
-        stages_s=app.stages_s,
-        loss_curve=app.loss_curve,
-    )
+    delay_s = app.restart_delay_s if restart_delay_s is None else restart_delay_s
+    return replace(app, step_models=models, restart_delay_s=delay_s)

@@ -1,4 +1,4 @@
-"""How the speed of a job that knows only its duration changes with its GPUs, where a workload declares it."""
+"""The declared speed-up of jobs of known duration on other numbers of GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Speedup:
     table: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no speed-up; `ValueError` says why."""
+        """Raise `ValueError` where the parameters are no speed-up."""
         if not 0 < self.exponent <= 1:
             message = f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}"
             raise ValueError(message)

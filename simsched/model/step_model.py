@@ -157,7 +157,7 @@ class PlacementModel:
         return (self.one_node, 2), (self.two_nodes, 1), (self.more_nodes, 1)
 
     def _of(self, kind: PlacementClass, first: int, placements: Placements, grad: Floats) -> tuple[Floats, Floats]:
-        """Treat all placements as of one class, whose `sync_s` begin at `first` GPUs on the fullest node."""
+        """Treat all placements as one class, whose `sync_s` begin at `first` GPUs on the fullest node."""
         counts = range(first, first + len(kind.sync_s))
         compute = grad
         together = placements.gpus > 1

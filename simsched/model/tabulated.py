@@ -1,7 +1,7 @@
 """Applications known by a table: how many optimizer steps a second a job makes, by GPU type, batch size and GPUs.
 
-Gavel (Narayanan et al., OSDI'20) and Shockwave (Zheng et al., NSDI'23) measured their jobs so. A job takes a number of
-steps at the batch size asked for; where the data set is known, a change of the batch keeps the number of epochs.
+Gavel (Narayanan et al., OSDI'20) and Shockwave (Zheng et al., NSDI'23) measured their jobs this way. A job takes a
+number of steps at the batch size asked for; where the data set is known, another batch keeps the number of epochs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class TabulatedModel:
-    """What is known of an application, whatever the job.
+    """What is known of an application, for all its jobs.
 
     `rates[gpu_type][setting]` are steps per second of a job that has its GPUs to itself; what is not there cannot run.
     `regimes` tell the data set and the published batch regimes, None where they are not known.

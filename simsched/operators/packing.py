@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.model import Pod, PodNode
+from simsched.model import Node, Pod
 from simsched.results import Estimate, estimate
 from simsched.toolkit.packing import PUBLISHED_NAMES, Filling, NodeOrder, fill
 from simsched.workload.readers import open_sheet
@@ -37,7 +37,7 @@ class Packed:
 
 
 def pack(
-    nodes: Sequence[PodNode],
+    nodes: Sequence[Node],
     pods: Sequence[Pod],
     rules: Sequence[str],
     seeds: int,

@@ -1,6 +1,21 @@
 from . import physics as physics, registry as registry, signals as signals
-from .contract import INFINITE as INFINITE, INPUT_FILE as INPUT_FILE, Policy as Policy, Triggers as Triggers
-from .decision import Decision as Decision, no_decision as no_decision
+from .contract import (
+    INFINITE as INFINITE,
+    INPUT_FILE as INPUT_FILE,
+    Policy as Policy,
+    Traits as Traits,
+    Triggers as Triggers,
+)
+from .decision import (
+    CANCEL as CANCEL,
+    Action as Action,
+    Cancel as Cancel,
+    Decision as Decision,
+    Decline as Decline,
+    Place as Place,
+    Stop as Stop,
+    no_decision as no_decision,
+)
 from .physics import (
     BATCH_RULES as BATCH_RULES,
     BUSY_GPUS as BUSY_GPUS,
@@ -51,5 +66,6 @@ from .signals import (
     StepCounts as StepCounts,
     UndeclaredSignalError as UndeclaredSignalError,
     ViewSignal as ViewSignal,
+    known_by as known_by,
 )
 from .view import JobView as JobView, View as View, undeclared as undeclared

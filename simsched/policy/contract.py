@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from simsched.keys import INFINITE as INFINITE, INPUT_FILE as INPUT_FILE
 from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.physics import Wants
-from simsched.policy.signals import Signal
+from simsched.policy.signals import Signal, known_by
 from simsched.policy.view import JobView, View
 
 
@@ -50,6 +49,37 @@ class Triggers:
         return cls(arrival=True, completion=True, node_change=True)
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What a policy is, whatever its parameters.
+
+    `needs` are the signals that it always reads, all others being absent from its view, and `wants` the physics that it
+    counts on, with what it becomes in an experiment without. Under a `rigid` policy a job gets just the GPUs that it
+    asked for, or none. A `type_aware` one weighs GPU types against each other, if only with some parameters; to others
+    each type is a pool of its own. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps all
+    of its speed on a GPU that it shares, and the others divide what it leaves; otherwise all divide it as the
+    experiment's model of sharing says. One that `scales` has nodes come and go (`Decision.nodes`).
+
+    Three traits concern parameters: one that `reads_tenants` has a parameter `tenants`, which the experiment's section
+    of that name fills; `quantum` and `diagnostics` name the parameters that hold the seconds of its time slice, longer
+    than a restart, and the further diagnostics that it is asked for (empty: there is none).
+    """
+
+    needs: Set[Signal] = frozenset()
+    wants: Wants = field(default_factory=dict)
+    rigid: bool = True
+    type_aware: bool = False
+    guaranteed_first: bool = False
+    scales: bool = False
+    reads_tenants: bool = False
+    quantum: str = ""
+    diagnostics: str = ""
+
+
+#: Traits that a class may also give as attributes of its own, as in `rigid = False`.
+_ATTRIBUTES = ("needs", "wants", "rigid", "type_aware", "guaranteed_first", "scales")
+
+
 class Policy(Protocol):
     """Decides who holds which GPUs; subclass it, or provide the same members.
 
@@ -59,25 +89,25 @@ class Policy(Protocol):
 
     #: Short name, as in the registry.
     name: ClassVar[str]
-    #: Signals that the policy may read, whatever its parameters; all others are absent from its view.
-    needs: ClassVar[frozenset[Signal]] = frozenset()
-    #: Physics that the policy counts on, whatever its parameters, and what it becomes in an experiment without.
-    wants: ClassVar[Wants] = MappingProxyType({})
-    #: Whether a job gets just the GPUs that it asked for, or none.
-    rigid: ClassVar[bool] = True
-    #: Whether it weighs GPU types against each other, if only with some parameters; otherwise each type is a pool of
-    #: its own to it, and which type a job gets does not depend on its speed there. No job gets GPUs of two types.
-    type_aware: ClassVar[bool] = False
-    #: Whether a guaranteed job keeps all of its speed on a GPU that it shares, the others getting what it leaves of
-    #: what they do together; otherwise they divide it as the experiment's model of sharing says.
-    guaranteed_first: ClassVar[bool] = False
-    #: Whether the policy has nodes come and go (`Decision.target_nodes`).
-    scales: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits()
+
+    def __init_subclass__(cls) -> None:
+        """Take attributes of the class that are named as traits for its traits."""
+        super().__init_subclass__()
+        own = {name: value for name, value in vars(cls).items() if name in _ATTRIBUTES}
+        given = {name: value for name, value in own.items() if not isinstance(value, property)}
+        if given:
+            cls.traits = replace(cls.traits, **given)
 
     @property
     def triggers(self) -> Triggers:
         """Return when the policy is asked; by default whenever something happens."""
         return Triggers.on_events()
+
+    @property
+    def rigid(self) -> bool:
+        """Return whether this instance is rigid; as its traits say unless a parameter has it otherwise."""
+        return self.traits.rigid
 
     @property
     def needs_sharing(self) -> bool:
@@ -87,7 +117,7 @@ class Policy(Protocol):
     @property
     def knows(self) -> dict[str, str]:
         """Return how a real scheduler would come by each signal that this instance reads, by name."""
-        return {signal.name: str(signal.known) for signal in sorted(self.signals, key=str)}
+        return known_by(self.signals)
 
     @property
     def longest_pause_s(self) -> float:
@@ -99,13 +129,13 @@ class Policy(Protocol):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the signals that this instance reads: `needs`, and those that its parameters call for."""
-        return self.needs
+        """Return the signals that this instance reads: those that it needs, and those that its parameters call for."""
+        return frozenset(self.traits.needs)
 
     @property
     def counts_on(self) -> Wants:
-        """Return the physics that this instance counts on: `wants`, but for what its parameters switch off."""
-        return {wanted: becomes for wanted, becomes in self.wants.items() if not becomes.switched_off(self)}
+        """Return the physics that this instance counts on: what it wants, but for what its parameters switch off."""
+        return {wanted: becomes for wanted, becomes in self.traits.wants.items() if not becomes.switched_off(self)}
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the cluster, before the first job is submitted."""

@@ -3,60 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
-from simsched.model import Allocation
+from simsched.model import NOTHING, Allocation
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The job holds the GPUs `at`, with more to say about it than plain GPUs do.
+
+    It may share GPUs with the jobs `beside` it and gets the least shared of its nodes; or it gets the very GPUs of the
+    job `onto`, which holds the same numbers and is not itself placed onto a third. With `restart` it is placed again
+    even where its nodes stay the same. Where it moves and is not `saved`, it falls back to its last checkpoint, or to
+    nothing without one, and its time limit begins again. `guaranteed` says whether it is (see
+    `Traits.guaranteed_first`) from now on; None leaves that as it is.
+    """
+
+    at: Allocation
+    beside: Collection[str] = ()
+    onto: str | None = None
+    restart: bool = False
+    saved: bool = True
+    guaranteed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The job loses its GPUs; where it is not `saved`, without notice, as in `Place`."""
+
+    saved: bool = True
+    at: ClassVar[Allocation] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The job ends now, unfinished, with the final state `Cancelled`; what it held is free for the jobs placed."""
+
+    at: ClassVar[Allocation] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """The policy does not promise the job's deadline; the job holds `at` all the same."""
+
+    at: Allocation = NOTHING
+
+
+#: What happens to a job where GPUs alone do not say it.
+Action = Place | Stop | Cancel | Decline
+CANCEL: Final = Cancel()
 
 
 class Decision(NamedTuple):
-    """Allocations for jobs, either complete (a job not named holds nothing) or a change (the rest stays).
+    """What happens to each job: `jobs` maps ids to the GPUs that they hold from now on, or to an action.
 
-    `allocations` maps job ids to allocations. In a change, `stop` lists jobs that lose what they hold. `wake_at_s` asks
-    for one more decision at that second. `watch` asks to be told, and to decide, at the very second at which a job's
-    attained service reaches so many GPU-seconds, more than it has attained by now; a watch stays until it strikes, is
-    replaced, or the job finishes. `target_nodes` names the nodes to provision from now on (None: as before): others go
-    down at once and must be empty by then, and those that are down come up after the start-up delay. With
-    `renew_leases` the leases of jobs that run in such end at this decision, and new ones begin. `beside` names,
-    for a job that is placed, the jobs whose GPUs it may share: it gets the GPUs of its nodes that are least shared.
-    `onto` names, for a job that is placed, the one whose very GPUs it gets; that one's allocation must be the same, and
-    it may not itself be placed onto a third. Jobs in `anew` are placed again even where their nodes stay the same.
-    Jobs in `cancel` end now, unfinished, with the final state `Cancelled`; what they held is free for those placed.
-    Jobs in `unsaved` lose what they hold without notice: their progress falls back to their last checkpoint, or to
-    nothing where jobs write none, and their time limits begin anew.
-    Of the jobs in `declined` the policy says that it does not promise their deadline; they may run all the same.
-    `guaranteed` says of jobs whether they are guaranteed (see `Policy.guaranteed_first`); else that is as they asked.
-    `diagnostics` are numbers about the decision that end in the table of decisions.
+    What is not named `stops`, unless the `rest` `stays`. `wake_at_s` asks for one more decision at that second. `watch`
+    asks for a decision at the very second at which a job's attained service reaches so many GPU-seconds, more than by
+    now; a watch stays until it strikes, is replaced, or the job finishes. `nodes` are those to provision from now on
+    (None: as before): others go down at once and must be empty by then, and those that are down come up after the
+    start-up delay. `diagnostics` are numbers about the decision for the table of decisions. With `renew_leases` the
+    leases of running jobs end at this decision, and new ones begin.
+
+    >>> Decision({"a": ((0, 4),), "b": Place(((0, 4),), onto="a")}).allocations
+    {'a': ((0, 4),), 'b': ((0, 4),)}
     """
 
-    allocations: Mapping[str, Allocation]
-    complete: bool = True
-    stop: Collection[str] = ()
+    jobs: Mapping[str, Allocation | Action]
+    rest: Literal["stops", "stays"] = "stops"
     wake_at_s: float | None = None
-    watch: Mapping[str, float] = _NOTHING
-    diagnostics: Mapping[str, float] = _NOTHING
-    target_nodes: Collection[int] | None = None
+    watch: Mapping[str, float] = _NONE
+    nodes: Collection[int] | None = None
+    diagnostics: Mapping[str, float] = _NONE
     renew_leases: bool = False
-    beside: Mapping[str, Collection[str]] = _NOTHING
-    onto: Mapping[str, str] = _NOTHING
-    anew: Collection[str] = ()
-    cancel: Collection[str] = ()
-    declined: Collection[str] = ()
-    unsaved: Collection[str] = ()
-    guaranteed: Mapping[str, bool] = _NOTHING
 
     @classmethod
-    def change(cls, start: Mapping[str, Allocation], stop: Collection[str] = (), **rest: object) -> Decision:
+    def change(cls, start: Mapping[str, Allocation | Action], stop: Collection[str] = (), **more: object) -> Decision:
         """Make a decision that touches only the jobs named."""
-        if not rest:
-            return tuple.__new__(cls, (start, False, stop, *_THE_REST))  # half the time of a call of the class
-        return cls(start, complete=False, stop=stop, **rest)  # type: ignore[arg-type]
+        jobs = {**dict.fromkeys(stop, NOTHING), **start} if stop else start
+        if not more:
+            return tuple.__new__(cls, (jobs, "stays", *_DEFAULTS))  # half the time of a call of the class
+        return cls(jobs, "stays", **more)  # type: ignore[arg-type]
+
+    @property
+    def allocations(self) -> dict[str, Allocation]:
+        """The GPUs of the jobs that are named and hold some from now on."""
+        placed = {job_id: new.at if isinstance(new, Action) else new for job_id, new in self.jobs.items()}
+        return {job_id: at for job_id, at in placed.items() if at}
 
 
-#: The defaults of what stands behind `stop`.
-_THE_REST = Decision({})[3:]
+#: The defaults of what stands behind `rest`.
+_DEFAULTS = Decision({})[2:]
 
 
 def no_decision(returned: object) -> str:

@@ -12,7 +12,7 @@ POLICIES = Kind(
     noun="policy",
     group="simsched.policies",
     essential="decide",
-    members=("name", "needs", "signals", "agent", "triggers", "begin"),
+    members=("name", *(member for member in vars(Policy) if not member.startswith("_"))),
     remedy="subclass simsched.policy.Policy, give the class a 'name' and a method 'decide(view, rng)'",
 )
 

@@ -1,13 +1,13 @@
 """What a policy may know beyond the queue and the cluster.
 
 A signal is defined once, here, and provided once, in `simsched.engine.providers`. A policy lists the signals that it
-reads in `needs`, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every result
-records them.
+needs in its traits, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every
+result records them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simsched.agent import GoodputReport, Prior
@@ -57,6 +57,11 @@ class FileSignal(_Signal[None]):
 
 #: Any of the three kinds.
 Signal = JobSignal[Any] | ViewSignal[Any] | FileSignal
+
+
+def known_by(signals: Iterable[Signal]) -> dict[str, str]:
+    """Return how a real scheduler would come by each signal, by name."""
+    return {signal.name: str(signal.known) for signal in sorted(signals, key=str)}
 
 
 class UndeclaredSignalError(AttributeError):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Node
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Node, describe
 from simsched.policy.signals import JobSignal, UndeclaredSignalError, ViewSignal
+from simsched.words import counted
 
 T = TypeVar("T")
 
@@ -67,8 +68,13 @@ class JobView:
         self.request = request
         self.id: str = request.id
 
+    def __repr__(self) -> str:
+        """Say in a line what it asks for and where it runs."""
+        where = f"runs on {describe(self.allocation)} (node:GPUs)" if self.allocation else "waits"
+        return f"<job {self.id}: {counted(self.num_gpus, 'GPU')}, {where}>"
+
     def __getitem__(self, signal: JobSignal[T]) -> T:
-        """Read a signal that the policy has declared in its `needs`; raises `UndeclaredSignalError` for others."""
+        """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""
         provider = self._granted.get(signal)
         if provider is None:
             raise undeclared(signal)
@@ -203,7 +209,7 @@ class View(Protocol):
         """Seconds that a change of placement costs unless the application says otherwise."""
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
-        """Read a signal that the policy has declared in its `needs`; raises `UndeclaredSignalError` for others."""
+        """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""
         ...
 
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from simsched.agent import Agent, offline_priors
+from simsched.agent import Agent
 from simsched.engine import (
     EngineOptions,
+    Granted,
     LossReporter,
     MemoryRecorder,
-    TruePairs,
-    TrueRemainingWork,
-    gpu_busy,
     simulate,
-    stage_times,
-    true_rates,
 )
 from simsched.model import (
     FIXED_DURATION,
@@ -51,7 +46,7 @@ from simsched.model import (
     facts_of,
     site_of,
 )
-from simsched.policy import JobSignal, JobView, LossReports, Policy, Signal, Speed, ViewSignal, signals
+from simsched.policy import JobView, Policy, Signal, Speed, ViewSignal
 
 T = TypeVar("T")
 
@@ -187,9 +182,25 @@ class FakeJob:
         return self.spec.request
 
     @property
+    def truth(self) -> JobTruth:
+        """Return what turns out to be true."""
+        return self.spec.truth
+
+    @property
     def facts(self) -> ApplicationFacts:
         """Return what is known of the application."""
         return facts_of(self.app)
+
+    @property
+    def live_progress(self) -> float:
+        """Return the progress at this instant."""
+        return self.progress
+
+    @property
+    def losses(self) -> LossReporter | None:
+        """Return the reports of its loss, None where there is no curve."""
+        curve = self.app.loss_curve
+        return None if curve is None else LossReporter(self.app, curve, np.random.default_rng(0))
 
     @property
     def site(self) -> Site | None:
@@ -197,30 +208,6 @@ class FakeJob:
         if not self.allocation:
             return None
         return site_of(self.cluster, self.allocation)
-
-
-def _losses(job: FakeJob) -> LossReports | None:
-    curve = job.app.loss_curve
-    if curve is None:
-        return None
-    return LossReporter(job.app, curve, np.random.default_rng(0)).reports(job.progress)
-
-
-#: What provides signals of jobs without an engine.
-PROVIDERS: Mapping[JobSignal[Any], Callable[[Any], object]] = MappingProxyType(
-    {
-        signals.GOODPUT: lambda job: job.agent.goodput,
-        signals.MEASURED_SPEEDS: lambda job: job.speeds,
-        signals.LOSSES: lambda job: _losses(job),
-        signals.OFFLINE_PROFILES: lambda job: offline_priors(job.app, job.cluster),
-        signals.STEP_TIMES: lambda job: job.app.step_time,
-        signals.REMAINING_WORK: lambda job: TrueRemainingWork(job, job.progress),
-        signals.STEPS: lambda job: None,  # none of the applications here has a table
-        signals.TRUE_RATES: true_rates,
-        signals.STAGE_TIMES: stage_times,
-        signals.GPU_BUSY: gpu_busy,
-    }
-)
 
 
 @dataclass
@@ -237,16 +224,14 @@ class FakeView:
     lost: Sequence[JobView] = ()
     restart_delay_s: float = 30
     max_jobs_per_gpu: int = 1
-    service_history: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         """Let every node be up unless told otherwise."""
         self.up = self.up or [True] * len(self.cluster.nodes)
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
-        """Return the service history, or speeds of pairs, none of which can share a GPU."""
-        known = {signals.SERVICE_HISTORY: self.service_history, signals.PAIR_SPEEDS: TruePairs(None, {})}
-        return known[signal]  # type: ignore[return-value]
+        """Return a signal of a cluster on which nothing has happened."""
+        return Granted.at_first({signal}, self.cluster).view[signal]  # type: ignore[return-value]
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -265,7 +250,7 @@ class FakeView:
 
 def fake_job_view(job: FakeJob, granted: Iterable[Signal]) -> JobView:
     """Make the view of a job that shows the signals granted."""
-    return JobView(job.request, job, {one: PROVIDERS[one] for one in granted if isinstance(one, JobSignal)})
+    return JobView(job.request, job, Granted.at_first(set(granted), job.cluster).job)
 
 
 def fresh_view(

@@ -14,13 +14,11 @@ from typing import cast
 
 import numpy as np
 
-from simsched.engine import EngineError, MemoryRecorder
+from simsched.engine import EngineError, Granted, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
-from simsched.model import FIXED_DURATION, Cluster, JobSpec, NodeGroup, facts_of
-from simsched.plugins import place_of
+from simsched.model import FIXED_DURATION, TENANTS_PARAMETER, Cluster, JobSpec, NodeGroup, facts_of
+from simsched.plugins import parameters, place_of
 from simsched.policy import (
-    PAIR_SPEEDS,
-    SERVICE_HISTORY,
     Decision,
     FileSignal,
     JobSignal,
@@ -31,7 +29,6 @@ from simsched.policy import (
     no_decision,
 )
 from simsched.testing.builders import (
-    PROVIDERS,
     Applications,
     FakeJob,
     FakeView,
@@ -147,16 +144,18 @@ def _declaration(trial: Trial) -> None:
     _expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
     unknown = sorted(str(signal) for signal in policy.signals if not isinstance(signal, _SIGNALS))
     _expect(not unknown, f"it needs what is no signal: {', '.join(unknown)}")
-    made_up = policy.signals - {*PROVIDERS, SERVICE_HISTORY, PAIR_SPEEDS}
-    unprovided = sorted(str(signal) for signal in made_up if isinstance(signal, JobSignal | ViewSignal))
-    _expect(not unprovided, f"it needs signals that nothing provides: {', '.join(unprovided)}")
-    _expect(policy.needs <= policy.signals, "its 'signals' lack some of its 'needs'")
+    Granted.at_first(policy.signals, _CLUSTERS[0])  # raises for what nothing provides
+    _expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of what its traits say that it needs")
+    traits = policy.traits
+    named = {traits.quantum, traits.diagnostics, TENANTS_PARAMETER if traits.reads_tenants else ""} - {""}
+    missing = sorted(named - {one.name for one in parameters(type(policy))})
+    _expect(not missing, f"its traits name parameters that it does not have: {', '.join(missing)}")
     _expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
 
 
 def _empty_queue(trial: Trial) -> None:
     decision = _asked(trial.make(), FakeView(Cluster.uniform()))
-    _expect(not decision.allocations and not decision.stop, f"it allocates without jobs: {decision}")
+    _expect(not decision.jobs, f"it decides on jobs where there are none: {decision}")
 
 
 def _all_nodes_down(trial: Trial) -> None:
@@ -164,7 +163,7 @@ def _all_nodes_down(trial: Trial) -> None:
     view = _view(policy, Cluster.uniform(2, 4), 3)
     view.up = [False, False]
     decision = _asked(policy, view)
-    placed = sorted(job_id for job_id, held in decision.allocations.items() if held)
+    placed = sorted(decision.allocations)
     _expect(not placed, f"with all nodes down it places {', '.join(placed)}")
 
 
@@ -212,8 +211,9 @@ def _node_lost(trial: Trial) -> None:
 def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:
     """Check what a decision leaves on the nodes of a view."""
     held = {job.id: job.allocation for job in view.jobs.values()}
-    after = {**({} if decision.complete else held), **decision.allocations}
-    after = {job_id: placed for job_id, placed in after.items() if placed and job_id not in decision.stop}
+    others = {job_id: at for job_id, at in held.items() if at and job_id not in decision.jobs}
+    stay = others if decision.rest == "stays" else {}
+    after = stay | decision.allocations
     used: dict[int, int] = {}
     for job_id, placed in after.items():
         types = {view.nodes[node].gpu_type for node, _ in placed}
@@ -242,7 +242,7 @@ def _knows_what_it_declares(trial: Trial) -> None:
         applications, jobs = _workload(policy, cluster, 3)
         run(
             cast("Policy", GuardedPolicy(policy, guard)),
-            guarded_jobs(jobs, guard),
+            guarded_jobs(jobs, guard, policy),
             cluster=cluster,
             applications=GuardedApplications(applications, guard, policy),
         )

@@ -5,7 +5,7 @@ The engine runs as always; only while the policy itself is at work do these obje
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.model import Application, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth
-from simsched.policy import OFFLINE_PROFILES, Decision, FileSignal, Policy, View
+from simsched.policy import OFFLINE_PROFILES, RECORDED_DURATION, Decision, FileSignal, Policy, View
 
 _TRUTH = ("duration_s", "status", "attempts", "truth")
 _PHYSICS = ("run", "step_time", "iterations", "epoch_end", "epochs", "duration_s", "loss_curve")
@@ -44,7 +44,7 @@ class Guard:
 class _Guarded:
     """Another object of which some attributes may not be read while the policy is at work."""
 
-    def __init__(self, inner: Any, guard: Guard, secret: Sequence[str], what: str) -> None:
+    def __init__(self, inner: Any, guard: Guard, secret: Iterable[str], what: str) -> None:
         self._inner = inner
         self._guard = guard
         self._secret = frozenset(secret)
@@ -55,12 +55,13 @@ class _Guarded:
             message = f"it reads '{name}' of {self._what}, which it does not declare in its needs"
             raise LeakError(message)
         found = getattr(self._inner, name)
-        return _Guarded(found, self._guard, _TRUTH, self._what) if isinstance(found, JobTruth) else found
+        return _Guarded(found, self._guard, self._secret, self._what) if isinstance(found, JobTruth) else found
 
 
-def guarded_jobs(jobs: Sequence[JobSpec], guard: Guard) -> list[JobSpec]:
-    """Return jobs whose truth a policy cannot read."""
-    return [_Guarded(job, guard, _TRUTH, "a job's truth") for job in jobs]  # type: ignore[misc]  # it acts as one
+def guarded_jobs(jobs: Sequence[JobSpec], guard: Guard, policy: Policy) -> list[JobSpec]:
+    """Return jobs whose truth a policy cannot read, but for the duration where it declares that."""
+    secret = set(_TRUTH) - ({"duration_s"} if RECORDED_DURATION in policy.signals else set())
+    return [_Guarded(job, guard, secret, "a job's truth") for job in jobs]  # type: ignore[misc]  # it acts as one
 
 
 class GuardedApplications:

@@ -29,7 +29,6 @@ from .estimates import DurationHistory as DurationHistory, LearnedDurations as L
 from .gang import (
     available_by_type as available_by_type,
     available_gpus as available_gpus,
-    most_free_first as most_free_first,
     run_in_order as run_in_order,
 )
 from .gittins import (
@@ -37,7 +36,6 @@ from .gittins import (
     ServiceDistribution as ServiceDistribution,
     ServiceHistory as ServiceHistory,
 )
-from .gpu_memory import GpuMemory as GpuMemory
 from .levels import Levels as Levels, start_order as start_order
 from .loss_curves import (
     FEWEST as FEWEST,
@@ -47,9 +45,16 @@ from .loss_curves import (
     fit_slaq as fit_slaq,
     normalised_gain as normalised_gain,
 )
-from .narrowed import NarrowedView as NarrowedView
 from .node_demand import NodeDemand as NodeDemand, nodes_to_wake as nodes_to_wake
-from .placers import ANY as ANY, PLACERS as PLACERS, FreeGpus as FreeGpus, Placer as Placer, PlacerName as PlacerName
+from .placers import (
+    ANY as ANY,
+    BEST_FIT as BEST_FIT,
+    MOST_FREE as MOST_FREE,
+    PLACERS as PLACERS,
+    Placer as Placer,
+    PlacerName as PlacerName,
+    most_free_among as most_free_among,
+)
 from .priority import Key as Key, PriorityScheduler as PriorityScheduler
 from .recording import Recording as Recording, play as play
 from .skew import PlacementName as PlacementName, SkewPlacement as SkewPlacement
@@ -60,4 +65,10 @@ from .speed_model import (
     allocate_by_time as allocate_by_time,
     samples_of as samples_of,
 )
-from .type_pools import TypePool as TypePool, gpu_types as gpu_types, type_pools as type_pools
+from .type_pools import (
+    GpuMemory as GpuMemory,
+    NarrowedView as NarrowedView,
+    TypePool as TypePool,
+    gpu_types as gpu_types,
+    type_pools as type_pools,
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -52,24 +52,16 @@ def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
     return sorted(ratios, key=lambda name: (-ratios[name], name))[:offered]
 
 
-def best_by_enumeration(bids: Sequence[Bid], gpus: int) -> Counts:
-    """Return the counts with the greatest product of values among all that hand out at most `gpus`, trying each.
+def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
+    """Return the counts with the greatest product of values among all that hand out at most `gpus`.
 
     A value of 0 counts as worse than any positive one, and the number of applications that have such a value is made
     small first. Of equal products the one that hands out fewer GPUs wins, then the one that gives the first
     applications more.
-    """
-    ranges = [range(min(gpus, len(bid) - 1), -1, -1) for bid in bids]
-    feasible = (counts for counts in product(*ranges) if sum(counts) <= gpus)
-    return max(feasible, key=lambda counts: (*_worth(bids, counts), -sum(counts)))
 
-
-def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
-    """Return what `best_by_enumeration` returns, found by dynamic programming over the applications.
-
-    Logs of values are compared in units of 1e-12, as whole numbers, so that sums do not hang on the order in which they
-    are added up: products that differ by less count as equal. The cost is `gpus` times the numbers of GPUs at which the
-    value of an application rises, summed over the applications.
+    Found by dynamic programming over the applications. Logs of values are compared in units of 1e-12, as whole numbers,
+    so that sums do not hang on the order in which they are added up: products that differ by less count as equal. The
+    cost is `gpus` times the numbers of GPUs at which the value of an application rises, summed over the applications.
     """
     scores = np.zeros((3, gpus + 1), dtype=np.int64)
     taken = []

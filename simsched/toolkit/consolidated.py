@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from simsched.model import Allocation, gpus_of
+from simsched.model import Allocation, Capacity, gpus_of
 from simsched.policy import View
-from simsched.toolkit.gang import most_free_first
+from simsched.toolkit.placers import MOST_FREE
 
 
 def place_consolidated(
@@ -46,10 +46,10 @@ class _Board:
     """Who has which GPUs, while jobs are placed."""
 
     def __init__(self, view: View, may_move: Callable[[str], bool]) -> None:
-        self._free_now = view.free
-        self._sizes = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
+        self._view = view
+        self._room = Capacity.idle(view)
+        self._sizes = list(self._room.free)
         self._per_node = max(self._sizes, default=0)
-        self._room = list(self._sizes)
         self._may_move = may_move
         self.placed: dict[str, Allocation] = {}
 
@@ -60,17 +60,16 @@ class _Board:
     def take(self, job_id: str, allocation: Allocation) -> None:
         """Give a job these GPUs."""
         self.placed[job_id] = allocation
-        for node, gpus in allocation:
-            self._room[node] -= gpus
+        self._room.take(allocation)
 
     def take_if_free(self, job_id: str, allocation: Allocation) -> None:
         """Give a job these GPUs if nobody has got them."""
-        if all(self._room[node] >= gpus for node, gpus in allocation):
+        if self._room.holds(allocation):
             self.take(job_id, allocation)
 
     def scatter(self, job_id: str, gpus: int) -> None:
         """Place a job on the nodes with the most room."""
-        picked = most_free_first(list(self._room), gpus)
+        picked = self._room.choose(MOST_FREE, gpus)
         if picked is not None:
             self.take(job_id, picked)
 
@@ -78,14 +77,14 @@ class _Board:
         """Place a job on as few nodes as possible; return those that have to be placed again for it."""
         full, rest = divmod(gpus, self._per_node)
         moved: list[str] = []
-        before = list(self._room), dict(self.placed)
+        before = dict(self.placed)
         nodes: list[tuple[int, int]] = []
         for part in [self._per_node] * full + [rest] * (rest > 0):
             node = self._best_fit(part, {node for node, _ in nodes})
             if node is None:
                 node = self._cleared(part, {node for node, _ in nodes}, moved)
             if node is None:
-                self._room, self.placed = before
+                self._room, self.placed = Capacity.idle(self._view, before.values()), before
                 self.scatter(job_id, gpus)
                 return []
             nodes.append((node, part))
@@ -94,8 +93,9 @@ class _Board:
 
     def _best_fit(self, gpus: int, taken: Collection[int]) -> int | None:
         """Return the node with the least room that suffices, of equals that where the most GPUs are idle now."""
-        fitting = [node for node, room in enumerate(self._room) if room >= gpus and node not in taken]
-        return min(fitting, key=lambda node: (self._room[node], -self._free_now[node], node), default=None)
+        room = self._room.free
+        fitting = [node for node in range(len(room)) if room[node] >= gpus and node not in taken]
+        return min(fitting, key=lambda node: (room[node], -self._view.free[node], node), default=None)
 
     def _cleared(self, gpus: int, taken: Collection[int], moved: list[str]) -> int | None:
         """Move jobs off the node where the fewest GPUs have to be given up, and return it; None where it is none."""
@@ -103,7 +103,7 @@ class _Board:
         for node, size in enumerate(self._sizes):
             if size < gpus or node in taken:
                 continue
-            missing, leave = gpus - self._room[node], []
+            missing, leave = gpus - self._room.free[node], []
             here = [(one, held) for one, held in self.placed.items() if held[0][0] == node and len(held) == 1]
             for one, held in sorted(here, key=lambda pair: gpus_of(pair[1])):
                 if missing > 0 and gpus_of(held) < gpus and self._may_move(one):
@@ -115,7 +115,6 @@ class _Board:
         if best is None:
             return None
         for one in best[2]:
-            for node, count in self.placed.pop(one):
-                self._room[node] += count
+            self._room.give_back(self.placed.pop(one))
         moved += best[2]
         return best[1]

@@ -167,28 +167,37 @@ def unplanned(plans: Mapping[str, Counts], slots: int, gpus: int) -> Counts:
     return free
 
 
-def scale_up(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int) -> dict[str, int]:
+def scale_up(
+    jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int, *, least_return: bool = False
+) -> dict[str, int]:
     """Return the GPUs of every job in the slot that starts now, when those left over go where they save most.
 
     Every job starts with its plan's first slot. It keeps what it holds beyond that while there is room, in the order of
     `jobs`, where restarts cost anything. Then the step to the next size goes to the job with the greatest marginal
     return, GPU-slots saved per GPU more, while it fits and saves any; equals in the order of `jobs`. A job that runs
     grows only if it ends sooner for it. No step is taken after which the rest of the job's plan would be too late.
+    With `least_return` the step goes to the job with the least marginal return, whose GPU time grows most, even where
+    it saves none, as in the published simulator.
     """
     now = {job.id: int(plans[job.id][0]) if len(plans[job.id]) else 0 for job in jobs}
     _keep(jobs, now, plans, gpus)
     later = {job.id: plans[job.id][1:] for job in jobs}
-    returns = {job.id: marginal_return(job, now[job.id], later[job.id]) for job in jobs}
+    returns = {job.id: _return(job, now[job.id], later[job.id]) for job in jobs}
     known = {job.id: job for job in jobs}
     left = gpus - sum(now.values())
+    choose = min if least_return else max
     while True:
-        useful = [one for one, value in returns.items() if value > 0 and _more(now[one]) <= left]
+        useful = {
+            one: value
+            for one, value in returns.items()
+            if value is not None and (value > 0 or least_return) and _more(now[one]) <= left
+        }
         if not useful:
             return now
-        best = max(useful, key=returns.__getitem__)
+        best = choose(useful, key=useful.__getitem__)
         left -= _more(now[best])
         now[best] += _more(now[best])
-        returns[best] = marginal_return(known[best], now[best], later[best])
+        returns[best] = _return(known[best], now[best], later[best])
 
 
 def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], plans: Mapping[str, Counts], gpus: int) -> None:
@@ -244,9 +253,14 @@ def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float:
     What is done now need not be done `later`, where the GPUs are given back from the last slot on. 0 where the next
     size is larger than the job can use, makes it restart in vain, or late.
     """
+    return _return(job, gpus, later) or 0.0
+
+
+def _return(job: DeadlineJob, gpus: int, later: Counts) -> float | None:
+    """Return the marginal return of the next size, None where the job may not have it."""
     larger = gpus + _more(gpus)
     if larger > job.max_gpus or _grows_in_vain(job, gpus, larger) or not _is_safe(job, larger, later):
-        return 0.0
+        return None
     return (_needed(job, gpus, later) - _needed(job, larger, later)) / (larger - gpus)
 
 

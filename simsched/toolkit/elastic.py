@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from simsched.errors import input_error
-from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, Capacity, JobRequest, gpus_of
 from simsched.policy import JobView, View
-from simsched.toolkit.gang import most_free_first
+from simsched.toolkit.placers import MOST_FREE
 
 
 def fixed_batch(job: JobView) -> int:
@@ -69,19 +69,12 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
 
     A job that finds no room gets nothing.
     """
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-    allocations: dict[str, Allocation] = {}
-    moving: list[str] = []
-    for job_id, gpus in counts.items():
-        held = view.jobs[job_id].allocation
-        if held and gpus_of(held) == gpus:
-            allocations[job_id] = held
-            for node, taken in held:
-                free[node] -= taken
-        elif gpus:
-            moving.append(job_id)
-    for job_id in sorted(moving, key=lambda job_id: counts[job_id]):
-        picked = most_free_first(free, counts[job_id])
-        if picked:
+    held = {job_id: view.jobs[job_id].allocation for job_id in counts}
+    allocations = {job_id: one for job_id, one in held.items() if one and gpus_of(one) == counts[job_id]}
+    free = Capacity.idle(view, allocations.values())
+    moving = [job_id for job_id in counts if counts[job_id] and job_id not in allocations]
+    for job_id in sorted(moving, key=counts.__getitem__):
+        picked = free.place(MOST_FREE, counts[job_id])
+        if picked is not None:
             allocations[job_id] = picked
     return allocations

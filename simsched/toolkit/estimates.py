@@ -23,24 +23,17 @@ _Key = tuple[str, ...]
 class DurationHistory:
     """Finished jobs by user, name and GPUs.
 
-    An estimate is the mean or the median (`statistic`) of the last `window` durations of the most specific group that
-    has `least` of them: user, name and GPUs; user and name; user and GPUs; user; GPUs; everybody. `prior_s` is the
-    estimate where there is none.
+    An estimate is the mean of the last `window` durations of the most specific group that has any: user, name and GPUs;
+    user and name; user and GPUs; user; GPUs; everybody. `prior_s` is the estimate where there is none.
     """
 
     prior_s: float = 3600.0
     window: int = 100
-    least: int = 1
-    statistic: str = "mean"
     _groups: dict[_Key, deque[float]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.statistic not in ("mean", "median"):
-            raise input_error("estimates.statistic", f"is '{self.statistic}'", "known: mean, median")
-        if not 1 <= self.least <= self.window:
-            raise input_error(
-                "estimates.least", f"is {self.least}, not in [1, {self.window}]", "lower it to the window"
-            )
+        if self.window < 1:
+            raise input_error("window", f"is {self.window}", "give the number of durations kept, at least 1")
 
     def finished(self, user: str, name: str, gpus: int, duration_s: float) -> None:
         """Learn from a job that has just finished."""
@@ -49,21 +42,12 @@ class DurationHistory:
 
     def expected_s(self, user: str, name: str, gpus: int) -> float:
         """Return the duration expected of a job, in seconds."""
-        durations = self._durations(user, name, gpus)
-        if not durations:
-            return self.prior_s
-        return statistics.median(durations) if self.statistic == "median" else statistics.fmean(durations)
+        found = (self._groups[key] for key in _keys(user, name, gpus) if key in self._groups)
+        return next(map(statistics.fmean, found), self.prior_s)
 
     def gpu_time_gpu_s(self, user: str, name: str, gpus: int) -> float:
         """Return expected duration x GPUs: the key by which QSSF and Lucid serve jobs, smallest first."""
         return gpus * self.expected_s(user, name, gpus)
-
-    def _durations(self, user: str, name: str, gpus: int) -> deque[float] | tuple[()]:
-        for key in _keys(user, name, gpus):
-            found = self._groups.get(key)
-            if found is not None and len(found) >= self.least:
-                return found
-        return ()
 
 
 class LearnedDurations:

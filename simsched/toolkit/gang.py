@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from simsched.model import Allocation
+from simsched.model import Allocation, Capacity
 from simsched.policy import JobView, View
+from simsched.toolkit.placers import MOST_FREE
 from simsched.toolkit.type_pools import gpu_types
 
-#: Picks GPUs for a job from the free GPUs of each node, lowers them, and returns what it picked (None: no room).
-Picker = Callable[[list[int], int], Allocation | None]
 
-
-def most_free_first(free: list[int], gpus: int) -> Allocation | None:
-    """Take GPUs from the node with the most free ones (lowest index on a tie), and so on until there are enough."""
-    if sum(free) < gpus:
-        return None
-    picked: list[tuple[int, int]] = []
-    while gpus:
-        most = max(free)
-        node = free.index(most)
-        took = min(most, gpus)
-        picked.append((node, took))
-        free[node] -= took
-        gpus -= took
-    return tuple(picked)
-
-
-def run_in_order(
-    order: Iterable[JobView], view: View, picker: Picker = most_free_first, *, blocking: bool = False
-) -> dict[str, Allocation]:
+def run_in_order(order: Iterable[JobView], view: View, *, blocking: bool = False) -> dict[str, Allocation]:
     """Run the first jobs of an order that fit into the cluster, and stop all others.
 
     Jobs are admitted by the number of GPUs that they ask for, on one GPU type: the one they hold, else the first on
     which they can run and fit. One that does not fit is skipped or, if `blocking`, ends the walk (head-of-line
-    blocking). Admitted jobs that run keep their GPUs where they may; the others are placed in the order given, and one
-    that `picker` cannot place gets nothing.
+    blocking). Admitted jobs that run keep their GPUs where they may; the others are placed in the order given on the
+    nodes with the most free GPUs.
     """
     left = available_by_type(view)
     kept: list[JobView] = []
@@ -54,14 +35,10 @@ def run_in_order(
             break
         if not any(left.values()):
             break
-    free = {kind: _free_of(view, kind) for kind in left}
-    allocations: dict[str, Allocation] = {}
-    for job in kept:
-        allocations[job.id] = job.allocation
-        for node, gpus in job.allocation:
-            free[view.nodes[node].gpu_type][node] -= gpus
+    allocations = {job.id: job.allocation for job in kept}
+    free = Capacity.idle(view, allocations.values())
     for job, kind in placed:
-        picked = picker(free[kind], job.num_gpus)
+        picked = free.place(MOST_FREE, job.num_gpus, (free.types.index(kind),))
         if picked is not None:
             allocations[job.id] = picked
     return allocations
@@ -79,8 +56,3 @@ def available_by_type(view: View) -> dict[str, int]:
 def available_gpus(view: View) -> int:
     """Count the GPUs of nodes that are up."""
     return sum(available_by_type(view).values())
-
-
-def _free_of(view: View, gpu_type: str) -> list[int]:
-    """Return the GPUs of each node that is up and of a type, 0 for all others."""
-    return [node.gpus if up and node.gpu_type == gpu_type else 0 for node, up in zip(view.nodes, view.up, strict=True)]

@@ -1,187 +1,12 @@
-"""Choosing GPUs: placers over free GPUs that are kept sorted by how many each node has free.
-
-A placer looks at the free GPUs of the nodes of one type and says which of them a job gets, or that it has to wait.
-"""
+"""Placers: they look at the free GPUs of the nodes of one type, and choose a job's, or have it wait."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from simsched.model import Allocation, ApplicationFacts, Node
-
-
-class Pool:
-    """The free GPUs of the nodes of one type.
-
-    `nodes_with[n]` has a bit for every node with n GPUs free, so that the node of lowest index is found at once.
-    `levels` has, for each level above the nodes, the bits of the nodes of each domain with the GPUs of these nodes.
-    """
-
-    __slots__ = ("_fewest", "_largest", "levels", "nodes_with", "total")
-
-    def __init__(
-        self, capacity: Mapping[int, int], free: Sequence[int], domains: Mapping[int, Sequence[int]] | None = None
-    ) -> None:
-        """Hold nodes with their GPUs (`capacity`, by node index), of which `free` (by node index) are free.
-
-        `domains` has, by node index, the domain that it is in at each level above the nodes; None without levels.
-        """
-        self.levels = _levels(capacity, domains or {})
-        self._largest = sorted(capacity.values(), reverse=True)
-        self._fewest: dict[int, int] = {}
-        self.nodes_with = [0] * (max(self._largest, default=0) + 1)
-        self.total = 0
-        for node in sorted(capacity):
-            self.nodes_with[free[node]] |= 1 << node
-            self.total += free[node]
-
-    def change(self, node: int, before: int, after: int) -> None:
-        """Note that a node has `after` GPUs free instead of `before`."""
-        bit = 1 << node
-        self.nodes_with[before] ^= bit
-        self.nodes_with[after] ^= bit
-        self.total += after - before
-
-    def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
-        """Return nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
-        return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
-
-    def least_free(self) -> Iterator[tuple[int, int]]:
-        """Return nodes and their free GPUs, the least free first, by index on a tie; full nodes are left out."""
-        return self._nodes(range(1, len(self.nodes_with)))
-
-    def best_fit(self, gpus: int, within: int = -1) -> int | None:
-        """Find the node with the fewest free GPUs that has `gpus`, among the bits of `within`."""
-        for count in range(gpus, len(self.nodes_with)):
-            nodes = self.nodes_with[count] & within
-            if nodes:
-                return _lowest(nodes)
-        return None
-
-    def free_within(self, nodes: int) -> int:
-        """Count the free GPUs of the nodes whose bits are in `nodes`."""
-        return sum(count * (having & nodes).bit_count() for count, having in enumerate(self.nodes_with))
-
-    def fewest_nodes(self, gpus: int) -> int | None:
-        """Count the nodes that `gpus` GPUs need at least in the empty cluster, None where it has fewer GPUs."""
-        known = self._fewest.get(gpus)
-        if known is not None:
-            return known
-        missing = gpus
-        for count, size in enumerate(self._largest, start=1):
-            missing -= size
-            if missing <= 0:
-                self._fewest[gpus] = count
-                return count
-        return None
-
-    def _nodes(self, counts: range, within: int = -1) -> Iterator[tuple[int, int]]:
-        for count in counts:
-            nodes = self.nodes_with[count] & within
-            while nodes:
-                node = _lowest(nodes)
-                yield node, count
-                nodes &= nodes - 1
-
-
-def _levels(
-    capacity: Mapping[int, int], domains: Mapping[int, Sequence[int]]
-) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return, for each level and each domain with such nodes, the bits of its nodes and the GPUs of these."""
-    if not domains:
-        return ()
-    found: list[dict[int, tuple[int, int]]] = [{} for _ in next(iter(domains.values()), ())]
-    for node, gpus in sorted(capacity.items()):
-        for level, domain in zip(found, domains.get(node, ()), strict=False):
-            bits, so_far = level.get(domain, (0, 0))
-            level[domain] = bits | 1 << node, so_far + gpus
-    return tuple(tuple(level.values()) for level in found)
-
-
-def _lowest(nodes: int) -> int:
-    return (nodes & -nodes).bit_length() - 1
-
-
-@dataclass(frozen=True)
-class Placer:
-    """A way to choose GPUs; `waits` tells that it may refuse a job although there are enough free GPUs."""
-
-    name: str
-    choose: Callable[[Pool, int], Allocation | None]
-    waits: bool = False
-
-
-class FreeGpus:
-    """The free GPUs of a cluster, node by node, and sorted for each GPU type."""
-
-    def __init__(self, nodes: Sequence[Node], up: Sequence[bool], free: Sequence[int]) -> None:
-        """Take the state as a view shows it."""
-        self.free = list(free)
-        #: GPU types in the order of the nodes; elsewhere a type is named by its place here.
-        self.types = types = list(dict.fromkeys(node.gpu_type for node in nodes))
-        domains = {node.index: node.domains for node in nodes if node.domains}
-        self._pools = [
-            Pool(
-                {node.index: node.gpus for node in nodes if node.gpu_type == kind and up[node.index]},
-                self.free,
-                domains,
-            )
-            for kind in types
-        ]
-        self._all_types = tuple(range(len(types)))
-        self._type_of = [types.index(node.gpu_type) for node in nodes]
-        self._pool_of = [self._pools[kind] for kind in self._type_of]
-        self.total = sum(pool.total for pool in self._pools)
-
-    def fitting(self, facts: ApplicationFacts) -> tuple[int, ...]:
-        """List the types on which an application runs, in the order of the nodes."""
-        if facts.gpu_types is None:
-            return self._all_types
-        return tuple(place for place, kind in enumerate(self.types) if facts.runs_on(kind))
-
-    def type_of(self, allocation: Allocation) -> int:
-        """Return the type of the GPUs of an allocation."""
-        return self._type_of[allocation[0][0]]
-
-    def total_of(self, kind: int) -> int:
-        """Count the free GPUs of a type."""
-        return self._pools[kind].total
-
-    def choose(self, placer: Placer, gpus: int, types: Iterable[int] | None = None) -> Allocation | None:
-        """Ask a placer for GPUs of one of some types (None: of any), in their order; changes nothing."""
-        for pool in self._pools if types is None else (self._pools[kind] for kind in types):
-            found = placer.choose(pool, gpus) if pool.total >= gpus else None
-            if found is not None:
-                return found
-        return None
-
-    def choose_of(self, kind: int, placer: Placer, gpus: int) -> Allocation | None:
-        """Ask a placer for GPUs of a type; changes nothing."""
-        pool = self._pools[kind]
-        return placer.choose(pool, gpus) if pool.total >= gpus else None
-
-    def holds(self, allocation: Allocation) -> bool:
-        """Return whether these very GPUs are free."""
-        return all(self.free[node] >= gpus for node, gpus in allocation)
-
-    def take(self, allocation: Allocation) -> None:
-        """Mark GPUs as held."""
-        for node, gpus in allocation:
-            self._change(node, -gpus)
-
-    def give_back(self, allocation: Allocation) -> None:
-        """Mark GPUs as free."""
-        for node, gpus in allocation:
-            self._change(node, gpus)
-
-    def _change(self, node: int, gpus: int) -> None:
-        before = self.free[node]
-        self.free[node] = before + gpus
-        self._pool_of[node].change(node, before, before + gpus)
-        self.total += gpus
+from simsched.model import Allocation, Placer as Placer, Pool, lowest_node
 
 
 def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:
@@ -199,13 +24,13 @@ def _most_free(pool: Pool, gpus: int) -> Allocation | None:
     for count in range(len(nodes_with) - 1, gpus - 1, -1):
         nodes = nodes_with[count]
         if nodes:  # one node is enough, as it nearly always is
-            return ((_lowest(nodes), gpus),)
+            return ((lowest_node(nodes), gpus),)
     return _fill(pool.most_free(), gpus)
 
 
 def _fragments(pool: Pool, gpus: int) -> Allocation | None:
     if gpus < len(pool.nodes_with) and pool.nodes_with[gpus]:
-        return ((_lowest(pool.nodes_with[gpus]), gpus),)
+        return ((lowest_node(pool.nodes_with[gpus]), gpus),)
     return _fill(pool.least_free(), gpus)
 
 
@@ -277,6 +102,19 @@ def _closest_nodes(pool: Pool, gpus: int, within: int) -> list[tuple[int, int]]:
     return [*picked, (last, gpus)]
 
 
+def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
+    node = pool.best_fit(gpus)
+    return _most_free(pool, gpus) if node is None else ((node, gpus),)
+
+
+def most_free_among(nodes: Iterable[int]) -> Placer:
+    """Return a placer that takes the nodes with the most free GPUs first, and only of some nodes."""
+    within = sum(1 << node for node in nodes)
+    return Placer("most-free", lambda pool, gpus: _fill(pool.most_free(within), gpus))
+
+
+#: The node with the least free GPUs that suffices, else those with the most first.
+BEST_FIT = Placer("best-fit", _best_fit)
 #: The node with the most free GPUs first, as the published Pollux simulator places jobs.
 MOST_FREE = Placer("most-free", _most_free)
 #: As few machines as the empty cluster would need, the last of them by best fit; waits until there are such machines.

@@ -18,9 +18,8 @@ from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
 
-from simsched.model import NOTHING, Allocation, Node
+from simsched.model import NOTHING, Allocation, Capacity, Placer
 from simsched.policy import JobView, View
-from simsched.toolkit.placers import FreeGpus, Placer
 from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
 
 __all__ = ["Changes", "Key", "PriorityScheduler"]
@@ -48,10 +47,8 @@ class PriorityScheduler:
         self._entries: dict[str, Entry] = {}
         self._waiting = Waiting()
         self._running = [Running()]
-        self._nodes: tuple[Node, ...] = ()
-        self._up: list[bool] = []
         self._shown_up: Sequence[bool] = ()
-        self._free = FreeGpus((), (), ())
+        self._free = Capacity((), (), ())
         #: The job that was added last.
         self._newest: Entry | None = None
         self._numbers, self._versions = count(), count()
@@ -95,7 +92,7 @@ class PriorityScheduler:
     def update(self, view: View) -> None:
         """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
         up = view.up
-        if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._up):
+        if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._free.up):
             self._look_again(view)
             return
         self._shown_up = up
@@ -303,7 +300,7 @@ class PriorityScheduler:
         for item in less_urgent:
             for node, gpus in item[3].allocation:
                 free[node] += gpus
-        allocation = FreeGpus(self._nodes, self._up, free).choose_of(kind, entry.placer, entry.gpus)
+        allocation = Capacity(self._free.nodes, self._free.up, free).choose_of(kind, entry.placer, entry.gpus)
         if allocation is None:
             return None
         for item in reversed(less_urgent):
@@ -353,8 +350,7 @@ class PriorityScheduler:
 
     def _look_again(self, view: View) -> None:
         """Take over who holds what after the nodes changed, or at the first view."""
-        self._nodes, self._up = tuple(view.nodes), list(view.up)
-        self._free = FreeGpus(self._nodes, self._up, view.free)
+        self._free = Capacity.of(view)
         entries = [entry for job_id, entry in self._entries.items() if job_id in view.jobs]
         self._entries = {entry.id: entry for entry in entries}
         self._waiting, self._running = Waiting(), [Running() for _ in self._free.types]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 
-from simsched.model import NOTHING, Allocation
+from simsched.model import NOTHING, Allocation, Placer
 from simsched.policy import JobView
-from simsched.toolkit.placers import Placer
 
 #: Smaller is more urgent. Keys of one scheduler have the same length; ties go to the job added first.
 Key = tuple[float, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from simsched.model import ApplicationFacts, JobRequest
+from simsched.model import ApplicationFacts, JobRequest, Placer
 from simsched.policy import TENSORS, Becomes, Wants
-from simsched.toolkit.placers import CONSOLIDATED, FRAGMENTS, PLACERS, Placer
+from simsched.toolkit.placers import CONSOLIDATED, FRAGMENTS, PLACERS
 
 _FRAGMENTS_ALONE = Becomes("fills fragments with every job", params={"placement": "fragments"})
 PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain"]

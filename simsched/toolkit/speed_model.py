@@ -1,8 +1,7 @@
 """Optimus' model of training speed, fitted online to what jobs achieved (EuroSys'18, section 3.2).
 
-Synchronous training of a batch of M examples on w workers and p parameter servers takes M/w theta0 + theta1 +
-w/p theta2 + w theta3 + p theta4 seconds a step, all theta at least 0. With all-reduce there are no servers, and the
-terms in p are left out.
+Synchronous training of a batch of M examples on w workers takes M/w theta0 + theta1 + w theta2 seconds a step, all
+theta at least 0: the paper's model without its terms for parameter servers, which all-reduce has not.
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ from simsched.errors import input_error
 from simsched.model import Site
 from simsched.policy import Speed
 
-_ALL_REDUCE_TERMS, _SERVER_TERMS = 3, 5
 #: What a second saved by a young job counts (section 4.1).
 DAMPING = 0.95
 
 
 class SpeedSample(NamedTuple):
-    """Steps per second that a job achieved on `workers`, and on `servers` (0: all-reduce)."""
+    """Steps per second that a job achieved on `workers`."""
 
     workers: int
-    servers: int
     steps_per_s: float
 
 
@@ -39,37 +36,32 @@ class SpeedModel:
     batch_size: int
     theta: tuple[float, ...]
 
-    def step_s(self, workers: int, servers: int = 0) -> float:
+    def step_s(self, workers: int) -> float:
         """Return the seconds of a step."""
-        return float(np.dot(_terms(self.batch_size, workers, servers, len(self.theta)), self.theta))
+        return float(np.dot(_terms(self.batch_size, workers), self.theta))
 
-    def steps_per_s(self, workers: int, servers: int = 0) -> float:
+    def steps_per_s(self, workers: int) -> float:
         """Return the steps in a second, 0 without workers."""
-        seconds = self.step_s(workers, servers) if workers else 0.0
+        seconds = self.step_s(workers) if workers else 0.0
         return 1 / seconds if seconds > 0 else 0.0
 
 
 def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
     """Fit the model by non-negative least squares; errors count relative to the seconds measured.
 
-    Raises `InputError` without samples, for speeds that are not positive, and where some samples have servers and
-    others have none. Fewer samples than terms (Optimus takes 5) leave terms at 0.
+    Raises `InputError` without samples and for speeds that are not positive. Fewer samples than terms leave terms at 0.
     """
     if not samples or any(sample.steps_per_s <= 0 or sample.workers < 1 for sample in samples):
         raise input_error("speed samples", "are missing, or without speed or workers", "measure a few steps first")
-    with_servers = {sample.servers > 0 for sample in samples}
-    if len(with_servers) > 1:
-        raise input_error("speed samples", "mix parameter servers with all-reduce", "fit them apart")
-    terms = _SERVER_TERMS if with_servers.pop() else _ALL_REDUCE_TERMS
     seconds = np.array([1 / sample.steps_per_s for sample in samples])
-    design = np.array([_terms(batch_size, sample.workers, sample.servers, terms) for sample in samples])
+    design = np.array([_terms(batch_size, sample.workers) for sample in samples])
     theta, _ = nnls(design / seconds[:, None], np.ones(len(samples)))
     return SpeedModel(batch_size, tuple(float(value) for value in theta))
 
 
 def samples_of(speeds: Mapping[Site, Speed]) -> tuple[SpeedSample, ...]:
-    """Return what a job measured on sites of one GPU type as samples, by GPUs; workers of all-reduce, no servers."""
-    samples = (SpeedSample(site.gpus, 0, 1 / speed.iteration_s) for site, speed in speeds.items() if speed.iteration_s)
+    """Return what a job measured on sites of one GPU type as samples, by GPUs."""
+    samples = (SpeedSample(site.gpus, 1 / speed.iteration_s) for site, speed in speeds.items() if speed.iteration_s)
     return tuple(sorted(samples))
 
 
@@ -125,7 +117,5 @@ def allocate_by_time(
     return tuple(counts)
 
 
-def _terms(batch_size: int, workers: int, servers: int, terms: int) -> npt.NDArray[np.float64]:
-    if terms == _ALL_REDUCE_TERMS:
-        return np.array([batch_size / workers, 1.0, workers], dtype=np.float64)
-    return np.array([batch_size / workers, 1.0, workers / max(servers, 1), workers, servers], dtype=np.float64)
+def _terms(batch_size: int, workers: int) -> npt.NDArray[np.float64]:
+    return np.array([batch_size / workers, 1.0, workers], dtype=np.float64)

@@ -23,7 +23,7 @@ _KEYS = ("node_id", "event_time", "event_type", "fault_type")
 def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
     """Read a list of outages, or a trace of faults (.json), sorted by their begin.
 
-    `nodes` is how many the cluster has (None: unknown). A CSV may say of what kind an outage is, such as maintenance.
+    `nodes` is how many the cluster has (None: unknown). A CSV may name the kind of an outage, such as maintenance.
 
     Raises `InputError` naming every line with no number, an end before its begin, a node that does not exist, or an
     overlap with another outage of the same node.
@@ -64,7 +64,7 @@ def read_fault_trace(path: Path, nodes: int | None = None) -> tuple[Outage, ...]
         outages = list(_faults(events))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         remedy = "an event has node_id, event_time (days), event_type (fault_start or fault_end) and fault_type"
-        raise input_error(path, f"is no fault trace: {error}", remedy) from None
+        raise input_error(path, f"is not a fault trace: {error}", remedy) from None
     unused(path, dict.fromkeys(key for event in events for key in event), _KEYS, what="key")
     count = len({one.node for one in outages})
     if nodes is not None and count > nodes:
@@ -93,12 +93,12 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
 def _days(given: Any) -> float:
     days = float(given)
     if not abs(days) * _DAY_S <= MOST_SECONDS:
-        raise ValueError(f"{given!r:.40} is no time in days")
+        raise ValueError(f"{given!r:.40} is not a time in days")
     return days
 
 
 def merged(outages: Sequence[Outage]) -> tuple[Outage, ...]:
-    """Return outages of which those of one node that overlap or touch are one."""
+    """Merge outages of the same node that overlap or touch."""
     return tuple(sorted(_merged(outages), key=lambda one: (one.down_s, one.node)))
 
 
@@ -127,7 +127,7 @@ def _outage(row: Mapping[str, str | None], nodes: int | None) -> Outage:
         )
         raise ValueError(message)
     if not abs(up_s) <= MOST_SECONDS:
-        message = f"node {node} is up again at {up_s:g} s, which is no time"
+        message = f"node {node} is up again at {up_s:g} s, which is beyond any time"
         raise ValueError(message)
     if not 0 <= down_s <= up_s:
         message = f"node {node} is up again at {up_s:g} s, before it goes down at {down_s:g} s"

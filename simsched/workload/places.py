@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from simsched.errors import Problem
-from simsched.workload.readers import head_of, philly_csv, plain, read_trace
+from simsched.workload.readers import head_of, plain, published_csv, read_trace
 from simsched.workload.readers.elasticflow import is_elasticflow_trace
-from simsched.workload.readers.head import is_workload
+from simsched.workload.readers.format import is_workload
 from simsched.workload.readers.muri import is_muri_trace
-from simsched.workload.readers.sheet import open_sheet
+from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _NAMED = re.compile(r"^workload, job '(.*)'$")
 #: Formats in which a line is a job.
-_LINE_BY_LINE = (plain.FORMAT.name, philly_csv.FORMAT.name)
+_LINE_BY_LINE = (plain.FORMAT.name, published_csv.PHILLY.name)
 
 
 def located(problems: Iterable[Problem], file: Path) -> list[Problem]:
@@ -38,17 +38,15 @@ def _at(problem: Problem, file: Path, line: int) -> Problem:
 def _lines_of_jobs(file: Path) -> Mapping[str, int]:
     """Return the line of each job by its id; empty for formats in which a job is not a line."""
     head = head_of(file)
-    if is_workload(head):
+    column = "name" if is_workload(head) else "job_id" if is_muri_trace(head) or is_elasticflow_trace(head) else ""
+    if column:
         sheet = open_sheet(file, ())
-        ids = sheet.text("name")
-        return {str(name): sheet.line(int(row)) for name, row in zip(ids, sheet.rows, strict=True)}
-    if is_muri_trace(head) or is_elasticflow_trace(head):
-        sheet = open_sheet(file, ())
-        return {str(name): sheet.line(int(row)) for name, row in zip(sheet.text("job_id"), sheet.rows, strict=True)}
+        return _lines(sheet, sheet.text(column), sheet.rows)
     trace = read_trace(file)
     if trace.source not in _LINE_BY_LINE:
         return {}
-    sheet = open_sheet(file, ())
-    return {
-        str(name): sheet.line(int(row)) for name, row in zip(trace.table["job_id"], trace.table["row"], strict=True)
-    }
+    return _lines(open_sheet(file, ()), trace.table["job_id"], trace.table["row"])
+
+
+def _lines(sheet: Sheet, names: Iterable[str], rows: Iterable[int]) -> Mapping[str, int]:
+    return {str(name): sheet.line(int(row)) for name, row in zip(names, rows, strict=True)}

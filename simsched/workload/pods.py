@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.model import GPU_MILLI, Pod, PodNode, models_of
+from simsched.model import GPU_MILLI, Node, Pod, models_of
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -22,7 +22,7 @@ _POD_IDLE = ("qos", "pod_phase", "creation_time", "deletion_time", "scheduled_ti
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 
 
-def read_pods(path: str | Path, nodes: Sequence[PodNode] = ()) -> list[Pod]:
+def read_pods(path: str | Path, nodes: Sequence[Node] = ()) -> list[Pod]:
     """Read a list of pods (plain or .gz); raises `InputError` with every cell that is wrong, by line.
 
     Where `nodes` are given, so is a cell that asks for more than any of them has, or for models that none has.
@@ -37,13 +37,13 @@ def read_pods(path: str | Path, nodes: Sequence[PodNode] = ()) -> list[Pod]:
     columns = zip(sheet.unique("name"), cpu, memory, gpus, milli * (gpus > 0), specs, strict=True)
     if nodes:
         most = {
-            "cpu_milli": (cpu, max(node.cpu_milli for node in nodes)),
-            "memory_mib": (memory, max(node.memory_mib for node in nodes)),
+            "cpu_milli": (cpu, max(node.cpu_milli or 0 for node in nodes)),
+            "memory_mib": (memory, max(node.memory_mib or 0 for node in nodes)),
             "num_gpu": (gpus, max(node.gpus for node in nodes)),
         }
         for column, (asked, there) in most.items():
             sheet.blame(column, asked > there, f"is more than any node has ({there})")
-        models = {node.gpu_model for node in nodes} - {""}
+        models = {node.gpu_type for node in nodes} - {""}
         asks = zip(gpus, specs, strict=True)
         alien = [bool(g > 0 and models_of(spec) and not models_of(spec) & models) for g, spec in asks]
         known = ", ".join(sorted(models)) or "none has any"
@@ -52,7 +52,7 @@ def read_pods(path: str | Path, nodes: Sequence[PodNode] = ()) -> list[Pod]:
     return [Pod(name, int(c), int(m), int(g), int(p), spec) for name, c, m, g, p, spec in columns]
 
 
-def read_nodes(path: str | Path) -> list[PodNode]:
+def read_nodes(path: str | Path) -> list[Node]:
     """Read a list of nodes (plain or .gz); raises `InputError` with every cell that is wrong, by line."""
     sheet = open_sheet(Path(path), _NODE_COLUMNS)
     columns = zip(
@@ -64,7 +64,10 @@ def read_nodes(path: str | Path) -> list[PodNode]:
         strict=True,
     )
     sheet.check()
-    nodes = [PodNode(name, int(c), int(m), int(g), model) for name, c, m, g, model in columns]
+    nodes = [
+        Node(place, int(gpus), model, name=name, cpu_milli=int(cpu), memory_mib=int(memory))
+        for place, (name, cpu, memory, gpus, model) in enumerate(columns)
+    ]
     if not any(node.gpus for node in nodes):
         raise input_error(path, "no node has a GPU", "give at least one with 'gpu' above 0")
     return nodes

@@ -51,7 +51,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class SiaFacts:
-    """The evaluation's applications, clusters as (nodes, GPUs of a node) by GPU type, and mixes, each by name."""
+    """Applications, clusters (nodes and GPUs per node by GPU type) and mixes of the evaluation, by name."""
 
     applications: Mapping[str, SiaApplication]
     clusters: Mapping[str, Mapping[str, tuple[int, int]]]
@@ -61,11 +61,19 @@ class SiaFacts:
 def sia_facts() -> SiaFacts:
     """Return the facts that ship with simsched, from `workloads/sia.json`, which names their sources."""
     figures: Mapping[str, Any] = json.loads((data_folder("workloads") / "sia.json").read_text(encoding="utf-8"))
-    return SiaFacts(
-        MappingProxyType({name: _application(entry) for name, entry in sorted(figures["applications"].items())}),
-        MappingProxyType({name: _cluster(entry) for name, entry in sorted(figures["clusters"].items())}),
-        MappingProxyType({name: _mix(entry) for name, entry in sorted(figures["mixes"].items())}),
-    )
+    applications = {
+        name: SiaApplication(MappingProxyType(a["speed"]), MappingProxyType(a["largest"]), float(a["restart_delay_s"]))
+        for name, a in sorted(figures["applications"].items())
+    }
+    clusters = {
+        name: MappingProxyType({gpu_type: (nodes, gpus) for gpu_type, (nodes, gpus) in sorted(cluster.items())})
+        for name, cluster in sorted(figures["clusters"].items())
+    }
+    mixes = {
+        name: Mix(mix["jobs"], mix["hours"], MappingProxyType(mix["counts"]), tuple(mix.get("hourly", ())))
+        for name, mix in sorted(figures["mixes"].items())
+    }
+    return SiaFacts(MappingProxyType(applications), MappingProxyType(clusters), MappingProxyType(mixes))
 
 
 def draw(mix: Mix, rng: np.random.Generator, load: float = 1.0) -> tuple[Arrival, ...]:
@@ -87,16 +95,3 @@ def _times(mix: Mix, rng: np.random.Generator, jobs: int) -> NDArray[np.int64]:
     weights = np.array(mix.hourly, dtype=np.float64)
     hours = rng.choice(len(weights), size=jobs, p=weights / weights.sum())
     return np.asarray(hours * HOUR_S + rng.integers(0, HOUR_S, size=jobs))
-
-
-def _application(entry: Mapping[str, Any]) -> SiaApplication:
-    speed, largest = MappingProxyType(entry["speed"]), MappingProxyType(entry["largest"])
-    return SiaApplication(speed, largest, float(entry["restart_delay_s"]))
-
-
-def _cluster(entry: Mapping[str, Any]) -> Mapping[str, tuple[int, int]]:
-    return MappingProxyType({gpu_type: (nodes, gpus) for gpu_type, (nodes, gpus) in sorted(entry.items())})
-
-
-def _mix(entry: Mapping[str, Any]) -> Mix:
-    return Mix(entry["jobs"], entry["hours"], MappingProxyType(entry["counts"]), tuple(entry.get("hourly", ())))

@@ -15,22 +15,24 @@ from simsched.model import FIXED_DURATION, JobSpec, Speedup, TabulatedModel
 from simsched.paths import data_folder
 from simsched.words import counted
 from simsched.workload import readers
+from simsched.workload.gavel.trace_file import (
+    is_gavel_trace,
+    is_shockwave_trace,
+    read_gavel_jobs,
+    read_shockwave_jobs,
+)
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
-from simsched.workload.readers import head_of
 from simsched.workload.readers.elasticflow import is_elasticflow_trace, read_elasticflow_jobs
-from simsched.workload.readers.format import Head
-from simsched.workload.readers.head import is_workload, workload_files
+from simsched.workload.readers.format import Head, head_of, is_workload, workload_files
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
-from simsched.workload.recipes.gavel import GavelRecipe, is_gavel_trace, read_gavel_jobs
+from simsched.workload.recipes.gavel import GavelRecipe
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
 from simsched.workload.recipes.sia import SiaRecipe
-from simsched.workload.recipes.tiresias_example import TiresiasExampleRecipe
-from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasTestbedRecipe
-from simsched.workload.shockwave_trace import is_shockwave_trace, read_shockwave_jobs
+from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasExampleRecipe, TiresiasTestbedRecipe
 from simsched.workload.trace import Trace
 
 #: The source that names the ten weeks in `traces/`, and the one of which every seed has its own stretch.
@@ -119,7 +121,7 @@ def make_workload(
 
 @dataclass(frozen=True)
 class Drawn:
-    """A job list, and what its source has beyond it: counts by reason, None where jobs are sampled or made up."""
+    """A job list, and what was left out of its source: counts by reason, None where jobs are sampled or made up."""
 
     jobs: list[JobSpec]
     left_out: Mapping[str, int] | None = None
@@ -204,7 +206,7 @@ def _made(
 
 
 def _tell_unread(options: WorkloadOptions, recipe: Recipe, trace: Trace) -> None:
-    """Say which columns that hold something in a trace a recipe makes nothing of."""
+    """Name the columns of a trace that hold something and that the recipe does not read."""
     said = [name for name in recipe.unread if trace.says(name)]
     if said:
         named = ", ".join(f"'{name}'" for name in said)
@@ -254,15 +256,9 @@ class JobList:
     read: Callable[[Path], list[JobSpec]]
 
 
-def _read_workload(path: Path) -> list[JobSpec]:
-    from simsched.workload.readers.workload_csv import read_workload  # needs pandas
-
-    return read_workload(path)
-
-
 #: The formats of lists of jobs, in the order in which a file is tried against them.
 JOB_LISTS = (
-    JobList("workload", is_workload, _read_workload),
+    JobList("workload", is_workload, lambda path: readers.read_workload(path)),
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
     JobList("muri", is_muri_trace, read_muri_jobs),
@@ -297,7 +293,7 @@ def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> Drawn:
 def _settled(path: Path, jobs: list[JobSpec], runtime_from: RuntimeFrom) -> list[JobSpec]:
     """Return the jobs of a workload CSV: an application counts before a duration, unless `runtime_from` says otherwise.
 
-    `simsched workload make` writes both, for the record; who has not said which counts is told.
+    `simsched workload make` writes both, for the record; without `runtime_from` the user is told which of them counts.
     """
     both = {job.id for job in jobs if job.duration_s > 0 and job.application not in (FIXED_DURATION, *MODELS)}
     if runtime_from == "duration":

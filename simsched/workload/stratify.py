@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-#: Points after which the sequence begins anew.
+#: The points after which the sequence repeats.
 _PERIOD = 2**24
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.model import JobSpec
-from simsched.workload.size_classes import size_class_of
+from simsched.workload.recipes.recipe import size_class_of
 from simsched.workload.trace import Trace
 
 HOUR_S = 3600

@@ -46,25 +46,14 @@ STATUSES = ("Pass", "Killed", "Failed")
 #: How many problems of one file are reported before the rest is only counted.
 PROBLEM_CAP = 20
 
+#: What optional columns hold where the source says nothing.
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "tenant": "",
-        "user": "",
-        "status": "",
-        "attempts": 1,
-        "attempts_s": "",
-        "application": FIXED_DURATION,
-        "batch_size": 0,
-        "time_limit_s": 0.0,
-        "queue": "",
-        "priority": 0.0,
-        "qos": "",
-        "group": "",
-        "gpu_share": 1.0,
-    }
+    dict.fromkeys(("tenant", "user", "status", "attempts_s", "queue", "qos", "group"), "")
+    | {"attempts": 1, "application": FIXED_DURATION, "batch_size": 0}
+    | {"time_limit_s": 0.0, "priority": 0.0, "gpu_share": 1.0}
 )
 #: The columns that a source may leave out.
-OPTIONAL = tuple(_DEFAULTS)
+OPTIONAL = tuple(name for name in COLUMNS if name in _DEFAULTS)
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")
 
@@ -137,7 +126,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def sorted_trace(name: str, source: str, columns: Mapping[str, npt.NDArray[Any]], origin: datetime) -> Trace:
-    """Make a trace of columns that are right and sorted by submission already, as those of a generator are.
+    """Make a trace of columns that are valid and sorted by submission, such as a generator's.
 
     `columns` and `origin` are those of `make_trace`. Raises `InputError` where there is no job.
     """

@@ -12,8 +12,7 @@ from simsched.errors import input_error
 from simsched.files import written_aside
 from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.readers import plain
-from simsched.workload.readers.head import WORKLOAD_KIND
-from simsched.workload.readers.version import version_line
+from simsched.workload.readers.format import WORKLOAD_KIND, version_line
 from simsched.workload.trace import Trace
 
 #: Optional columns of a trace CSV, and the value with which a column throughout is left out.

@@ -1,14 +1,18 @@
 """Cells that fail in every way fail alone; what is damaged is noticed; what is wrong is said before anything runs."""
 
+import contextlib
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.abuse.__main__ import ATTACKS, fill, main, read, write
+from benchmarks.abuse.command import TooSlowError, here
 from benchmarks.abuse.tries import Attack, Ending, Tally, make_tries, tried
 from simsched.experiment.running import cell as cell_module
 from simsched.results.reader import read_run
@@ -245,3 +249,14 @@ def test_a_try_that_does_not_end_is_ended_and_counts_as_broken():
     attack = Attack("calls", "", 1, limit_s=0)
     tally = make_tries(attack, 1, 1)
     assert tally.broken == ["try 0: no end after 0 s"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the attacks use Linux's signals and limits")
+def test_a_stop_that_a_cell_takes_for_its_policys_error_is_no_fault(tmp_path, monkeypatch):
+    def swallow(*_, **__):
+        with contextlib.suppress(TooSlowError):
+            signal.raise_signal(signal.SIGPROF)
+
+    monkeypatch.setattr(CliRunner, "invoke", swallow)
+    with pytest.raises(TooSlowError):
+        here(tmp_path, "run", "fuzz.yaml")

@@ -46,7 +46,7 @@ def test_a_dask_cluster_gives_the_same_tables(experiment: Path, tmp_path: Path) 
 
 DEADLY = """
 import os, pathlib, signal
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 class Deadly(Fifo):
     \"\"\"Kills the process in which it is used first.\"\"\"

@@ -143,11 +143,13 @@ def test_the_reasons_not_to_run_a_command_are_few() -> None:
     assert len(LONG) <= 8
 
 
-def test_the_python_of_the_pages_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["pandas.md", "drive-a-simulation.md"])
+def test_the_python_of_the_pages_runs(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    text = (ROOT / "docs" / "how-to" / "pandas.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(code, "pandas.md", "exec"), {})
+        exec(compile(code, page, "exec"), names)
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

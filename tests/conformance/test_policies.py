@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
-from simsched_policies.queues.sjf import Sjf
+from simsched_policies.queues.by_key import Sjf
 
 from simsched.knowledge import Known
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Signal, UndeclaredSignalError, View, registry
-from simsched.policy.signals import REMAINING_WORK, JobSignal
+from simsched.policy import GOODPUT, Decision, Policy, Traits, UndeclaredSignalError, View, registry, signals
+from simsched.policy.signals import REMAINING_WORK, FileSignal, JobSignal, ViewSignal
 from simsched.testing import check_policy
-from simsched.toolkit.gang import most_free_first, run_in_order
+from simsched.toolkit.gang import run_in_order
 
 #: Policies that solve programs or fit curves at every round; for these one seed of random workloads instead of three
 #: is enough.
 SOLVERS = ("pollux", "gavel-", "sia", "shockwave", "slaq", "optimus-online")
+
+EVERY_SIGNAL = {one for one in vars(signals).values() if isinstance(one, JobSignal | ViewSignal | FileSignal)}
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -197,7 +200,7 @@ def test_sjf_fails_without_its_oracle() -> None:
     class Undeclared(Sjf):
         """Is SJF, but does not say what it knows."""
 
-        needs: ClassVar[frozenset[Signal]] = frozenset()
+        traits: ClassVar[Traits] = replace(Sjf.traits, needs=frozenset())
 
     assert any("remaining_work" in failure.reason for failure in check_policy(Undeclared, seeds=1))
 
@@ -206,11 +209,12 @@ class MixesTypes(Good):
     """Fills nodes without looking at their GPUs."""
 
     def decide(self, view: View, rng) -> Decision:
-        free = list(view.free)
+        single = [node for node, gpus in enumerate(view.free) for _ in range(gpus)]
         started = {}
         for job in view.jobs.values():
-            if not job.running and (picked := most_free_first(free, job.num_gpus)):
-                started[job.id] = picked
+            if not job.running and len(single) >= job.num_gpus:
+                started[job.id] = tuple(Counter(single[: job.num_gpus]).items())
+                del single[: job.num_gpus]
         return Decision.change(started)
 
 
@@ -238,13 +242,39 @@ def test_the_kit_shows_types_and_lost_nodes(policy: type[Policy], check: str) ->
 class NeedsAText(Good):
     """Calls by name what it wants to know."""
 
-    needs: ClassVar = frozenset({"remaining_work"})
+    traits: ClassVar[Traits] = replace(Good.traits, needs={"remaining_work"})
+
+
+class NeedsEverything(Good):
+    """Reads every signal that there is of the view and of each job."""
+
+    traits: ClassVar[Traits] = Traits(needs=EVERY_SIGNAL)
+
+    def decide(self, view, rng):
+        for signal in EVERY_SIGNAL:
+            if isinstance(signal, ViewSignal):
+                assert view[signal] is not None
+            elif isinstance(signal, JobSignal) and signal is not GOODPUT:  # which the agents of Good fit none of
+                _ = [job[signal] for job in view.jobs.values()]
+        return super().decide(view, rng)
+
+
+def test_the_kit_provides_every_signal() -> None:
+    assert check_policy(NeedsEverything, seeds=1) == []
+
+
+class NamesNoParameter(Good):
+    """Says that a parameter holds its quantum, and has none."""
+
+    traits: ClassVar[Traits] = replace(Good.traits, quantum="quantum_s", reads_tenants=True)
 
 
 class NeedsWhatNobodyProvides(Good):
     """Makes up a signal of its own."""
 
-    needs: ClassVar[frozenset[Signal]] = frozenset({JobSignal("mood", "what the user feels like today", Known.ORACLE)})
+    traits: ClassVar[Traits] = replace(
+        Good.traits, needs={JobSignal("mood", "what the user feels like today", Known.ORACLE)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,8 +282,9 @@ class NeedsWhatNobodyProvides(Good):
     [
         (NeedsAText, "what is no signal: remaining_work"),
         (NeedsWhatNobodyProvides, "signals that nothing provides: mood"),
+        (NamesNoParameter, "parameters that it does not have: quantum_s, tenants"),
     ],
 )
-def test_the_kit_refuses_unknown_signals(policy: type[Policy], said: str) -> None:
+def test_the_kit_refuses_unknown_signals_and_parameters(policy: type[Policy], said: str) -> None:
     failures = check_policy(policy, seeds=1)
     assert any(said in failure.reason for failure in failures if failure.check == "declaration")

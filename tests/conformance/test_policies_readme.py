@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from simsched.policy import registry
+from simsched.policy import registry, signals
 from simsched.testing import check_policy
 from simsched.testing.builders import random_jobs, run
 
@@ -19,6 +19,13 @@ def test_the_policy_of_the_readme_conforms_and_is_short(tmp_path: Path) -> None:
     policy = registry.load("shortest_first.py:ShortestFirst", folder=tmp_path)
     assert check_policy(policy) == []
     assert len([line for line in code[1].splitlines() if line.strip()]) <= 22
+
+
+def test_the_readme_lists_every_signal_as_it_is_known() -> None:
+    rows = re.findall(r"^ *\| (`[A-Z_]+`.*?) \| .* \| (\w+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = {name: known for names, known in rows for name in re.findall(r"`([A-Z_]+)`", names)}
+    kinds = (signals.JobSignal, signals.ViewSignal, signals.FileSignal)
+    assert listed == {name: str(one.known) for name, one in vars(signals).items() if isinstance(one, kinds)}
 
 
 def test_it_beats_first_in_first_out_on_mean_jct(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from simsched.model.capacity import Capacity
 from simsched.model.cluster import Cluster
 from simsched.policy import registry
-from simsched.toolkit.placers import PLACERS, FreeGpus
+from simsched.toolkit.placers import PLACERS
 
 README = Path(__file__).resolve().parents[2] / "policies" / "README.md"
 
@@ -27,7 +28,7 @@ def test_the_table_of_ties_names_every_policy() -> None:
 @pytest.mark.parametrize("name", sorted(PLACERS))
 def test_a_placer_gives_a_tie_to_the_first_node(name: str) -> None:
     nodes = Cluster.uniform(4, 4).nodes
-    free = FreeGpus(nodes, [True] * 4, [0, 4, 4, 4])
+    free = Capacity(nodes, [True] * 4, [0, 4, 4, 4])
     assert free.choose(PLACERS[name], 2) == ((1, 2),)
-    free = FreeGpus(nodes, [True] * 4, [4, 4, 4, 4])
+    free = Capacity(nodes, [True] * 4, [4, 4, 4, 4])
     assert free.choose(PLACERS[name], 8) == ((0, 4), (1, 4))

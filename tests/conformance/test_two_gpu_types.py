@@ -61,7 +61,7 @@ def held_types(name: str, *, faster: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in registry.names() if not registry.load(name).type_aware])
+@pytest.mark.parametrize("name", [name for name in registry.names() if not registry.load(name).traits.type_aware])
 def test_to_a_policy_that_is_not_aware_of_types_each_is_a_pool_whatever_its_speed(name: str) -> None:
     one, other = held_types(name, faster="v100"), held_types(name, faster="t4")
     assert {job: kinds[0] for job, kinds in one.items()} == {job: kinds[0] for job, kinds in other.items()}
@@ -69,11 +69,11 @@ def test_to_a_policy_that_is_not_aware_of_types_each_is_a_pool_whatever_its_spee
 
 @pytest.mark.parametrize("name", ["sia"])
 def test_policies_that_are_aware_of_types_prefer_the_faster(name: str) -> None:
-    assert registry.load(name).type_aware
+    assert registry.load(name).traits.type_aware
     assert held_types(name, faster="v100") != held_types(name, faster="t4")
 
 
 def test_those_that_weigh_types_say_so() -> None:
     blind = {"gavel-isolated", "gavel-proportional", "gavel-gandiva-fair"}
-    aware = {name for name in registry.names() if registry.load(name).type_aware}
+    aware = {name for name in registry.names() if registry.load(name).traits.type_aware}
     assert aware == {"sia", *(name for name in registry.names() if name.startswith("gavel-"))} - blind

@@ -16,4 +16,4 @@ class Hostile(Policy):
     def decide(self, view, rng) -> Decision:
         self.wanted = not getattr(self, "wanted", False)
         nodes = range(len(view.nodes)) if self.wanted else ()
-        return Decision({}, target_nodes=tuple(nodes), wake_at_s=view.now_s + 1)
+        return Decision({}, nodes=tuple(nodes), wake_at_s=view.now_s + 1)

@@ -6,9 +6,10 @@ from itertools import combinations
 
 from hypothesis import given, settings, strategies as st
 
+from simsched.model.capacity import Capacity
 from simsched.model.cluster import Cluster, Level, NodeGroup
 from simsched.model.topology import levels_crossed, with_levels
-from simsched.toolkit.placers import CONSOLIDATED, FEWEST_DOMAINS, MOST_FREE, ONE_DOMAIN, FreeGpus
+from simsched.toolkit.placers import CONSOLIDATED, FEWEST_DOMAINS, MOST_FREE, ONE_DOMAIN
 
 RACKS = Level("rack", ((0, 1), (2, 3), (4, 5), (6, 7)))
 BLOCKS = Level("block", ((0, 1, 2, 3), (4, 5, 6, 7)))
@@ -18,8 +19,8 @@ TWO_LEVELS = with_levels(FLAT, [RACKS, BLOCKS])
 FREE = st.lists(st.integers(0, 4), min_size=8, max_size=8)
 
 
-def pool(free: list[int], cluster: Cluster = RACKED) -> FreeGpus:
-    return FreeGpus(cluster.nodes, [True] * 8, free)
+def pool(free: list[int], cluster: Cluster = RACKED) -> Capacity:
+    return Capacity(cluster.nodes, [True] * 8, free)
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
@@ -78,6 +79,6 @@ def test_without_levels_the_cluster_is_one_domain() -> None:
 def test_domains_are_counted_by_type_and_without_nodes_that_are_down() -> None:
     cluster = with_levels(Cluster.of(NodeGroup(4, 4, "t4"), NodeGroup(4, 4, "v100")), [RACKS])
     up = [True, False, True, True, True, True, True, True]
-    free = FreeGpus(cluster.nodes, up, [4, 0, 2, 3, 4, 4, 4, 4])
+    free = Capacity(cluster.nodes, up, [4, 0, 2, 3, 4, 4, 4, 4])
     assert free.choose(FEWEST_DOMAINS, 5) == ((3, 3), (2, 2))
     assert free.choose(ONE_DOMAIN, 8) == ((4, 4), (5, 4))  # none of the t4, whose whole rack is not free

@@ -13,7 +13,7 @@ from simsched.testing.builders import Applications, run, toy_application
 from simsched.testing.strategies import clusters, workloads
 
 FEW = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-RIGID = [name for name in registry.names() if registry.load(name).rigid]
+RIGID = [name for name in registry.names() if registry.load(name).traits.rigid]
 #: Who starts jobs at its own rounds, follows a recording, lets jobs share GPUs that it could spare, profiles them, or
 #: wakes nodes.
 IN_ROUNDS = ("gavel-", "recorded", "gandiva", "lucid", "ces")

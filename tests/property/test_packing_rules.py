@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simsched.model.pod import Pod, PodNode
+from simsched.model.cluster import Node
+from simsched.model.pod import Pod
 from simsched.toolkit.packing.names import RULES
 from simsched.toolkit.packing.packer import Packer
 from tests.validation.oracles.packing import placements
 
 NODES = st.builds(
-    PodNode,
-    st.just("n"),
+    lambda cpu, memory, gpus, model: Node(0, gpus, model, name="n", cpu_milli=cpu, memory_mib=memory),
     st.sampled_from([4000, 8000, 32_000, 200_000]),
     st.sampled_from([8, 64]),
     st.sampled_from([0, 1, 2, 4, 8, 12]),
@@ -41,7 +41,7 @@ PODS = st.builds(
     kinds=st.lists(PODS, min_size=1, max_size=8),
     seed=st.integers(0, 1000),
 )
-def test_every_pod_goes_where_the_rules_say(rule: str, nodes: list[PodNode], kinds: list[Pod], seed: int) -> None:
+def test_every_pod_goes_where_the_rules_say(rule: str, nodes: list[Node], kinds: list[Pod], seed: int) -> None:
     rng = np.random.default_rng(seed)
     pods = [kinds[i] for i in rng.integers(len(kinds), size=40)]
     draws = rng.random((40, 2))

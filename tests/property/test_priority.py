@@ -8,24 +8,40 @@ from hypothesis import given, settings, strategies as st
 
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.model.application import facts_of
+from simsched.model.capacity import Capacity
 from simsched.model.cluster import Cluster, Node, NodeGroup
 from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view
-from simsched.toolkit.gang import most_free_first
-from simsched.toolkit.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS, FreeGpus
+from simsched.toolkit.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS
 from simsched.toolkit.priority import PriorityScheduler
+
+
+def most_free_first(free: list[int], gpus: int) -> tuple[tuple[int, int], ...] | None:
+    """Take GPUs from the node with the most free ones (lowest index on a tie), and so on until there are enough."""
+    if sum(free) < gpus:
+        return None
+    picked: list[tuple[int, int]] = []
+    while gpus:
+        most = max(free)
+        node = free.index(most)
+        took = min(most, gpus)
+        picked.append((node, took))
+        free[node] -= took
+        gpus -= took
+    return tuple(picked)
+
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 @st.composite
-def clusters_in_use(draw: st.DrawFn) -> tuple[list[int], FreeGpus]:
+def clusters_in_use(draw: st.DrawFn) -> tuple[list[int], Capacity]:
     sizes = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=6))
     free = [draw(st.integers(0, size)) for size in sizes]
     nodes = [Node(i, size) for i, size in enumerate(sizes)]
-    return sizes, FreeGpus(nodes, [True] * len(nodes), free)
+    return sizes, Capacity(nodes, [True] * len(nodes), free)
 
 
 IN_USE = clusters_in_use()
@@ -34,7 +50,7 @@ IN_USE = clusters_in_use()
 @FEW
 @given(IN_USE, st.integers(1, 16), st.sampled_from(sorted(PLACERS)))
 def test_placers_give_just_what_was_asked_for_out_of_what_is_free(
-    in_use: tuple[list[int], FreeGpus], gpus: int, name: str
+    in_use: tuple[list[int], Capacity], gpus: int, name: str
 ) -> None:
     _, free = in_use
     before = list(free.free)
@@ -54,7 +70,7 @@ def test_placers_give_just_what_was_asked_for_out_of_what_is_free(
 
 @FEW
 @given(IN_USE, st.integers(1, 16))
-def test_most_free_is_the_placement_of_the_published_simulator(in_use: tuple[list[int], FreeGpus], gpus: int) -> None:
+def test_most_free_is_the_placement_of_the_published_simulator(in_use: tuple[list[int], Capacity], gpus: int) -> None:
     _, free = in_use
     assert free.choose(MOST_FREE, gpus) == most_free_first(list(free.free), gpus)
 
@@ -62,7 +78,7 @@ def test_most_free_is_the_placement_of_the_published_simulator(in_use: tuple[lis
 @FEW
 @given(IN_USE, st.integers(1, 16))
 def test_consolidated_uses_the_fewest_nodes_of_the_empty_cluster_and_waits_only_where_it_must(
-    in_use: tuple[list[int], FreeGpus], gpus: int
+    in_use: tuple[list[int], Capacity], gpus: int
 ) -> None:
     sizes, free = in_use
     largest = sorted(sizes, reverse=True)
@@ -76,8 +92,8 @@ def test_consolidated_uses_the_fewest_nodes_of_the_empty_cluster_and_waits_only_
         assert len(found) == fewest
 
 
-def pool(*free: int, gpus: int = 4) -> FreeGpus:
-    return FreeGpus([Node(i, gpus) for i in range(len(free))], [True] * len(free), free)
+def pool(*free: int, gpus: int = 4) -> Capacity:
+    return Capacity([Node(i, gpus) for i in range(len(free))], [True] * len(free), free)
 
 
 def test_placers_on_a_case_worked_by_hand() -> None:
@@ -94,7 +110,7 @@ def test_placers_on_a_case_worked_by_hand() -> None:
 
 def test_a_job_gets_gpus_of_one_type() -> None:
     nodes = Cluster.of(NodeGroup(1, 2, "t4"), NodeGroup(1, 4, "a100")).nodes
-    free = FreeGpus(nodes, [True, True], [2, 4])
+    free = Capacity(nodes, [True, True], [2, 4])
     assert free.choose(MOST_FREE, 2) == ((0, 2),)
     assert free.choose(MOST_FREE, 3) == ((1, 3),)
     assert free.choose(MOST_FREE, 5) is None
@@ -102,7 +118,7 @@ def test_a_job_gets_gpus_of_one_type() -> None:
 
 def test_nodes_that_are_down_are_not_used() -> None:
     nodes = Cluster.uniform(2, 4).nodes
-    free = FreeGpus(nodes, [False, True], [0, 4])
+    free = Capacity(nodes, [False, True], [0, 4])
     assert free.choose(MOST_FREE, 4) == ((1, 4),)
     assert free.choose(CONSOLIDATED, 8) is None
 

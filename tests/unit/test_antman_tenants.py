@@ -10,7 +10,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.model.tenants import Tenant
 from simsched.policy import Decision, View

@@ -18,6 +18,7 @@ from simsched.experiment.running.store import Store
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures import style
 from simsched.results import integrity
+from simsched.results.fairness import read_fairness
 from simsched.results.reader import read_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,3 +120,13 @@ def test_only_the_housekeeping_of_pytest_is_spared():
     assert first == "error"
     assert all(line.endswith((":pytest.PytestCacheWarning", ":pytest.PytestWarning")) for line in spared)
     assert {line.split(":")[1] for line in spared} >= {"could not create cache path", "\\(rm_rf\\)"}
+
+
+@pytest.mark.parametrize("number", ["1e308", "inf", "-1e16", "x"])
+def test_ratios_beyond_all_reach_are_refused(tmp_path, number):
+    path = tmp_path / "rho.csv"
+    path.write_text(f"job_id,contention,solo_s,rho\na,1,100,{number}\n")
+    with pytest.raises(InputError, match="its column 'rho' holds what is no number in reach"):
+        read_fairness(path)
+    path.write_text("job_id,contention,solo_s,rho\na,1,100,1.5\n")
+    assert list(read_fairness(path)["rho"]) == [1.5]

@@ -9,13 +9,23 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.toolkit.auction import (
-    best_by_enumeration,
     best_by_gain,
     bid_of,
     finish_time_ratio,
     least_fair,
     partial_allocation,
 )
+
+
+def best_by_enumeration(bids, gpus: int) -> tuple[int, ...]:
+    """Try all counts: most positive values, their greatest product, fewest GPUs, then most for the first."""
+    ranges = [range(min(gpus, len(bid) - 1), -1, -1) for bid in bids]
+
+    def worth(counts: tuple[int, ...]) -> tuple[int, float, int]:
+        positive = [value for bid, count in zip(bids, counts, strict=True) if (value := bid[count]) > 0]
+        return len(positive), math.fsum(map(math.log, positive)), -sum(counts)
+
+    return max((counts for counts in product(*ranges) if sum(counts) <= gpus), key=worth)
 
 
 def linear(weight: float, gpus: int):

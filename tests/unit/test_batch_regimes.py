@@ -4,12 +4,19 @@ import math
 
 import pytest
 
-from simsched.agent.batch_rules.adabatch import AdaBatch
-from simsched.agent.batch_rules.cabs import cabs
-from simsched.agent.batch_rules.noise import NoiseAverage, averaged, estimate, noise_rule
 from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
-from simsched.agent.batch_rules.rule import NOTHING_MEASURED, BatchMetrics, BatchState
-from simsched.applications.batch_regimes import shockwave_regimes
+from simsched.agent.batch_rules.rules import (
+    NOTHING_MEASURED,
+    AdaBatch,
+    BatchMetrics,
+    BatchState,
+    NoiseAverage,
+    averaged,
+    cabs,
+    estimate,
+    noise_rule,
+)
+from simsched.applications.rate_table import shockwave_regimes
 from simsched.model.regimes import BatchRegimes, CriticalEpochs, Steps, epoch_of, epoch_seconds, profile, rescaled
 
 TOY = BatchRegimes(100, 10, 80, {(10, 1): (2, 4, 5)}, CriticalEpochs(((0, 2),), in_profile=((6, 7),)))

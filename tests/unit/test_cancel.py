@@ -2,53 +2,46 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
 
-from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.model.job import JobSpec
-from simsched.policy import Decision, Policy, View
+from simsched.policy import CANCEL, Decision, Policy, View
 from simsched.testing.builders import run
 
 JOBS = [JobSpec(name, at, 8, duration_s=100) for name, at in (("a", 0), ("b", 5), ("c", 10))]
 
 
 class Impatient(Policy):
-    """Runs the last that came; the others are cancelled for it, and with `also` that job too."""
+    """Runs the last that came; the others are cancelled for it."""
 
     name: ClassVar[str] = "impatient"
 
-    def __init__(self, *, complete: bool = False, also: bool = False) -> None:
-        self.complete, self.also = complete, also
+    def __init__(self, rest: Literal["stops", "stays"] = "stays") -> None:
+        self.rest = rest
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         if not view.arrived:
             return Decision({job.id: job.allocation for job in view.jobs.values()})
         new = view.arrived[-1].id
-        rest = [job.id for job in view.jobs.values() if job.id != new]
-        cancel = [*rest, new] if self.also else rest
-        return Decision({new: ((0, 4), (1, 4))}, complete=self.complete, cancel=cancel)
+        return Decision({**dict.fromkeys(view.jobs, CANCEL), new: ((0, 4), (1, 4))}, self.rest)
 
 
-@pytest.mark.parametrize("complete", [False, True])
-def test_cancelled_jobs_make_room_at_once(complete) -> None:
-    found = run(Impatient(complete=complete), JOBS, options=EngineOptions(restart_delay_s=0))
+@pytest.mark.parametrize("rest", ["stays", "stops"])
+def test_cancelled_jobs_make_room_at_once(rest) -> None:
+    found = run(Impatient(rest), JOBS, options=EngineOptions(restart_delay_s=0))
     ended = {one.job_id: (one.end_time_s, one.held_s, one.status) for one in found.jobs}
     assert ended == {"a": (5, 5, "Cancelled"), "b": (10, 5, "Cancelled"), "c": (110, 100, "")}
+    assert {one.running_jobs for one in found.decisions} == {1}
 
 
 def test_a_run_ends_when_its_last_job_is_cancelled() -> None:
     class Never(Impatient):
         def decide(self, view: View, rng: np.random.Generator) -> Decision:
-            return Decision.change({}, cancel=list(view.jobs))
+            return Decision.change(dict.fromkeys(view.jobs, CANCEL))
 
     found = run(Never(), JOBS)
     assert [(one.job_id, one.end_time_s, one.held_s) for one in found.jobs] == [("a", 0, 0), ("b", 5, 0), ("c", 10, 0)]
-
-
-def test_a_job_is_not_placed_and_cancelled() -> None:
-    with pytest.raises(InfeasibleDecisionError, match="placed and cancelled"):
-        run(Impatient(also=True), JOBS)

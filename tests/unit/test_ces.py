@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from simsched_policies.production.ces import Ces
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder

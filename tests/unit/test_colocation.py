@@ -7,11 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from simsched.errors import InputError
-from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
+from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import COLUMNS, TEMPLATE, PairTable, pairs_from_gavel, read_pairs, write_pairs
 from simsched.model.colocation.stages import GapFilling, StageInterleaving, gap_turns, group_s, pipeline_s
-from simsched.model.colocation.time_slicing import TimeSlicing
 
 
 class Job(NamedTuple):

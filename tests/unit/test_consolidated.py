@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec

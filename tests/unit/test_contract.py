@@ -10,8 +10,9 @@ from itertools import permutations
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.fixed_agent import fixed_agent
@@ -26,7 +27,7 @@ from simsched.model.application import ApplicationFacts, BatchChoice, facts_of
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobRequest, JobSpec
 from simsched.model.placement import Site
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, Decline, Policy, Stop, Triggers, View
 from simsched.policy.signals import REMAINING_WORK
 from simsched.testing.builders import (
     Applications,
@@ -70,6 +71,28 @@ def test_a_threshold_just_ahead_is_accepted() -> None:
     assert (
         run(Watches(threshold_gpu_s=91), [JobSpec("a", 0, 3, duration_s=200)], options=FREE).jobs[0].end_time_s == 230
     )
+
+
+def test_a_declined_job_holds_what_is_said_with_it_and_keeps_the_mark() -> None:
+    class Declines(Policy):
+        """Declines the first job, which runs, and at the arrival of the second one stops it by declining it again."""
+
+        name: ClassVar[str] = "declines"
+
+        def decide(self, view: View, rng: np.random.Generator) -> Decision:
+            if "b" in view.jobs:
+                return Decision({"b": ((0, 4),), "a": Decline()})
+            return Decision({"a": Decline(((0, 4),))})
+
+    jobs = [JobSpec("a", 0, 4, duration_s=100), JobSpec("b", 30, 4, duration_s=10)]
+    found = run(Declines(), jobs, cluster=Cluster.uniform(1, 4), options=EngineOptions(restart_delay_s=0))
+    assert [(job.job_id, job.end_time_s, job.declined) for job in found.jobs] == [("b", 40, False), ("a", 110, True)]
+
+
+def test_what_a_change_says_of_a_job_goes_before_its_stop() -> None:
+    change = Decision.change({"a": ((0, 1),), "b": Stop()}, stop=["c", "a"])
+    assert dict(change.jobs) == {"c": (), "a": ((0, 1),), "b": Stop()}
+    assert (change.rest, change.allocations) == ("stays", {"a": ((0, 1),)})
 
 
 def test_an_error_of_a_policy_surfaces_as_itself_whatever_it_says() -> None:
@@ -181,7 +204,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 
 @dataclass

@@ -142,6 +142,28 @@ def test_elasticflow_declines_what_cannot_be_in_time():
     assert {record.job_id: record.declined for record in records.jobs} == {"hopeless": True, "easy": False}
 
 
+@pytest.mark.parametrize(("together", "declined"), [(False, {"hopeless"}), (True, {"hopeless", "beside"})])
+def test_elasticflow_may_decline_all_that_arrive_in_a_slot_for_one_of_them(together, declined):
+    made = (("hopeless", 0, 1.0), ("beside", 0, 1e5), ("later", 300, 1e5))
+    jobs = [JobSpec(name, at_s, 1, "toy", 32, deadline_s=deadline_s) for name, at_s, deadline_s in made]
+    policy = ElasticFlow(admit_together=together)
+    records = run(policy, jobs, cluster=Cluster.uniform(1, 4), applications=Applications(toy_application()))
+    assert {record.job_id for record in records.jobs if record.declined} == declined
+
+
+def test_elasticflow_may_give_gpus_to_who_uses_them_least():
+    # On two GPUs a batch of 16 takes 0.1 + 0.08 s and one of 64 0.1 + 0.32 s, on one 0.26 s and 0.74 s: the larger
+    # gains more from the third GPU, so it gets it, unless it is to go to whose GPU time grows most.
+    def gpus(spare_to) -> dict[str, int]:
+        jobs = [JobSpec(name, 0, 1, "toy", batch, deadline_s=1e5) for name, batch in (("small", 16), ("large", 64))]
+        policy = ElasticFlow(spare_to=spare_to)
+        records = run(policy, jobs, cluster=Cluster.uniform(1, 3), applications=Applications(toy_application()))
+        return {row.job_id: row.gpus for row in reversed(records.allocations)}
+
+    assert gpus("most-saved") == {"small": 1, "large": 2}
+    assert gpus("most-growth") == {"small": 2, "large": 1}
+
+
 @pytest.mark.parametrize(("deadline_s", "gpus"), [(1.0, [4]), (None, [2])])
 def test_elasticflow_scales_who_is_admitted_before_it_serves_who_was_declined(deadline_s, gpus):
     # `easy` would be in time on one GPU and grows into all four, which `other` takes over if it was declined; if it has

@@ -81,6 +81,19 @@ def test_left_over_gpus_go_to_the_greatest_marginal_return():
     assert scale_up([linear, sub], plans, 5) == {"linear": 4, "sub": 1}
 
 
+def test_left_over_gpus_may_go_to_the_least_marginal_return():
+    linear, sub, idle = job("linear", 8, 8), job("sub", 8, 8, exponent=0.5), job("idle", 8, 8, exponent=0.0)
+    plans = plan_all([linear, sub], 4)
+    # `sub` saves less than `linear` with every GPU more, so it grows first; two more do not fit after one.
+    assert scale_up([linear, sub], plans, 3, least_return=True) == {"linear": 1, "sub": 2}
+    assert scale_up([linear, sub], plans, 5, least_return=True) == {"linear": 1, "sub": 4}
+    # `idle` is no faster on more GPUs: they save nothing, and it is the first to get them.
+    plans = plan_all([linear, idle], 4)
+    assert scale_up([linear, idle], plans, 4) == {"linear": 2, "idle": 1}
+    assert scale_up([linear, idle], plans, 4, least_return=True) == {"linear": 2, "idle": 2}
+    assert scale_up([linear, idle], plans, 3, least_return=True) == {"linear": 1, "idle": 2}
+
+
 def test_nobody_grows_beyond_use():
     only = job("a", 2, 2, max_gpus=2)
     plans = plan_all([only], 8)

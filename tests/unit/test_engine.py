@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.agent.fixed_agent import FixedBatch

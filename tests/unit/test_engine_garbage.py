@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
-from simsched.engine.garbage import spared_by_the_collector
 from simsched.engine.state import JobState
 from simsched.model.job import JobSpec
 from simsched.testing.builders import run
+from simsched.threads import spared_by_the_collector
 from tests.scripted import ONE_GPU
 
 

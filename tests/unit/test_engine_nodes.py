@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
-from simsched.engine.outage_log import OFF
+from simsched.engine.nodes import OFF
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
@@ -94,7 +93,7 @@ def test_a_node_that_holds_a_job_cannot_go() -> None:
         run(Script({10: {"a": ((1, 1),)}}, rent={20: {0}}), [fixed("a")])
 
 
-def test_target_nodes_that_do_not_exist_are_named() -> None:
+def test_nodes_that_do_not_exist_are_named() -> None:
     for wanted in ({0, 2}, {-1}):
-        with pytest.raises(InfeasibleDecisionError, match="target_nodes names nodes outside 0 to 1"):
+        with pytest.raises(InfeasibleDecisionError, match="no other nodes to provision than 0 to 1"):
             run(Script({}, rent={10: wanted}), [fixed("a")])

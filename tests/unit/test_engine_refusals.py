@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.options import LEAST_TICK_S, EngineOptions
@@ -15,6 +16,7 @@ from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
+from simsched.policy import CANCEL, Decision, Decline, Policy, Stop, View
 from simsched.testing.builders import Applications, run
 from tests.scripted import ONE_GPU, Script, fixed, toy
 
@@ -43,6 +45,34 @@ def test_two_jobs_cannot_share_a_gpu() -> None:
 def test_a_decision_about_a_job_that_is_gone_is_refused() -> None:
     with pytest.raises(InfeasibleDecisionError, match="job 'ghost' is not active"):
         run(Script({10: {"ghost": ((0, 1),)}}), [fixed("a")])
+
+
+class Says(Policy):
+    """Decides as it is told, at every event."""
+
+    name = "says"
+
+    def __init__(self, decision: Any) -> None:
+        self._decision = decision
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        return self._decision
+
+
+@pytest.mark.parametrize(
+    ("decision", "reason"),
+    [
+        (Decision({"a": Stop}), "job 'a' is to get <class .*Stop'>, which is neither GPUs"),  # type: ignore[dict-item]
+        (Decision({"a": 3}), "job 'a' is to get 3, which is neither GPUs"),  # type: ignore[dict-item]
+        (Decision({}, rest="remains"), "'stops' or 'stays', and is to 'remains'"),  # type: ignore[arg-type]
+        (Decision({}, rest=False), "'stops' or 'stays', and is to False"),  # type: ignore[arg-type]
+        (Decision.change({"ghost": CANCEL}), "job 'ghost' is not active"),
+        (Decision.change({"a": Decline(((7, 1),))}), "there is no node 7"),
+    ],
+)
+def test_what_is_no_decision_on_a_job_is_refused(decision: Decision, reason: str) -> None:
+    with pytest.raises(InfeasibleDecisionError, match=reason):
+        run(Says(decision), [fixed("a")])
 
 
 def test_mixed_gpu_types_are_refused() -> None:

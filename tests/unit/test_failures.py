@@ -7,19 +7,16 @@ import numpy as np
 import pytest
 
 from simsched.engine.errors import InvariantError, StuckError
-from simsched.engine.failure_options import FailureOptions
 from simsched.engine.failures import draw_outages
 from simsched.engine.invariants import CheckingRecorder
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions, stream
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.engine.streams import stream
 from simsched.errors import InputError
 from simsched.experiment.failures import FAILURE_SETTINGS, FailuresSpec, failure_options
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.model.outages import Outage
-from simsched.model.philly_failures import CAUSES, RETRIES, PhillyFailures
+from simsched.model.outages import CAUSES, RETRIES, Outage, PhillyFailures
 from simsched.policy import registry
 from simsched.policy.contract import Policy
 from simsched.policy.decision import Decision

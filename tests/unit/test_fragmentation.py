@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simsched.engine.fragmentation import Fragmentation
 from simsched.engine.options import EngineOptions
+from simsched.engine.stranded import StrandedGpus
 from simsched.model.cluster import Cluster, Level, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.topology import with_levels
@@ -48,17 +48,17 @@ def waiting(*sizes, types=None, allocation=()):
     ],
 )
 def test_stranded_gpus_worked_by_hand(free, jobs, stranded):
-    assert Fragmentation(CLUSTER, rigid=True).stranded(free, jobs) == stranded
+    assert StrandedGpus(CLUSTER, rigid=True).stranded(free, jobs) == stranded
 
 
 def test_a_job_that_takes_any_number_of_gpus_strands_none():
-    assert Fragmentation(CLUSTER, rigid=False).stranded((1, 0, 0, 0), waiting(8)) == (0, 0, 0)
+    assert StrandedGpus(CLUSTER, rigid=False).stranded((1, 0, 0, 0), waiting(8)) == (0, 0, 0)
 
 
 def test_types_are_counted_apart():
     cluster = Cluster.of(NodeGroup(1, 4, "t4"), NodeGroup(1, 4, "v100"))
     both = waiting(4, types=("t4",)) | waiting(2, types=("v100",))
-    assert Fragmentation(cluster, rigid=True).stranded((3, 3), both) == (3, 3, 3)
+    assert StrandedGpus(cluster, rigid=True).stranded((3, 3), both) == (3, 3, 3)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -71,7 +71,7 @@ def test_the_nodes_of_use_are_those_found_by_trying_all(free, sizes):
             if sum(free[node] for node in nodes) >= gpus:
                 used |= set(nodes)
     expected = sum(free[node] for node in range(4) if node not in used)
-    assert Fragmentation(CLUSTER, rigid=True).stranded(free, waiting(*sizes)).by_node == expected
+    assert StrandedGpus(CLUSTER, rigid=True).stranded(free, waiting(*sizes)).by_node == expected
 
 
 def test_fragmentation_over_time_worked_by_hand():

@@ -19,10 +19,11 @@ from simsched.model.colocation.pairs import Kind, PairTable
 from simsched.model.job import JobSpec
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.testing.builders import FakeJob, fake_job_view
-from simsched.toolkit.programs.max_min import fair_value, max_min
+from simsched.toolkit.programs.max_min import max_min
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.rounds.ideal import fill_up
 from simsched.toolkit.rounds.packed import with_pairs
+from tests.validation.oracles.objectives import fair_value
 
 #: Steps per second of three applications on two types.
 RATES = {"A": (4.0, 1.0), "B": (3.0, 2.0), "C": (2.0, 2.0)}

@@ -1,6 +1,5 @@
-"""Gavel's generator, trace files and table of rates."""
+"""Gavel's generator and trace files."""
 
-import json
 import math
 from itertools import islice
 from random import Random
@@ -9,8 +8,10 @@ import numpy as np
 import pytest
 
 from simsched.errors import InputError
-from simsched.workload.gavel import GavelJob, GavelMix, generate_jobs, read_rates, read_trace, write_trace
+from simsched.model.job import JobSpec
+from simsched.workload.gavel.generator import GavelMix, generate_jobs
 from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES
+from simsched.workload.gavel.trace_file import read_gavel_jobs
 
 ONES = {(name, gpus): 1.0 for name in TEMPLATES for gpus in (1, 2, 4, 8)}
 
@@ -63,53 +64,23 @@ def test_a_mix_that_makes_no_sense():
         next(generate_jobs(GavelMix(), {}, 0))
 
 
-def test_a_trace_is_read_as_it_was_written(tmp_path):
-    jobs = [
-        GavelJob(0, "A3C", 1, 1234.5, 0.0, weight=5.0, command="python3 main.py", directory="rl", steps_flag="--max"),
-        GavelJob(1, "LM (batch size 5)", 4, 10.0, 0.1 + 0.2, slo=1.2, needs_data=True),
-    ]
-    write_trace(tmp_path / "t.trace", jobs)
-    assert read_trace(tmp_path / "t.trace") == jobs
-    wide = [GavelJob(0, "A3C", 1, 12.0, 3.0, duration_s=7.0, mode="gns")]
-    write_trace(tmp_path / "w.trace", wide)
-    assert read_trace(tmp_path / "w.trace") == wide
+def test_a_line_of_a_trace_becomes_a_job(tmp_path):
+    path = tmp_path / "t.trace"
+    path.write_text("LM (batch size 5)\tc\td\tf\t1\t10\t4\t1\t1.2\t0.5\n\nA3C\tc\td\tf\t0\t1234.5\t1\t5\t-1\t0\n")
+    first, second = read_gavel_jobs(path)
+    assert first == JobSpec("1", 0.0, 1, "A3C", 0, weight=5.0, total_steps=1234.5)
+    assert second == JobSpec("0", 0.5, 4, "LM", 5, weight=1.0, total_steps=10)
 
 
 def test_every_wrong_line_of_a_trace_is_named(tmp_path):
     path = tmp_path / "t.trace"
-    path.write_text("A3C\tc\td\tf\t0\tx\t1\t1\t-1\t0\nA3C\n\nA3C\tc\td\tf\t0\t5\t1.5\t1\t-1\tinf\n")
+    line = "A3C\tc\td\tf\t0\t{}\t{}\t1\t-1\t{}\n"
+    path.write_text(line.format("x", 1, 0) + "A3C\n\n" + line.format(5, 1.5, 0) + line.format(5, 1, "inf"))
     with pytest.raises(InputError) as caught:
-        read_trace(path)
+        read_gavel_jobs(path)
     assert [(problem.line, problem.message.split()[0]) for problem in caught.value.problems] == [
-        (1, "steps"),
-        (2, "has"),
-        (4, "gpus"),
-        (4, "arrival"),
+        (1, "total"),
+        (2, "the"),
+        (4, "GPUs"),
+        (5, "arrival"),
     ]
-
-
-def table(path, rate=2.0, pair=(1.0, 0.5)):
-    key, other = "('A3C', 1)", "('CycleGAN', 1)"
-    rows = {key: {"null": rate, other: list(pair)}, other: {"null": 0, key: list(pair)[::-1]}}
-    path.write_text(json.dumps({"v100": rows, "k80": rows, "v100_unconsolidated": rows}))
-    return path
-
-
-def test_rates_alone_and_beside_with_warnings_for_zeros(tmp_path):
-    rates = read_rates(table(tmp_path / "r.json"))
-    assert rates.gpu_types == ("k80", "v100")
-    assert list(rates.row(("A3C", 1), ("v100", "k80"))) == [2, 2]
-    assert rates.pair(("A3C", 1), ("CycleGAN", 1), ("v100",)).tolist() == [[1.0], [0.5]]
-    assert rates.pair(("A3C", 1), ("A3C", 1), ("v100",)).tolist() == [[0.0], [0.0]]
-    assert [warning.split(":")[0] for warning in rates.warnings] == ["k80", "v100"]
-    assert "v100_unconsolidated" in read_rates(table(tmp_path / "r.json"), scattered=True).gpu_types
-
-
-@pytest.mark.parametrize("content", ["{", '{"v100": 3}', '{"v100": {"nonsense(": {"null": 1}}}'])
-def test_a_file_that_is_no_table_of_rates(tmp_path, content):
-    path = tmp_path / "r.json"
-    path.write_text(content)
-    with pytest.raises(InputError, match=r"r\.json"):
-        read_rates(path)
-    with pytest.raises(InputError, match="rate -1"):
-        read_rates(table(path, rate=-1.0))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from simsched_policies.sharing.fractional.fragmentation import UsualJobs
-from simsched_policies.sharing.fractional.policy import Fractional
+from simsched_policies.sharing.fractional import Fractional, UsualJobs
 
 from simsched.engine.errors import InfeasibleDecisionError, InvariantError
 from simsched.engine.invariants import check_state
@@ -18,9 +17,9 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.job import JobSpec
-from simsched.policy import Decision, Policy
+from simsched.policy import Decision, Place, Policy
 from simsched.results.reader import read_run
 from simsched.testing.builders import Applications
 
@@ -113,10 +112,9 @@ class Beside(Policy):
 
     def decide(self, view, rng):
         first, *rest = view.jobs
-        start = dict.fromkeys(view.jobs, ((0, 1),))
-        if self._onto:
-            return Decision(start, onto=dict.fromkeys(rest, first))
-        return Decision(start, beside={job_id: [one for one in view.jobs if one != job_id] for job_id in rest})
+        beside = () if self._onto else tuple(view.jobs)
+        place = Place(((0, 1),), beside, onto=first if self._onto else None)
+        return Decision({first: ((0, 1),), **dict.fromkeys(rest, place)})
 
 
 @pytest.mark.parametrize("onto", [True, False])

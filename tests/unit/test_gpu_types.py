@@ -86,13 +86,8 @@ def test_an_application_file_may_tell_memory_and_stages(tmp_path):
     assert app.stages_s == (0.1, 0.05, 0.2, 0.1)
 
 
-def test_every_policy_says_whether_it_weighs_types():
-    for name in registry.names():
-        assert isinstance(getattr(registry.load(name), "type_aware", None), bool), name
-
-
 def test_policies_that_place_jobs_over_all_types_say_so():
-    aware = {name for name in registry.names() if registry.load(name).type_aware}
+    aware = {name for name in registry.names() if registry.load(name).traits.type_aware}
     equal = {"gavel-gandiva-fair", "gavel-isolated", "gavel-proportional"}  # deal out time whatever the speed
     assert aware >= {"sia", *(name for name in registry.names() if name.startswith("gavel-"))} - equal
     assert not aware & equal

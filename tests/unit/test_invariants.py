@@ -176,7 +176,7 @@ def test_an_epoch_may_begin_half_a_tick_below_where_the_one_before_was_left(tick
 def test_a_running_job_is_at_most_half_a_tick_past_the_end_of_its_epoch(tick_s):
     def at(progress):
         app = SimpleNamespace(epoch_end=lambda epoch: 100.0 * (epoch + 1))
-        job = SimpleNamespace(leases=None, app=app, epoch=1, rate=5.0, live_progress=progress, recovery=None)
+        job = SimpleNamespace(leasing=None, app=app, epoch=1, rate=5.0, live_progress=progress, recovery=None)
         job.allocation, job.request = (), SimpleNamespace(id="a")
         return {"a": job}
 

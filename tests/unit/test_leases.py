@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
-from simsched.agent.agent import Lease
+from simsched.agent.agent import Lease, LeasingAgent
 from simsched.agent.fixed_agent import NoBatchAgent
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.options import EngineOptions
@@ -63,7 +63,7 @@ def test_ticks_have_bounds(tick_s: float) -> None:
         EngineOptions(tick_s=tick_s)
 
 
-class TenSteps(NoBatchAgent):
+class TenSteps(NoBatchAgent, LeasingAgent):
     """Grants three of ten steps of a second at a time; a lease that is cut short keeps whole ones."""
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:

@@ -1,20 +1,21 @@
 """Losses: the curve, what jobs report of it, and what stands in application files."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from simsched.applications.catalogue import catalogue
 from simsched.applications.file_format import document_of, read_document
-from simsched.engine.losses import LEAST_REPORTS, LossReporter
+from simsched.engine.truth import LEAST_REPORTS, LossReporter
 from simsched.errors import InputError
 from simsched.experiment.running.losses import loss_table
-from simsched.model.application import facts_of
+from simsched.model.application import LossCurve, facts_of
 from simsched.model.job import JobSpec
-from simsched.model.loss import LossCurve
 from simsched.model.scaled import ScaledApplication
 from simsched.paths import data_folder
-from simsched.policy import Decision, Policy, Triggers, UndeclaredSignalError
+from simsched.policy import Decision, Policy, Traits, Triggers, UndeclaredSignalError
 from simsched.policy.signals import LOSSES
 from simsched.testing.builders import run, toy_application
 
@@ -63,7 +64,7 @@ class Listener(Policy):
     """Keeps what its job reports."""
 
     name = "listener"
-    needs = frozenset({LOSSES})
+    traits = Traits(needs={LOSSES})
 
     def __init__(self):
         self.heard = []
@@ -81,7 +82,7 @@ class Listener(Policy):
 class Deaf(Listener):
     """Reads what it does not declare."""
 
-    needs = frozenset()
+    traits = replace(Listener.traits, needs=frozenset())
 
 
 def test_a_policy_hears_of_losses_as_training_goes_on():

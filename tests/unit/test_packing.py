@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from simsched.errors import InputError
-from simsched.model.pod import Pod, PodNode
+from simsched.model.cluster import Node
+from simsched.model.pod import Pod
 from simsched.operators.packing import pack, read_published
 from simsched.paths import data_folder
 from simsched.report.figures.operators import allocation_curves
 from simsched.results.statistics import estimate
 from simsched.toolkit.packing.cluster import Free, Requests, request_of
-from simsched.toolkit.packing.fragmentation import Fragments, Target
+from simsched.toolkit.packing.fgd import Fragments, Target
 from simsched.toolkit.packing.inflation import fill, inflated
 from simsched.toolkit.packing.names import PUBLISHED_NAMES, RULES
 from simsched.toolkit.packing.packer import Packer, fit_nowhere
@@ -28,8 +29,8 @@ def pod(cpu: int = 1000, gpus: int = 1, milli: int = 1000, spec: str = "", *, na
     return Pod(name, cpu, memory, gpus, milli, spec)
 
 
-def node(gpus: int = 8, cpu: int = 64_000, name: str = "n", model: str = "", memory: int = 0) -> PodNode:
-    return PodNode(name, cpu, memory, gpus, model)
+def node(gpus: int = 8, cpu: int = 64_000, name: str = "n", model: str = "", memory: int = 0) -> Node:
+    return Node(0, gpus, model, name=name, cpu_milli=cpu, memory_mib=memory)
 
 
 def scores(rule: str, there: list[Pod], asked: list[Pod], gpus: int = 8, cpu: int = 64_000) -> list[int | None]:
@@ -39,15 +40,15 @@ def scores(rule: str, there: list[Pod], asked: list[Pod], gpus: int = 8, cpu: in
     return [packer.scores(len(there) + i)[0] for i in range(len(asked))]
 
 
-def lost(weighted: list[tuple[float, Pod]], node: PodNode, cpu: int, gpus: list[int]) -> float:
+def lost(weighted: list[tuple[float, Pod]], node: Node, cpu: int, gpus: list[int]) -> float:
     """Return the fragmentation of a node with so much free."""
-    models = sorted({node.gpu_model, "another"})
+    models = sorted({node.gpu_type, "another"})
     target = Target(
         Requests.of([request_of(one) for _, one in weighted], models), np.array([share for share, _ in weighted])
     )
     free = Free.of([node], models, 1)
-    free.cpu_milli[0] = cpu
-    free.gpu_milli[0] = gpus
+    free.room.cpu_milli[0] = cpu
+    free.room.gpu_milli[0] = gpus
     return float(Fragments.of(free, target).unusable[0])
 
 
@@ -283,7 +284,7 @@ def test_wrong_lists_are_refused_with_every_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no node has a GPU"):
         read_nodes(nodes)
     with pytest.raises(InputError, match="no pod asks for a GPU"):
-        pack([PodNode("n", 1, 1, 1)], [pod(0, 0, 0)], ["fgd"], 1)
+        pack([node(1, 1, memory=1)], [pod(0, 0, 0)], ["fgd"], 1)
 
 
 def test_a_list_that_does_not_fit_the_nodes_is_refused_with_every_line(tmp_path: Path) -> None:
@@ -291,7 +292,7 @@ def test_a_list_that_does_not_fit_the_nodes_is_refused_with_every_line(tmp_path:
     rows = ("a,9,8,2,1000,A|B", "b,10,9,3,1000,C|D", "c,9,8,0,0,C", "d,9,8,1,5,")
     pods.write_text("\n".join(("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec", *rows)), encoding="utf-8")
     with pytest.raises(InputError) as error:
-        read_pods(pods, [PodNode("m", 5, 8, 2, "A"), PodNode("n", 9, 5, 1, "A")])
+        read_pods(pods, [node(2, 5, "m", "A", 8), node(1, 9, "n", "A", 5)])
     assert sorted(str(problem).removeprefix(f"{pods}:").split(";")[0] for problem in error.value.problems) == [
         "3: column 'cpu_milli': '10' is more than any node has (9)",
         "3: column 'gpu_spec': 'C|D' names no model of the nodes (A)",
@@ -299,7 +300,7 @@ def test_a_list_that_does_not_fit_the_nodes_is_refused_with_every_line(tmp_path:
         "3: column 'num_gpu': '3' is more than any node has (2)",
     ]
     with pytest.raises(InputError, match=r"'A\|B' names no model of the nodes \(none has any\)"):
-        read_pods(pods, [PodNode("m", 10, 9, 3)])
+        read_pods(pods, [node(3, 10, "m", memory=9)])
 
 
 def test_published_means_are_those_of_the_lists_given(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_philly_log_of_jobs_that_never_ran_is_refused_with_the_reason(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"submitted_time": "yesterday"}, "record 1 (a): submitted_time 'yesterday' is no time"),
+        ({"submitted_time": "yesterday"}, "record 1 (a): submitted_time 'yesterday' is not a time"),
         ({"status": "Done"}, "record 1 (a): status 'Done' is none of Pass, Killed, Failed"),
         (
             {"attempts": [attempt("2017-10-07 02:00:00", "2017-10-07 01:00:00", ("m1", 1))]},

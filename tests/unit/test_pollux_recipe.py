@@ -12,7 +12,7 @@ from simsched.applications.tuned_requests import configurations, initial_batch_s
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, GradientStats, Running, StepTime
 from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload, eligible
-from simsched.workload.size_classes import size_class_of
+from simsched.workload.recipes.recipe import size_class_of
 from simsched.workload.source import SHIPPED, WorkloadOptions, load_trace
 from simsched.workload.trace import make_trace
 

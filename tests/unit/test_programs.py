@@ -9,14 +9,14 @@ import pytest
 from simsched.errors import InputError
 from simsched.toolkit.programs.allox import allox, candidates
 from simsched.toolkit.programs.finish_time import Elapsed, finish_time, finish_time_ratio
-from simsched.toolkit.programs.max_min import fair_value, makespan, makespan_value, max_min
-from simsched.toolkit.programs.min_jct import jct_value, min_jct
+from simsched.toolkit.programs.max_min import makespan, max_min
+from simsched.toolkit.programs.min_jct import min_jct
 from simsched.toolkit.programs.pop import partitioned
-from simsched.toolkit.programs.problem import Pairs, ShareProblem, pairs_of_kinds
+from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, pairs_of_kinds, proportional
 from simsched.toolkit.programs.random_packing import RandomPacking
-from simsched.toolkit.programs.shares import gandiva_fair, isolated, proportional
 from simsched.toolkit.programs.throughput import throughput_value, total_throughput
 from simsched.toolkit.programs.water_filling import Entities, water_filling
+from tests.validation.oracles.objectives import fair_value, jct_value, makespan_value
 
 
 def problem_of(seed, jobs=12, types=3, *, pairs=False, weighted=True):

@@ -12,7 +12,7 @@ from simsched.results.compare import Row
 def row(label, policy, load, agent=None, **values):
     manifest = {} if agent is None else {"agent": {"name": agent}}
     cells = tuple(
-        SimpleNamespace(manifest=manifest, summary={"finished_jobs": seed}, shown_policy=label) for seed in (1, 2)
+        SimpleNamespace(shown_policy=label, manifest=manifest, summary={"finished_jobs": seed}) for seed in (1, 2)
     )
     point = {} if load is None else {"workload.load": load}
     found = {name: {(seed,): value for seed, value in enumerate(each)} for name, each in values.items()}

@@ -1,12 +1,13 @@
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from simsched.errors import InputError
 from simsched.plugins import parameters
-from simsched.policy import registry
+from simsched.policy import REMAINING_WORK, Policy, Traits, registry
 from simsched.sources import plugin_closure
 
 POLICY = '''
@@ -49,7 +50,7 @@ def test_shipped_policies_come_through_the_entry_points():
 
 
 def test_a_policy_is_found_in_a_module_and_in_a_file(mine):
-    assert registry.load("simsched_policies.queues.fifo:Fifo") is registry.load("fifo")
+    assert registry.load("simsched_policies.queues.by_key:Fifo") is registry.load("fifo")
     by_folder = registry.load("mine.py:Mine", folder=mine)
     assert by_folder.name == "mine"
     assert registry.load(f"{mine}/mine.py:Mine") is by_folder
@@ -117,6 +118,30 @@ def test_the_source_hash_of_a_folder_covers_all_its_files(tmp_path, monkeypatch)
     assert plugin_closure(policy) != before
 
 
-def test_each_shipped_policy_has_a_hash_of_its_own():
-    names = ("fifo", "srtf", "tiresias", "optimus", "pollux")
+def test_shipped_policies_of_different_files_have_different_hashes():
+    names = ("fifo", "gittins", "tiresias", "optimus", "pollux")
     assert len({plugin_closure(registry.load(name)).digest for name in names}) == len(names)
+
+
+def test_attributes_of_a_class_that_are_named_as_traits_are_traits():
+    class Old(Policy):
+        """Is declared as policies were before they had traits; its parameter `quantum` is no trait."""
+
+        name = "old"
+        needs = frozenset({REMAINING_WORK})
+        rigid = False
+        quantum = 60
+
+    class Younger(Old):
+        """Says one thing otherwise, and where it depends."""
+
+        traits = replace(Old.traits, scales=True)
+
+        @property
+        def rigid(self):
+            return True
+
+    assert Old.traits == Traits(needs={REMAINING_WORK}, rigid=False)
+    assert (Old().rigid, Old().signals) == (False, {REMAINING_WORK})
+    assert Younger.traits == Traits(needs={REMAINING_WORK}, rigid=False, scales=True)
+    assert Younger().rigid

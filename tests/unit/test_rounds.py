@@ -3,8 +3,7 @@
 import pytest
 from simsched_policies.rounds.gavel.max_min import MaxMin
 
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError

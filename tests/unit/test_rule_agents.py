@@ -1,13 +1,14 @@
 """Agents that change the batch by a rule, and applications known by a table, on cases worked by hand."""
 
+from dataclasses import replace
+
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 
 from simsched.agent import registry
 from simsched.agent.agent import Measurement
-from simsched.agent.batch_rules.noise import noise_doubling
 from simsched.agent.batch_rules.regime import MeasuredAccordion
-from simsched.agent.batch_rules.rule import BatchMetrics, BatchState
+from simsched.agent.batch_rules.rules import BatchMetrics, BatchState, noise_doubling
 from simsched.agent.rule_agent import AdaBatchAgents, CabsAgents, NoiseAgents, configured_agent
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
@@ -80,7 +81,7 @@ def test_accordion_trains_what_is_not_critical_with_the_largest_batch():
 
 def test_steps_are_a_signal():
     class Looks(Fifo):
-        needs = Fifo.needs | {STEPS}
+        traits = replace(Fifo.traits, needs=Fifo.traits.needs | {STEPS})
         seen = ()
 
         def decide(self, view, rng):
@@ -121,7 +122,7 @@ def test_a_batch_that_the_table_lacks_is_not_taken():
 def test_rules_without_regimes_or_batches_are_refused():
     with pytest.raises(InputError, match="no batch regimes of 'toy' are published"):
         configured_agent(request(batch_rule="gns"), facts_of(toy_application()))
-    with pytest.raises(InputError, match="is no batch rule"):
+    with pytest.raises(InputError, match="is not a batch rule"):
         configured_agent(request(batch_rule="twice"), facts_of(TabulatedJob(MODEL, Setting(10, 1), 25)))
     assert {"accordion", "adabatch", "cabs", "gradient-noise", "kungfu-noise"} <= set(registry.names())
     for name in ("adabatch", "accordion"):

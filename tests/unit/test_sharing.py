@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.occupancy import Occupancy
+from simsched.engine.holders import Holders
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import MemoryNeed
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
-from simsched.model.colocation.time_slicing import TimeSlicing
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, Place, Policy, Traits, Triggers, View
 from simsched.testing.builders import Applications, run, two_type_application
 
 
@@ -30,7 +29,7 @@ class Plan(Policy):
     """Decides at given seconds as told; in between everything stays."""
 
     name: ClassVar[str] = "plan"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     steps: Mapping[int, Mapping[str, Allocation]]
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -43,16 +42,14 @@ class Plan(Policy):
     def decide(self, view: View, rng) -> Decision:
         self.seen[view.now_s] = {job.id: job.neighbours for job in view.jobs.values()}
         here = self.steps.get(int(view.now_s), {})
-        start = {job_id: placed for job_id, placed in here.items() if placed}
-        stop = [job_id for job_id, placed in here.items() if not placed]
-        beside = {job_id: others for job_id, others in self.beside.items() if job_id in start}
-        return Decision.change(start, stop, beside=beside)
+        start = {job_id: Place(placed, self.beside.get(job_id, ())) for job_id, placed in here.items() if placed}
+        return Decision.change(start, [job_id for job_id, placed in here.items() if not placed])
 
 
 class GuaranteedPlan(Plan):
     """The same, guaranteed jobs first."""
 
-    guaranteed_first: ClassVar[bool] = True
+    traits: ClassVar[Traits] = replace(Plan.traits, guaranteed_first=True)
 
 
 def share(policy: Policy, jobs, *, cluster=None, colocation=None, most: int = 2, applications=None, delay_s: int = 0):
@@ -107,7 +104,7 @@ def test_a_restart_of_one_does_not_restart_the_other() -> None:
 
 
 def test_free_gpus_come_first_then_those_of_the_lowest_index() -> None:
-    held = Occupancy([3], 2)
+    held = Holders([3], 2)
     assert held.take("a", ((0, 2),), ()) is None
     assert held.take("b", ((0, 2),), ("a",)) is None
     assert (held.gpus("a"), held.gpus("b")) == ({0: [0, 1]}, {0: [0, 2]})
@@ -200,7 +197,7 @@ def test_random_sharing_keeps_the_invariants_and_finishes(seed: int) -> None:
             running = {one.id for one in view.jobs.values() if one.running}
             stop = [one for one in sorted(running) if rng.random() < 0.1]
             stay = running - set(stop)
-            start, beside = {}, {}
+            start = {}
             for one in view.jobs.values():
                 node = int(rng.integers(0, 2))
                 if one.id in running or sum(view.nodes[node].gpus for _ in start.values()) > 0:
@@ -210,8 +207,8 @@ def test_random_sharing_keeps_the_invariants_and_finishes(seed: int) -> None:
                     view.jobs[other].num_gpus for other in on_node if not view.jobs[other].neighbours
                 )
                 if one.num_gpus <= room - (0 if view.free[node] >= one.num_gpus else view.free[node]):
-                    start[one.id], beside[one.id] = ((node, one.num_gpus),), tuple(on_node)
-            return Decision.change(start, stop, beside=beside)
+                    start[one.id] = Place(((node, one.num_gpus),), on_node)
+            return Decision.change(start, stop)
 
     records = share(Shuffles({}), jobs, cluster=Cluster.uniform(2, 3), most=2, delay_s=2)
     assert len(records.jobs) == 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo
 from simsched_policies.queues.qssf import Qssf
 from simsched_policies.rounds.themis import Themis, ThemisRho
 from simsched_policies.sharing.antman import AntMan
@@ -20,14 +20,14 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import Application, MemoryNeed
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.colocation.stages import StageInterleaving
+from simsched.model.fixed import StagedJob
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
-from simsched.model.staged import StagedJob
-from simsched.policy import Decision, Policy, View
+from simsched.policy import Decision, Place, Policy, View
 from simsched.testing.builders import Applications, fresh_view, toy_application
-from simsched.toolkit.gpu_memory import GpuMemory
+from simsched.toolkit.type_pools import GpuMemory
 
 
 class Staged:
@@ -75,6 +75,12 @@ def test_antman_never_slows_a_guaranteed_job_nor_stops_an_opportunistic_one() ->
 def test_antman_keeps_opportunistic_jobs_off_busy_gpus() -> None:
     jobs = [job("a", 10, 2, (0.1, 0.85, 0.05), guaranteed=True), job("b", 10, 2)]
     assert ends(run(AntMan(), jobs, Cluster.uniform(1, 2), HALF_MORE)) == {"a": 110, "b": 210}
+
+
+def test_antman_alone_on_gpus_starts_both_classes_at_once_where_both_fit() -> None:
+    # What the guaranteed job takes leaves two of four GPUs, so the opportunistic one of two does not wait.
+    jobs = [job("a", 0, 2, guaranteed=True), job("b", 0, 2)]
+    assert ends(run(AntMan(), jobs, Cluster.uniform(1, 4), HALF_MORE, most=1)) == {"a": 100, "b": 100}
 
 
 def test_antman_reserves_gpus_for_the_first_guaranteed_job() -> None:
@@ -242,28 +248,36 @@ class Scripted(Policy):
 
 
 ON_NODE_0 = {"a": ((0, 1),), "b": ((0, 1),)}
+ONTO_A = Place(((0, 1),), onto="a")
 
 
 def test_onto_puts_a_job_on_the_very_gpus_of_another_where_others_are_free() -> None:
     jobs = [job("a", 0, 1), job("b", 0, 1)]
-    beside = run(Scripted(Decision(ON_NODE_0, beside={"b": ["a"]})), jobs, Cluster.uniform(1, 4), HALF)
-    onto = run(Scripted(Decision(ON_NODE_0, onto={"b": "a"})), jobs, Cluster.uniform(1, 4), HALF)
+    beside = run(
+        Scripted(Decision({**ON_NODE_0, "b": Place(((0, 1),), beside=["a"])})), jobs, Cluster.uniform(1, 4), HALF
+    )
+    onto = run(Scripted(Decision({**ON_NODE_0, "b": ONTO_A})), jobs, Cluster.uniform(1, 4), HALF)
     assert ends(beside) == {"a": 100, "b": 100}
     assert ends(onto) == {"a": 200, "b": 200}
 
 
 def test_guaranteed_says_who_is_as_fast_as_if_alone_whatever_was_asked_for() -> None:
     jobs = [job("a", 0, 1), job("b", 0, 1, guaranteed=True)]
-    decision = Decision(ON_NODE_0, onto={"b": "a"}, guaranteed={"a": True, "b": False})
+    decision = Decision({"a": Place(((0, 1),), guaranteed=True), "b": Place(((0, 1),), onto="a", guaranteed=False)})
     assert ends(run(Scripted(decision), jobs, Cluster.uniform(1, 4), PRIORITY)) == {"a": 100, "b": 150}
     with pytest.raises(InfeasibleDecisionError, match="'nobody' is not active"):
-        run(Scripted(Decision(ON_NODE_0, guaranteed={"nobody": True})), jobs, Cluster.uniform(1, 4), PRIORITY)
+        run(
+            Scripted(Decision({**ON_NODE_0, "nobody": Place((), guaranteed=True)})),
+            jobs,
+            Cluster.uniform(1, 4),
+            PRIORITY,
+        )
 
 
-def test_anew_places_a_job_again_whose_nodes_stay_the_same() -> None:
+def test_restart_places_a_job_again_whose_nodes_stay_the_same() -> None:
     jobs = [job("a", 0, 1), job("b", 0, 1), job("c", 50, 1)]
-    apart = Decision({**ON_NODE_0, "c": ((0, 1),)}, anew=["b"])
-    recorder = run(Scripted(Decision(ON_NODE_0, onto={"b": "a"}), apart), jobs, Cluster.uniform(1, 4), HALF)
+    apart = Decision({"a": ((0, 1),), "b": Place(((0, 1),), restart=True), "c": ((0, 1),)})
+    recorder = run(Scripted(Decision({**ON_NODE_0, "b": ONTO_A}), apart), jobs, Cluster.uniform(1, 4), HALF)
     assert ends(recorder) == {"a": 125, "b": 125, "c": 150}
     assert {record.job_id: record.restarts for record in recorder.jobs} == {"a": 0, "b": 1, "c": 0}
 
@@ -271,9 +285,9 @@ def test_anew_places_a_job_again_whose_nodes_stay_the_same() -> None:
 @pytest.mark.parametrize(
     ("decision", "message"),
     [
-        (Decision({"a": ((0, 1),), "b": ((1, 1),)}, onto={"b": "a"}), "which are others"),
-        (Decision({"b": ((0, 1),)}, onto={"b": "a"}), "which does not run"),
-        (Decision({**ON_NODE_0, "c": ((0, 1),)}, onto={"b": "a", "c": "b"}), "those of a third"),
+        (Decision({"a": ((0, 1),), "b": Place(((1, 1),), onto="a")}), "which are others"),
+        (Decision({"b": ONTO_A}), "which does not run"),
+        (Decision({**ON_NODE_0, "b": ONTO_A, "c": Place(((0, 1),), onto="b")}), "those of a third"),
     ],
 )
 def test_gpus_of_others_that_cannot_be_had(decision: Decision, message: str) -> None:

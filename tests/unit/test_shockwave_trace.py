@@ -6,8 +6,9 @@ import pytest
 
 from simsched.applications.rate_table import read_rate_table
 from simsched.errors import InputError
+from simsched.model.job import JobSpec
 from simsched.model.tabulated import Setting
-from simsched.workload.shockwave_trace import StepsJob, read_shockwave_jobs, read_shockwave_trace
+from simsched.workload.gavel.trace_file import read_shockwave_jobs
 
 LINE = "LM (batch size 10)\trun me\tdir\t--steps\t1\t1500\t2\tgns\t1\t-1.000000\t1418\t7.5"
 
@@ -15,19 +16,19 @@ LINE = "LM (batch size 10)\trun me\tdir\t--steps\t1\t1500\t2\tgns\t1\t-1.000000\
 def test_a_line_becomes_a_job(tmp_path):
     trace = tmp_path / "two.trace"
     trace.write_text(LINE + "\n" + LINE.replace("LM (batch size 10)", "A3C").replace("-1.000000", "90") + "\n")
-    first, second = read_shockwave_trace(trace)
-    assert first == StepsJob("LM", 10, 1500, 2, "gns", 1.0, None, 1418.0, 7.5)
-    assert (second.model, second.batch_size, second.deadline_s) == ("A3C", 0, 90.0)
+    first, second = read_shockwave_jobs(trace)
+    assert first == JobSpec("0", 7.5, 2, "LM", 10, 1418.0, batch_rule="gns", weight=1.0, total_steps=1500)
+    assert (second.application, second.batch_size, second.deadline_s) == ("A3C", 0, 90.0)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
         ("\tgns", "", "the line has 11 columns, not 12"),
-        ("gns", "gnz", "'gnz' is no batch rule; known: static, accordion, gns"),
-        ("1500", "many", "invalid literal for int"),
-        ("1500", "0", "steps and GPUs must be at least 1"),
-        ("LM (batch", "LM (bitch", "is no job type such as"),
+        ("gns", "gnz", "'gnz' is not a batch rule; known: static, accordion, gns"),
+        ("1500", "many", "total steps 'many' is no number"),
+        ("1500", "0", "total steps is 0, not a number from 1"),
+        ("LM (batch", "LM (bitch", "is not a job type such as"),
     ],
 )
 def test_every_wrong_line_is_named(tmp_path, before, after, message):
@@ -35,7 +36,7 @@ def test_every_wrong_line_is_named(tmp_path, before, after, message):
     bad = LINE.replace(before, after)
     trace.write_text("\n".join([LINE, bad, LINE, bad]))
     with pytest.raises(InputError) as caught:
-        read_shockwave_trace(trace)
+        read_shockwave_jobs(trace)
     assert [problem.line for problem in caught.value.problems] == [2, 4]
     assert message in caught.value.problems[0].message
 
@@ -44,7 +45,7 @@ def test_missing_and_empty_files_are_refused(tmp_path):
     (tmp_path / "empty.trace").write_text("")
     for name, message in (("empty.trace", "the trace is empty"), ("none.trace", "there is no such file")):
         with pytest.raises(InputError, match=message):
-            read_shockwave_trace(tmp_path / name)
+            read_shockwave_jobs(tmp_path / name)
 
 
 def test_jobs_are_named_by_their_place_and_sorted_by_submission(tmp_path):
@@ -70,9 +71,9 @@ def test_a_table_of_rates_becomes_applications_by_model(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"v100": {"LM": {"null": 1.0}}}', '"LM" is no row'),
+        ('{"v100": {"LM": {"null": 1.0}}}', '"LM" is not a row'),
         ("{", "no JSON"),
-        ("[]", "no table of rates"),
+        ("[]", "not a table of rates"),
         ("""{"v100": {"('LM', 1)": {"null": -1}}}""", "no rate alone"),
     ],
 )

@@ -8,8 +8,7 @@ from simsched_policies.adaptive.sia import Sia
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.applications.file_sections import SpeedSection
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError

@@ -140,7 +140,7 @@ def test_time_zones_and_clocks_that_were_changed(tmp_path: Path) -> None:
     path = log(tmp_path, line("3", **fixed, Eligible="Unknown"))
     table = read_sacct(path, time_zone="Europe/Berlin").table
     assert (table["submit_s"][0], table["duration_s"][0]) == (1709283600, 3600.0)
-    with pytest.raises(InputError, match="is no time zone"):
+    with pytest.raises(InputError, match="is not a time zone"):
         read_sacct(path, time_zone="Berlin")
 
 

@@ -11,8 +11,7 @@ from simsched_policies.production.slurm.backfill import Releases
 from simsched_policies.production.slurm.policy import SlurmBackfill
 from simsched_policies.production.slurm.usage import Usage
 
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -14,7 +14,7 @@ from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.model.placement import Site
 from simsched.model.speedup import Speedup
-from simsched.policy import Decision, Policy
+from simsched.policy import Decision, Policy, Traits
 from simsched.testing.builders import run
 from simsched.workload.source import WorkloadOptions, speedup_of
 
@@ -29,7 +29,7 @@ class Halves(Policy):
     """Gives every job two GPUs."""
 
     name: ClassVar[str] = "halves"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     def decide(self, view, rng):
         return Decision({job.id: ((0, 2),) for job in view.jobs.values()})
@@ -38,7 +38,7 @@ class Halves(Policy):
 class Promises(Halves):
     """Says that it does not."""
 
-    rigid: ClassVar[bool] = True
+    traits: ClassVar[Traits] = replace(Halves.traits, rigid=True)
 
 
 def rate(speedup: Speedup, asked: int, given: int) -> float:

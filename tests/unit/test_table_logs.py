@@ -121,7 +121,7 @@ def test_a_missing_column_and_a_name_used_twice(tmp_path: Path) -> None:
     found = read_table(write(tmp_path, *rows), LAYOUTS["kubernetes"])
     assert [str(entry) for entry in found.left_out] == [
         "1 job: have the name of an earlier job (line 3: a)",
-        "1 job: GPUs are no number (line 4: b)",
+        "1 job: GPUs are not a number (line 4: b)",
     ]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simsched.model.application import GradientStats
-from simsched.model.efficiency import efficiency, gain, gradient_of, noise_scale
+from simsched.model.goodput import efficiency, gain, gradient_of, noise_scale
 from simsched.model.throughput import ThroughputParams
 
 # T_grad = 1 + 0.5 b; T_sync = 4 + 2 (n - 2) across nodes, 3 + 1 (n - 2) within one; gamma 2 makes 3-4-5 triangles.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from dataclasses import replace
 from multiprocessing import current_process
 
@@ -12,6 +14,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.outcome import Outcome
 from simsched.experiment.running.pool import code_of
 from simsched.experiment.running.runner import run_grid
+from simsched.experiment.running.worker import sigint_deferred, start
 from simsched.experiment.task import PolicyChoice
 from simsched.experiment.validation import read_experiment
 
@@ -53,3 +56,31 @@ def test_an_outcome_is_what_was_packed_and_nothing_else():
     for other in (b"", b"\xff", b"[]", b"{}", b"[" * 200_000, json.dumps({**values, "wall_s": "1"}).encode(),
                   json.dumps({**values, "more": 1}).encode()):  # fmt: skip
         assert Outcome.unpacked(other) is None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_an_interrupt_while_a_process_starts_is_not_lost():
+    done = []
+
+    def interrupted():
+        with sigint_deferred():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("went on")
+        done.append("no interrupt")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert done == ["went on"]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _signals(pipe):
+    pipe.send((signal.getsignal(signal.SIGINT), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_a_worker_ignores_interrupts_and_blocks_none_for_what_it_starts():
+    process, pipe = start(_signals)
+    assert pipe.recv() == (signal.SIG_IGN, False)
+    process.join()

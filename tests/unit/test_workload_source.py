@@ -7,7 +7,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
-from simsched.workload.readers.head import workload_files
+from simsched.workload.readers.format import workload_files
 from simsched.workload.readers.workload_csv import OPTIONAL, REQUIRED, read_workload
 from simsched.workload.recipes.as_is import specs_of
 from simsched.workload.source import (

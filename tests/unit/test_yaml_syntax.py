@@ -1,4 +1,4 @@
-"""What is no YAML is refused in words that name the line and what to do, and never in those of the parser."""
+"""What is not YAML is refused in words that name the line and what to do, and never in those of the parser."""
 
 import pytest
 

@@ -45,7 +45,8 @@ def write_trace(rng: random.Random, path: Path, jobs: int, *, alike: bool = True
     """Write a trace in which jobs come one by one, together and in bursts, and run for seconds to days.
 
     Times of iterations and stages are no round numbers, so that sums of floats depend on their order. Without `alike`
-    no two jobs have the same, so that one matching is the best; with it some are twins, which end a moment apart.
+    no two jobs have the same, so that one matching is the best; with it some are twins, which end a moment apart. No
+    time has more than fifteen digits, beyond which simsched, which keeps seconds, may find other milliseconds.
     """
     gap_ms, together = rng.choice([2_000, 60_000, 900_000]), rng.choice([0.0, 0.3, 0.8])
     sizes = rng.choice([(1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (4, 8, 8, 8, 32)])
@@ -57,7 +58,7 @@ def write_trace(rng: random.Random, path: Path, jobs: int, *, alike: bool = True
         writer.writerow(COLUMNS)
         for index in range(jobs):
             if alike and index and rng.random() < 0.25:
-                iteration_ms, iterations = iterations * iteration_ms + rng.choice(MOMENTS_MS), 1
+                iteration_ms, iterations = round(iterations * iteration_ms + rng.choice(MOMENTS_MS), 6), 1
             else:
                 gap = 0 if index == 0 or rng.random() < together else int(rng.expovariate(1 / gap_ms))
                 submit_ms += gap if rng.random() < 0.5 else gap // 1000 * 1000

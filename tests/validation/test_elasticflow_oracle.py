@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from tests.validation.oracles import elasticflow
+from tests.validation.oracles import elasticflow, elasticflow_plans
 
 COLUMNS = {
     "time": "noticed_s", "num_gpu": "gpus", "start_time": "start_s", "end_time": "end_s", "executed_time": "executed_s",
@@ -43,3 +43,22 @@ def test_themis_has_the_figures_of_its_description(shared):
     assert max(ends.values()) == 740_400
     assert sum(ends[job.id] <= job.deadline_s for job in jobs) == 99
     assert sum(ends[job.id] - job.submit_s for job in jobs) / len(jobs) == pytest.approx(51_242.94)
+
+
+#: ElasticFlow's most GPUs where they are fewer than for EDF, by model and batch size.
+FEWER = {
+    ("gpt2", 128): 16, ("gpt2", 256): 32, ("bert", 64): 8, ("bert", 128): 16, ("inception3", 64): 16,
+    ("inception3", 128): 32, ("resnet50", 64): 32, ("vgg16", 64): 32,
+}  # fmt: skip
+
+
+def test_plans_admission_and_training_have_the_figures_of_elasticflow_without_spare_gpus(shared):
+    jobs = jobs_of(shared, "trace")
+    with (shared / "elasticflow/trace.csv").open(newline="") as stream:
+        for job, row in zip(jobs, csv.DictReader(stream), strict=True):
+            job.most_gpus = FEWER.get((row["model_name"], int(row["batch_size"])), job.most_gpus)
+    ends = elasticflow_plans.ends_without_spare(jobs)
+    logged = [job for job in jobs if job.id in ends]
+    assert len(logged) == 99
+    assert sum(ends[job.id] <= job.deadline_s for job in logged) == 81
+    assert sum(int(ends[job.id] - job.submit_s) for job in logged) / 99 == pytest.approx(74_414.9, abs=0.05)

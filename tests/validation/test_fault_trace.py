@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
-from simsched.engine.failure_options import FailureOptions
-from simsched.engine.options import EngineOptions
+from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster

@@ -19,32 +19,16 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.toolkit.programs.max_min import fair_value, max_min
+from simsched.toolkit.programs.max_min import max_min
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.throughput import throughput_value, total_throughput
 from simsched.toolkit.programs.water_filling import Entities, water_filling
-from simsched.workload.gavel import read_rates, read_trace
 from simsched.workload.gavel.job import TEMPLATES
+from simsched.workload.gavel.trace_file import read_shockwave_jobs
 from simsched.workload.source import WorkloadOptions, make_workload
 from tests.validation.oracles import gavel_replay as oracle
-from tests.validation.oracles.gavel_replay import FAST_FIRST, TYPES
-
-
-@pytest.fixture(scope="module")
-def rates(shared):
-    return read_rates(shared / "gavel" / "simulation_throughputs.json")
-
-
-def test_the_table_of_rates(rates):
-    assert rates.gpu_types == TYPES
-    assert [len(rates.alone[gpu_type]) for gpu_type in TYPES] == [83] * 3
-    singles = [(name, 1) for name in TEMPLATES]
-    live = [
-        sum(min(rates.pair(one, other, (gpu_type,)).ravel()) > 0 for one in singles for other in singles)
-        for gpu_type in TYPES
-    ]
-    assert live == [589, 656, 636]
-    assert len(rates.warnings) == 3
+from tests.validation.oracles.gavel_replay import FAST_FIRST
+from tests.validation.oracles.objectives import fair_value
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +88,13 @@ def test_whole_rounds_and_fractions_of_steps_change_the_makespan_by_little(share
 
 @pytest.mark.parametrize(("policy", "count"), [("max_min_fairness", 28), ("max_sum_throughput_perf", 27)])
 def test_recorded_programs_have_the_same_objective(shared, policy, count):
-    jobs = read_trace(shared / "shockwave" / "120-jobs.trace")
+    jobs = {job.id: job for job in read_shockwave_jobs(shared / "shockwave" / "120-jobs.trace")}
     recorded = json.loads((shared / "shockwave" / f"{policy}.json").read_text())["allocations"]
     assert len(recorded) == count
     for one in recorded:
         names = list(one["x"])
         throughput = np.array([[one["throughput"][name]] for name in names])
-        scale = np.array([jobs[int(name)].num_gpus for name in names])
+        scale = np.array([jobs[name].num_gpus for name in names])
         problem = ShareProblem(throughput, scale, np.array([32]))
         theirs = np.array([[one["x"][name]] for name in names])
         if policy == "max_min_fairness":
@@ -121,13 +105,13 @@ def test_recorded_programs_have_the_same_objective(shared, policy, count):
         assert ours == pytest.approx(published, rel=1e-6)
 
 
-def hierarchy(rates, notebook, jobs):
+def hierarchy(alone, notebook, jobs):
     """The instance of Figure 11 with the first so many jobs: three entities of six jobs, weights 1, 2 and 3."""
     rng = random.Random(0)
     if notebook in ("13", "15"):
         table = [[rng.random() for _ in range(3)] for _ in range(18)]
     else:
-        table = [rates.row((rng.choice(TEMPLATES), 1), TYPES) for _ in range(18)]
+        table = [alone[rng.choice(TEMPLATES), 1] for _ in range(18)]
     fair = notebook in ("13", "14")
     weights = np.array([job % 2 + 1.0 if fair else 1.0 for job in range(jobs)])
     problem = ShareProblem(np.array(table[:jobs]), np.ones(jobs, int), np.array([3, 3, 3]), weights)
@@ -139,8 +123,8 @@ def normalised(problem, entities):
     return problem.rates(water_filling(problem, entities)) / problem.proportional_rate()
 
 
-# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody
-# (benchmarks/hierarchical_vectors.py). The other 17 are of queues with seven jobs or more.
+# In 98 of the notebooks' other 115 vectors somebody could be raised without lowering anybody. The other 17 are of
+# queues with seven jobs or more.
 AGREE = [
     *[(notebook, "perf", jobs) for notebook, sizes in (("13", [1]), ("14", [1, 17, 18])) for jobs in sizes],
     *[(notebook, "agnostic", jobs) for notebook in ("13", "14") for jobs in (1, 18)],
@@ -151,10 +135,10 @@ AGREE = [
 
 
 @pytest.mark.parametrize("notebook", ["13", "14", "15", "16"])
-def test_published_hierarchical_shares(shared, rates, notebook):
+def test_published_hierarchical_shares(shared, alone, notebook):
     published = json.loads((shared / "gavel" / "hierarchical-fig11.json").read_text())[notebook]
     for _, mode, jobs in (case for case in AGREE if case[0] == notebook):
-        problem, entities = hierarchy(rates, notebook, jobs)
+        problem, entities = hierarchy(alone, notebook, jobs)
         if mode == "agnostic":
             problem = problem.agnostic()
         assert normalised(problem, entities) == pytest.approx(published[mode][jobs - 1], abs=6e-4)
@@ -195,9 +179,9 @@ def test_all_jobs_of_a_published_vector_can_have_more(shared, jobs):
 
 @pytest.mark.parametrize("mode", ["perf", "agnostic"])
 @pytest.mark.parametrize("notebook", ["13", "14", "15", "16"])
-def test_invariants_of_hierarchical_shares(rates, notebook, mode):
-    for jobs in (2, 8, 13, 18):  # benchmarks/hierarchical_vectors.py has all 18
-        problem, entities = hierarchy(rates, notebook, jobs)
+def test_invariants_of_hierarchical_shares(alone, notebook, mode):
+    for jobs in (2, 8, 13, 18):
+        problem, entities = hierarchy(alone, notebook, jobs)
         if mode == "agnostic":
             problem = problem.agnostic()
         got = normalised(problem, entities)

@@ -7,7 +7,7 @@ import pytest
 from simsched.workload.generator import GeneratorOptions, stretch_of
 from simsched.workload.readers import read_trace
 from simsched.workload.recipes.pollux import PolluxRecipe, eligible
-from simsched.workload.size_classes import size_class_of
+from simsched.workload.recipes.recipe import size_class_of
 
 CLASSES = ("S", "M", "L", "XL")
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo, Sjf
 from simsched_policies.queues.qssf import Qssf
-from simsched_policies.queues.sjf import Sjf
 
 from simsched.applications.catalogue import ApplicationsOptions, catalogue
 from simsched.engine.options import EngineOptions

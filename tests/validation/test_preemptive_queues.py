@@ -7,9 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from simsched_policies.queues.fifo import Fifo
-from simsched_policies.queues.las import Las
-from simsched_policies.queues.srsf import Srsf
+from simsched_policies.queues.by_key import Fifo, Las, Srsf
 from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.engine.options import EngineOptions
@@ -104,7 +102,7 @@ def test_mean_response_in_m_g_1_is_that_of_the_closed_form(make: Callable[[], Po
 
 def all_rigid() -> list[str]:
     """List the policies for rigid jobs that act on events at once, rather than in rounds."""
-    rigid = [name for name in registry.names() if registry.load(name).rigid]
+    rigid = [name for name in registry.names() if registry.load(name).traits.rigid]
     at_once = [name for name in rigid if not issubclass(registry.load(name), SharesPolicy)]
     return [name for name in at_once if registry.load(name)().triggers.interval_s is None]
 

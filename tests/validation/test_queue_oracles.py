@@ -7,14 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings, strategies as st
 from simsched_policies.production.yarn_cs import YarnCs
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo, Las, Sjf, SmallestFirst, Srsf, Srtf
 from simsched_policies.queues.gittins import Gittins
 from simsched_policies.queues.isolated import Isolated
-from simsched_policies.queues.las import Las
-from simsched_policies.queues.sjf import Sjf
-from simsched_policies.queues.smallest_first import SmallestFirst
-from simsched_policies.queues.srsf import Srsf
-from simsched_policies.queues.srtf import Srtf
 from simsched_policies.queues.time_slicing import TimeSlicing
 from simsched_policies.queues.tiresias import Tiresias
 from simsched_policies.queues.tiresias_g import TiresiasG

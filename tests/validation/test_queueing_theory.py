@@ -6,8 +6,7 @@ from math import factorial
 
 import numpy as np
 import pytest
-from simsched_policies.queues.fifo import Fifo
-from simsched_policies.queues.srtf import Srtf
+from simsched_policies.queues.by_key import Fifo, Srtf
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder

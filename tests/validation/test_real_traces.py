@@ -11,7 +11,7 @@ from simsched.applications.measurements import read_folder
 from simsched.applications.tuned_requests import initial_batch_sizes, tuned_configurations
 from simsched.workload.readers import read_trace
 from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload, eligible
-from simsched.workload.size_classes import size_class_of
+from simsched.workload.recipes.recipe import size_class_of
 from simsched.workload.source import WorkloadOptions, make_workload
 from simsched.workload.summary import trace_statistics
 

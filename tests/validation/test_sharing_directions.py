@@ -8,8 +8,7 @@ import pytest
 from simsched_policies.deadlines.edf import Edf
 from simsched_policies.deadlines.elasticflow import ElasticFlow
 from simsched_policies.production.yarn_cs import YarnCs
-from simsched_policies.queues.fifo import Fifo
-from simsched_policies.queues.srtf import Srtf
+from simsched_policies.queues.by_key import Fifo, Srtf
 from simsched_policies.queues.tiresias import Tiresias
 from simsched_policies.rounds.themis import Themis
 from simsched_policies.sharing.antman import AntMan
@@ -19,7 +18,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.constant import ConstantSharing
+from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
 from simsched.testing.builders import Applications, run, toy_application

@@ -17,10 +17,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from simsched.agent import Agent, Lease, NoBatchAgent
+from simsched.agent import Agent, Lease, LeasingAgent, NoBatchAgent
 from simsched.errors import input_error
 from simsched.model import ApplicationFacts, Cluster, JobRequest, Site
-from simsched.policy import COMING_JOBS, RECORDED_DURATION, STEPS, Decision, JobView, Policy, Signal, Triggers, View
+from simsched.policy import (
+    CANCEL,
+    COMING_JOBS,
+    RECORDED_DURATION,
+    STEPS,
+    Decision,
+    JobView,
+    Policy,
+    Traits,
+    Triggers,
+    View,
+)
 from simsched.toolkit import place_consolidated
 
 #: The artifact's `scheduling_slot`.
@@ -123,7 +134,7 @@ def gathered(now_s: float, times_s: Iterable[float]) -> float:
     return now_s + SLOT_S if len(coming) > 1 and coming[0] <= now_s + SLOT_S else coming[0]
 
 
-class Bookkeeper(NoBatchAgent):
+class Bookkeeper(NoBatchAgent, LeasingAgent):
     """Runs a job from decision to decision, until the second at which the books end it."""
 
     def __init__(self, policy: Artifact, job_id: str) -> None:
@@ -144,7 +155,7 @@ class Bookkeeper(NoBatchAgent):
 class Artifact(Policy):
     """What the policies of the artifact have in common: they keep books, and carry them out decision by decision."""
 
-    needs: ClassVar[frozenset[Signal]] = frozenset({STEPS, RECORDED_DURATION, COMING_JOBS})
+    traits: ClassVar[Traits] = Traits(needs={STEPS, RECORDED_DURATION, COMING_JOBS})
 
     _books: Books | None = field(default=None, init=False, repr=False)
     _turn: int = field(default=-1, init=False, repr=False)
@@ -192,12 +203,13 @@ class Artifact(Policy):
         next_s = min([self._until_s, *(end_s for end_s, _ in self._over if end_s > view.now_s)])
         wake_at_s = next_s if math.isfinite(next_s) else None
         if self._turn == before:
-            return Decision.change({}, cancel=over, wake_at_s=wake_at_s)
+            return Decision.change(dict.fromkeys(over, CANCEL), wake_at_s=wake_at_s)
         turn = turns[self._turn]
         gone = {*over, *turn.declined} & view.jobs.keys()
         counts = {job_id: gpus for job_id, gpus in turn.gpus.items() if job_id in view.jobs and job_id not in gone}
         places = place_consolidated(counts, view, counts, lambda job_id: True)
-        return Decision(places, cancel=sorted(gone), wake_at_s=wake_at_s, renew_leases=True)
+        jobs = {**places, **dict.fromkeys(sorted(gone), CANCEL)}
+        return Decision(jobs, wake_at_s=wake_at_s, renew_leases=True)
 
     @property
     def _until_s(self) -> float:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
+
+from simsched.policy import Traits
 
 from .books import LEVELS, Account, Artifact, Books, aligned, gathered
 
@@ -13,7 +16,7 @@ class Edf(Artifact):
     """Plans jobs in the order of their deadlines on what earlier ones leave, at every arrival and end."""
 
     name: ClassVar[str] = "elasticflow-artifact-edf"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = replace(Artifact.traits, rigid=False)
 
     def keep(self, accounts: Sequence[Account], gpus: int) -> Books:
         """Decide at arrivals and ends, until all jobs have been seen to end."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from simsched.model import Allocation, Cluster
 from simsched.model.colocation import gap_turns
+from simsched.policy import Place
 
-from .books import TOLERANCE_S, Account, Artifact
+from .books import TOLERANCE_S, Account, Artifact, Jobs
 
 #: What a job adds to the utilisation of its GPUs; a GPU above the last may not take an opportunistic job. A guaranteed
 #: job adds all but the drift when it reserves a GPU, and the drift when it has all: the rounding decides ties later.
@@ -76,7 +77,7 @@ class AntMan(Artifact):
         self._gpus = Gpus(self._nodes)
         self._pending: list[Account] = []
 
-    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
         """Place what can be placed; opportunistic jobs run as fast as their neighbours of now let them."""
         for account in ended:
             self._gpus.release(account)
@@ -91,17 +92,12 @@ class AntMan(Artifact):
         for account in [*before, *started]:
             account.now_iteration_s = self._iteration_s(account)
         running = {account.request.id: account for account in [*before, *started]}
-        return {
-            "allocations": {job_id: self._allocation(account) for job_id, account in running.items()},
-            "beside": {
-                account.request.id: [
-                    job_id
-                    for job_id, other in running.items()
-                    if other is not account and other.request.guaranteed != account.request.guaranteed
-                ]
-                for account in started
-            },
-        }
+        jobs: Jobs = {job_id: self._allocation(one) for job_id, one in running.items()}
+        for account in started:
+            guaranteed = account.request.guaranteed
+            beside = [job_id for job_id, other in running.items() if other.request.guaranteed != guaranteed]
+            jobs[account.request.id] = Place(self._allocation(account), beside)
+        return jobs
 
     def _allocation(self, account: Account) -> Allocation:
         counts: dict[int, int] = {}

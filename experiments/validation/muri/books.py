@@ -11,14 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent import Agent, Lease, NoBatchAgent
+from simsched.agent import Agent, Lease, LeasingAgent, NoBatchAgent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Site
-from simsched.policy import RECORDED_DURATION, REMAINING_WORK, Decision, Policy, Signal, View
+from simsched.policy import RECORDED_DURATION, REMAINING_WORK, Action, Decision, Policy, Traits, View
+
+#: What a decision says of jobs.
+Jobs = dict[str, Allocation | Action]
 
 #: Iterations are so much longer under the scheduler.
 ALONE = 1.015
@@ -81,7 +84,7 @@ class Account:
         self.now_iteration_s, self.now_overhead_s = iteration_s, overhead_s
 
 
-class Bookkeeper(NoBatchAgent):
+class Bookkeeper(NoBatchAgent, LeasingAgent):
     """Runs a job until the second that the books name."""
 
     def __init__(self, account: Account) -> None:
@@ -102,7 +105,7 @@ class Bookkeeper(NoBatchAgent):
 class Artifact(Policy):
     """What the policies of the artifact have in common: the events, and the credit for time."""
 
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, RECORDED_DURATION})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK, RECORDED_DURATION})
 
     #: The part of its time by which an end may differ from the first found of a group, and the seconds by which the
     #: groups that are one event with the earliest may follow it.
@@ -167,17 +170,17 @@ class Artifact(Policy):
             account.running = False
         arrived, self._arrived = self._arrived, []
         self._active += arrived
-        decision = self.schedule(arrived, ended, now_s)
+        jobs = self.schedule(arrived, ended, now_s)
         self._predict(view)
-        return Decision(**decision, renew_leases=True, wake_at_s=self._wake_s)
+        return Decision(jobs, renew_leases=True, wake_at_s=self._wake_s)
 
     def due(self) -> tuple[float, list[str]]:
         """Return when jobs end next, as things stand, and the ids of those."""
         ends_s = self._ending[0].ends_s if self._ending else math.inf
         return ends_s, [account.request.id for account in self._ending]
 
-    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
-        """Choose who runs and how fast, and set when to be asked again; returns the arguments of the decision."""
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
+        """Choose who runs and how fast, and set when to be asked again; returns what happens to the jobs."""
         raise NotImplementedError
 
     def event_s(self, end_s: float, view: View) -> float:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 from simsched.model import Allocation, Cluster
 from simsched.model.colocation import group_s
-from simsched.policy import INPUT_FILE, NEXT_ARRIVAL, JobView, Signal, View
+from simsched.policy import INPUT_FILE, NEXT_ARRIVAL, JobView, Place, Traits, View
 from simsched.toolkit import play
 from simsched.toolkit.grouping import exact_matching, groups as grouping
 
-from .books import ALONE, TOLERANCE_S, Account, Artifact, first_fit
+from .books import ALONE, TOLERANCE_S, Account, Artifact, Jobs, first_fit
 from .recorded import Matchings
 
 #: An iteration of a group of so many jobs is so much longer than their pipeline.
@@ -31,7 +31,7 @@ class Muri(Artifact):
     """
 
     name: ClassVar[str] = "muri-artifact"
-    needs: ClassVar[frozenset[Signal]] = Artifact.needs | {NEXT_ARRIVAL}
+    traits: ClassVar[Traits] = replace(Artifact.traits, needs=Artifact.traits.needs | {NEXT_ARRIVAL})
 
     order: Literal["left", "attained"] = "left"
     matching: bool = True
@@ -60,7 +60,7 @@ class Muri(Artifact):
         arrives_s = view[NEXT_ARRIVAL]()
         return arrives_s if abs(arrives_s - end_s) <= TOLERANCE_S else end_s
 
-    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
         """Take jobs, group them, and place the groups, the largest first."""
         self._active.sort(key=self._key)
         chosen = self._groups()
@@ -77,13 +77,13 @@ class Muri(Artifact):
                 iteration_s, overhead_s = self._group_s(group), sum(account.overhead_s for account in group)
                 for account in group:
                     account.run(now_s, iteration_s, overhead_s)
-        anew = [job_id for group, place in places.items() if self._placed.get(group) != place for job_id in group]
+        jobs: Jobs = {}
+        for (first, *others), place in places.items():
+            restart = self._placed.get((first, *others)) != place
+            jobs[first] = Place(place, restart=restart)
+            jobs |= dict.fromkeys(others, Place(place, onto=first, restart=restart))
         self._placed = places
-        return {
-            "allocations": {job_id: place for group, place in places.items() for job_id in group},
-            "onto": {job_id: group[0] for group in places for job_id in group[1:]},
-            "anew": anew,
-        }
+        return jobs
 
     def _key(self, account: Account) -> float:
         if self.order == "attained":

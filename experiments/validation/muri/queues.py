@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from simsched.model import Allocation, Cluster
 
-from .books import Account, Artifact, first_fit
+from .books import Account, Artifact, Jobs, first_fit
 
 _LIMITS_GPU_S = (3250, 7200)
 
@@ -23,18 +23,18 @@ class Shortest(Artifact):
         super().__init__(charge_every_event)
         self.by_service = by_service
 
-    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
         """Place the jobs in their order."""
         self._active.sort(key=self._left)
         free, whole = list(self._nodes), max(self._nodes)
-        placed: dict[str, Allocation] = {}
+        placed: Jobs = {}
         for account in self._active:
             taken = first_fit(free, whole, account.gpus)
             account.running = bool(taken)
             if taken:
                 placed[account.request.id] = taken
                 account.run(now_s, account.iteration_s, account.overhead_s)
-        return {"allocations": placed}
+        return placed
 
     def _left(self, account: Account) -> float:
         left = account.remaining * account.iteration_s
@@ -53,7 +53,7 @@ class Queues(Artifact):
         self._queues: list[list[Account]] = [[], [], []]
         self._held: dict[str, Allocation] = {}
 
-    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> dict[str, Any]:
+    def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
         """Demote, then serve the queues in order as far as GPUs go."""
         for account in ended:
             self._queues[account.queue].remove(account)
@@ -79,7 +79,7 @@ class Queues(Artifact):
                 return self.schedule((), (), now_s)
             self._wake_s = math.nextafter(now_s, math.inf)  # the artifact would not end
         self._held = self._places(running)
-        return {"allocations": self._held}
+        return self._held
 
     def _round(self, running: Sequence[Account], now_s: float) -> bool:
         """Hold the event that is due at this very instant; returns whether it changes anything.

@@ -27,7 +27,7 @@ from simsched.model import (
     consolidated_shape,
     split_batch,
 )
-from simsched.policy import REMAINING_WORK, STEP_TIMES, Decision, JobView, Policy, Signal, Triggers, View
+from simsched.policy import REMAINING_WORK, STEP_TIMES, Decision, JobView, Policy, Traits, Triggers, View
 from simsched.toolkit import TypePool, available_gpus, fixed_batch, place_counts, required_limits, type_pools
 
 
@@ -40,8 +40,7 @@ class Optimus(Policy):
     """
 
     name: ClassVar[str] = "optimus"
-    needs: ClassVar[frozenset[Signal]] = frozenset({STEP_TIMES, REMAINING_WORK})
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(needs={STEP_TIMES, REMAINING_WORK}, rigid=False)
 
     interval_s: int = 60
     count_current_epoch: bool = False

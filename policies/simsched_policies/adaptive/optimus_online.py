@@ -25,7 +25,7 @@ the others, as in the paper's study of sensitivity (section 6).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import ClassVar, Literal
@@ -44,6 +44,7 @@ from simsched.policy import (
     JobView,
     LossReports,
     Signal,
+    Traits,
     View,
 )
 from simsched.toolkit import (
@@ -77,7 +78,7 @@ class OptimusOnline(Optimus):
     """
 
     name: ClassVar[str] = "optimus-online"
-    needs: ClassVar[frozenset[Signal]] = frozenset({LOSSES, MEASURED_SPEEDS})
+    traits: ClassVar[Traits] = replace(Optimus.traits, needs={LOSSES, MEASURED_SPEEDS})
 
     interval_s: int = 600
     convergence: Literal["fitted", "oracle"] = "fitted"
@@ -106,7 +107,7 @@ class OptimusOnline(Optimus):
     @property
     def signals(self) -> frozenset[Signal]:
         """Return the signals of the estimates chosen."""
-        found = set(self.needs)
+        found = set(self.traits.needs)
         found |= {REMAINING_WORK} if self.convergence == "oracle" else set()
         if self.speed == "oracle":
             return frozenset(found | {STEP_TIMES})
@@ -186,7 +187,7 @@ class OptimusOnline(Optimus):
             split = batch_for_target(limits, batch, workers)
             nodes = len(consolidated_shape(workers, pool.gpus_per_node))
             step_s = float(prior.params.iteration_time_s(nodes, workers, split.local_bsz, split.accum_steps))
-            samples.append(SpeedSample(workers, 0, 1 / step_s))
+            samples.append(SpeedSample(workers, 1 / step_s))
         return samples
 
     def _remaining_iterations(self, job: JobView, batch: int) -> float:

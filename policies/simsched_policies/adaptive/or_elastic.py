@@ -35,7 +35,7 @@ from simsched.model import (
     Site,
     batch_for_target,
 )
-from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Signal, Speed, Triggers, View
+from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Speed, Traits, Triggers, View
 from simsched.toolkit import TypePool, required_limits, type_pools
 
 
@@ -79,9 +79,7 @@ class OrElastic(Policy):
     """
 
     name: ClassVar[str] = "or-elastic"
-    scales: ClassVar[bool] = True
-    needs: ClassVar[frozenset[Signal]] = frozenset({MEASURED_SPEEDS})
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(scales=True, needs={MEASURED_SPEEDS}, rigid=False)
 
     start_nodes: int = 1
     step_nodes: int = 1
@@ -133,7 +131,7 @@ class OrElastic(Policy):
             if held:
                 allocations[job.id] = held
         wanted = sorted({*provisioned, *(node for held in allocations.values() for node, _ in held)})
-        return Decision(allocations, target_nodes=wanted or [0])
+        return Decision(allocations, nodes=wanted or [0])
 
     def _nodes(self, job: JobView, view: View, untaken: list[int]) -> list[int]:
         """Pick the nodes for a job, its own first, and take them from those that nobody has."""

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent
-from simsched.model import Allocation, ApplicationFacts, GoodputModel, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, Capacity, GoodputModel, JobRequest, gpus_of
 from simsched.policy import (
     GOODPUT,
     GPU_TYPES,
@@ -30,12 +30,11 @@ from simsched.policy import (
     Decision,
     JobView,
     Policy,
-    Signal,
+    Traits,
     Triggers,
     View,
-    Wants,
 )
-from simsched.toolkit import available_by_type
+from simsched.toolkit import BEST_FIT, available_by_type
 from simsched.toolkit.programs import (
     MOST_GPUS,
     Configuration,
@@ -62,10 +61,12 @@ class Sia(Policy):
     """
 
     name: ClassVar[str] = "sia"
-    type_aware: ClassVar[bool] = True
-    wants: ClassVar[Wants] = {GPU_TYPES: Becomes("chooses numbers of GPUs alone")}
-    needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT, OFFLINE_PROFILES})
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(
+        type_aware=True,
+        wants={GPU_TYPES: Becomes("chooses numbers of GPUs alone")},
+        needs={GOODPUT, OFFLINE_PROFILES},
+        rigid=False,
+    )
 
     interval_s: int = 60
     fairness: float = -0.5
@@ -221,32 +222,14 @@ def _delay_s(job: JobView, view: View) -> float:
 
 def _placed(chosen: Mapping[str, Configuration], view: View) -> dict[str, Allocation]:
     """Place configurations: unchanged ones stay, the others follow by descending GPUs."""
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
     allocations: dict[str, Allocation] = {}
-    moved: list[tuple[str, Configuration]] = []
     for job_id, kind in chosen.items():
-        job = view.jobs[job_id]
-        if _current(job, view) == (kind.gpu_type, kind.gpus):
-            allocations[job_id] = job.allocation
-            for node, gpus in job.allocation:
-                free[node] -= gpus
-        else:
-            moved.append((job_id, kind))
+        if _current(view.jobs[job_id], view) == (kind.gpu_type, kind.gpus):
+            allocations[job_id] = view.jobs[job_id].allocation
+    free = Capacity.idle(view, allocations.values())
+    moved = [(job_id, kind) for job_id, kind in chosen.items() if job_id not in allocations]
     for job_id, kind in sorted(moved, key=lambda one: -one[1].gpus):
-        allocations[job_id] = _seats(free, kind, view)
+        found = free.place(BEST_FIT, kind.gpus, (free.types.index(kind.gpu_type),))
+        assert found is not None, "the program chooses no more than there is"
+        allocations[job_id] = found
     return allocations
-
-
-def _seats(free: list[int], kind: Configuration, view: View) -> Allocation:
-    """Take GPUs of a type from the fullest node that holds them all, else from the emptiest nodes on."""
-    nodes = [node.index for node in view.nodes if node.gpu_type == kind.gpu_type and free[node.index]]
-    whole = [node for node in nodes if free[node] >= kind.gpus]
-    order = [min(whole, key=lambda node: free[node])] if whole else sorted(nodes, key=lambda node: -free[node])
-    picked, left = [], kind.gpus
-    for node in order:
-        took = min(free[node], left)
-        if took:
-            picked.append((node, took))
-            free[node] -= took
-            left -= took
-    return tuple(picked)

@@ -32,7 +32,17 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import LOSSES, MEASURED_SPEEDS, Decision, JobView, LossReports, Policy, Signal, Triggers, View
+from simsched.policy import (
+    LOSSES,
+    MEASURED_SPEEDS,
+    Decision,
+    JobView,
+    LossReports,
+    Policy,
+    Traits,
+    Triggers,
+    View,
+)
 from simsched.toolkit import (
     FEWEST,
     Fit,
@@ -70,8 +80,7 @@ class Slaq(Policy):
     """
 
     name: ClassVar[str] = "slaq"
-    needs: ClassVar[frozenset[Signal]] = frozenset({LOSSES, MEASURED_SPEEDS})
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(needs={LOSSES, MEASURED_SPEEDS}, rigid=False)
 
     interval_s: int = 60
     decay: float = 0.9

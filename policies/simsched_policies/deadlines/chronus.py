@@ -23,7 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.model import Allocation
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.policy import (
+    DEADLINES,
+    REMAINING_WORK,
+    Becomes,
+    Decision,
+    Decline,
+    JobView,
+    Policy,
+    Traits,
+    Triggers,
+    View,
+)
 from simsched.toolkit import TypePool, available_gpus, run_in_order, type_pools
 from simsched.toolkit.programs import reserve, usable_seconds
 
@@ -33,10 +44,12 @@ class Chronus(Policy):
     """Reserves leases for jobs with deadlines, and lets the others use the GPUs that are left slot by slot."""
 
     name: ClassVar[str] = "chronus"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
-    wants: ClassVar[Wants] = {
-        DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={REMAINING_WORK},
+        wants={
+            DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
+        },
+    )
 
     lease_s: int = 3600
     slot_s: int = 300
@@ -75,7 +88,7 @@ class Chronus(Policy):
             rest = [job for job in pool.jobs.values() if job.id not in self._holders]
             rest.sort(key=lambda job: job[REMAINING_WORK].seconds * job.num_gpus)
             allocations |= run_in_order([*first, *rest], pool.view)
-        return Decision(allocations, declined=declined)
+        return Decision(allocations | {job_id: Decline(allocations.get(job_id, ())) for job_id in declined})
 
     def _plan(self, pool: TypePool, new: Sequence[JobView]) -> list[str]:
         """Decide who is admitted and who holds the lease under way; return those declined."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, View, Wants
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Traits, View
 from simsched.toolkit import (
     PLACERS,
     Key,
@@ -40,7 +40,7 @@ class Edf(Policy):
     """
 
     name: ClassVar[str] = "edf"
-    wants: ClassVar[Wants] = {DEADLINES: Becomes("serves jobs in the order of submission")}
+    traits: ClassVar[Traits] = Traits(wants={DEADLINES: Becomes("serves jobs in the order of submission")})
 
     preempts: bool = True
     placement: PlacerName = "most-free"
@@ -50,13 +50,16 @@ class Edf(Policy):
     def __post_init__(self) -> None:
         """Start without jobs."""
         self._scheduler = PriorityScheduler(preempts=self.preempts)
-        if self.elastic:  # of this instance only: the class is rigid
-            vars(self)["rigid"] = False
+
+    @property
+    def rigid(self) -> bool:
+        """Return whether jobs keep the number of GPUs that they ask for."""
+        return not self.elastic
 
     @property
     def signals(self) -> frozenset[Signal]:
         """Return the work left where jobs are scaled, and nothing otherwise."""
-        return frozenset({REMAINING_WORK}) if self.elastic else self.needs
+        return frozenset({REMAINING_WORK}) if self.elastic else super().signals
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch asked for; where jobs are scaled, refuse those that know only a duration."""

@@ -12,19 +12,34 @@ profiles it beforehand). Because scaling costs a restart here, plans pay for eac
 jobs keep what they hold while there is room; they grow, or move for others, only if they end sooner for it, and in
 time; and where all cannot be planned anew, plans go on as they were, so that who is admitted stays in time unless GPUs
 are lost. Plans look at most `horizon_slots` slots ahead. On several GPU types it runs in each by itself.
+
+The simulator published with the paper does two things otherwise, either of which can be had: GPUs left over go to the
+job whose GPU time grows most for them (`spare_to: most-growth`), and the jobs that arrive in one slot are admitted or
+declined together (`admit_together`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Triggers, View, Wants
+from simsched.policy import (
+    DEADLINES,
+    REMAINING_WORK,
+    Becomes,
+    Decision,
+    Decline,
+    JobView,
+    Policy,
+    Traits,
+    Triggers,
+    View,
+)
 from simsched.toolkit import (
     Counts,
     DeadlineJob,
@@ -48,16 +63,20 @@ class ElasticFlow(Policy):
     """Admits jobs whose deadline can be met, and scales them slot by slot."""
 
     name: ClassVar[str] = "elasticflow"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
-    wants: ClassVar[Wants] = {
-        DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
-    }
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(
+        needs={REMAINING_WORK},
+        wants={
+            DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
+        },
+        rigid=False,
+    )
 
     slot_s: int = 60
     horizon_slots: int = 10_080
     spare_restarts: int = 1
     rounding_s: float = 0.5
+    spare_to: Literal["most-saved", "most-growth"] = "most-saved"
+    admit_together: bool = False
     _promised: dict[str, bool] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[str, Counts] = field(default_factory=dict, init=False, repr=False)
     _planned_s: float = field(default=0.0, init=False, repr=False)
@@ -92,7 +111,7 @@ class ElasticFlow(Policy):
         for pool in type_pools(view, home=self._types):
             allocations |= self._serve(pool)
         declined = [job_id for job_id, promised in self._promised.items() if not promised and job_id not in before]
-        return Decision(allocations, declined=declined)
+        return Decision(allocations | {job_id: Decline(allocations.get(job_id, ())) for job_id in declined})
 
     def _serve(self, pool: TypePool) -> dict[str, Allocation]:
         gpus = available_gpus(pool.view)
@@ -105,7 +124,8 @@ class ElasticFlow(Policy):
         rest = sorted((job for job in pool.jobs.values() if job.id not in names), key=_has_deadline)
         without = sum(not _has_deadline(job) for job in rest)
         now = sum(int(self._plans[one.id][0]) for one in planned if len(self._plans[one.id]))
-        counts = scale_up(planned, self._plans, gpus - min(without, max(gpus - now, 0)))
+        spare = gpus - min(without, max(gpus - now, 0))
+        counts = scale_up(planned, self._plans, spare, least_return=self.spare_to == "most-growth")
         counts |= share_out([self._job(job, pool, gpus) for job in rest], gpus - sum(counts.values()))
         known = {one.id: one for one in planned}
 
@@ -120,18 +140,16 @@ class ElasticFlow(Policy):
         One that was admitted and cannot be in time after all, because nodes have failed, becomes best effort.
         """
         old = [one for one in jobs if one.id in self._promised]
+        new = [one for one in jobs if one.id not in self._promised]
         kept, plans = keep_promises(old, self._plans, gpus)
-        for one in jobs:
-            if one.id not in self._promised:
-                found = plan_all([*kept, one], gpus)
-                own = plan_beside(plans, one, gpus) if found is None else None
-                self._promised[one.id] = found is not None or own is not None
-                if found is not None:
-                    plans = found
-                elif own is not None:
-                    plans[one.id] = own
-                if self._promised[one.id]:
-                    kept.append(one)
+        for group in [new] if self.admit_together and new else [[one] for one in new]:
+            found = plan_all([*kept, *group], gpus)
+            if found is None:
+                found = _planned_beside(plans, group, gpus)
+            self._promised |= dict.fromkeys((one.id for one in group), found is not None)
+            if found is not None:
+                plans = found
+                kept += group
         self._promised |= {one.id: one.id in plans for one in old}
         self._plans |= plans
         return kept
@@ -169,6 +187,17 @@ class ElasticFlow(Policy):
             needed_s = remaining.seconds_on(pool.gpu_type, gpus) + rounding_s
             ratios[gpus] = remaining.seconds_on(pool.gpu_type, 1) / needed_s if needed_s > 0 else 1.0
         return self.slot_s * ratios[gpus]
+
+
+def _planned_beside(plans: dict[str, Counts], jobs: list[DeadlineJob], gpus: int) -> dict[str, Counts] | None:
+    """Plan jobs on what plans leave, the earliest deadline first; None if one of them cannot be in time so."""
+    found = dict(plans)
+    for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
+        own = plan_beside(found, job, gpus)
+        if own is None:
+            return None
+        found[job.id] = own
+    return found
 
 
 def _has_deadline(job: JobView) -> bool:

@@ -23,11 +23,10 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.model import ApplicationFacts, Cluster, JobRequest
-from simsched.policy import Decision, Policy, Signal, Triggers, View
+from simsched.policy import Decision, Policy, Signal, Traits, Triggers, View
 from simsched.toolkit import NodeDemand, PlacerName, nodes_to_wake
-from simsched_policies.queues.fifo import Fifo
+from simsched_policies.queues.by_key import Fifo, Sjf
 from simsched_policies.queues.qssf import Qssf
-from simsched_policies.queues.sjf import Sjf
 
 #: The orders in which jobs may start: policies that never take a running job off its GPUs.
 ORDERS: Mapping[str, type[Fifo] | type[Sjf] | type[Qssf]] = MappingProxyType({"fifo": Fifo, "sjf": Sjf, "qssf": Qssf})
@@ -38,7 +37,7 @@ class Ces(Policy):
     """Runs jobs in the order of another policy on as few nodes awake as the demand for nodes and its forecast allow."""
 
     name: ClassVar[str] = "ces"
-    scales: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(scales=True)
 
     order: Literal["fifo", "sjf", "qssf"] = "fifo"
     placement: PlacerName = "consolidated"
@@ -105,12 +104,12 @@ class Ces(Policy):
             if not woken:
                 slept = self._slept(view, decision, free, awake, int(numbers["nodes_forecast"]) - used)
         if not woken and not slept:
-            return Decision.change(decision.allocations, decision.stop, diagnostics=numbers)
+            return decision._replace(diagnostics=numbers)
         self._starting |= woken
         awake |= woken
         awake -= slept
         self._starting -= slept
-        return Decision.change(decision.allocations, decision.stop, target_nodes=sorted(awake), diagnostics=numbers)
+        return decision._replace(nodes=sorted(awake), diagnostics=numbers)
 
     def _take_in(self, view: View) -> set[int]:
         """Return the nodes that are to be awake, and notice which of them have come up."""
@@ -123,7 +122,7 @@ class Ces(Policy):
     def _woken(self, view: View, decision: Decision, free: list[int], awake: set[int]) -> set[int]:
         """Return the nodes to wake for the jobs that wait, with the spare ones."""
         asleep = [node.index for node in view.nodes if node.index not in awake]
-        waiting = [job for job in view.jobs.values() if not job.running and job.id not in decision.allocations]
+        waiting = [job for job in view.jobs.values() if not job.running and job.id not in decision.jobs]
         if not asleep or not waiting:
             return set()
         room = [node.gpus if node.index in self._starting else free[node.index] for node in view.nodes]
@@ -139,7 +138,7 @@ class Ces(Policy):
 
         `rise` is by how much the forecast exceeds what is in use.
         """
-        if any(not job.running and job.id not in decision.allocations for job in view.jobs.values()):
+        if any(not job.running and job.id not in decision.jobs for job in view.jobs.values()):
             return set()
         recent = self._demand.rise(view.now_s, self.recent_s)
         if recent >= self.recent_rise > 0 or rise >= self.future_rise > 0:

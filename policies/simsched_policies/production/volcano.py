@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, Tenant, gpus_of
-from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName, available_gpus
+from simsched.model import Allocation, Capacity, Tenant, gpus_of
+from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
+from simsched.toolkit import PLACERS, PlacerName, available_gpus
 
 
 def deserved(weights: Mapping[str, float], wanted: Mapping[str, int], total: int) -> dict[str, float]:
@@ -55,10 +55,13 @@ class Volcano(Policy):
     """
 
     name: ClassVar[str] = "volcano"
-    wants: ClassVar[Wants] = {
-        QUOTAS: Becomes("gives the queues of all tenants the same weight"),
-        JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        wants={
+            QUOTAS: Becomes("gives the queues of all tenants the same weight"),
+            JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
+        },
+        reads_tenants=True,
+    )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     placement: PlacerName = "fragments"
@@ -80,7 +83,7 @@ class _Session:
     """One decision: what queues and users hold, what queues deserve, and who waits."""
 
     def __init__(self, view: View, tenants: Mapping[str, Tenant], placement: PlacerName) -> None:
-        self._free = FreeGpus(view.nodes, view.up, view.free)
+        self._free = Capacity.of(view)
         self._placer = PLACERS[placement]
         self._held: dict[str, int] = {}
         self._users: dict[tuple[str, str], int] = {}

@@ -21,9 +21,9 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.errors import input_error
-from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, gpus_of
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName
+from simsched.toolkit import PLACERS, PlacerName
 
 _OTHERS = ""
 
@@ -77,8 +77,7 @@ class YarnCs(Policy):
     _queues: dict[str, _Queue] = field(init=False, repr=False)
     _held: dict[str, tuple[_Queue, Allocation]] = field(default_factory=dict, init=False, repr=False)
     _cluster_gpus: int = field(default=0, init=False, repr=False)
-    _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
-    _up: list[bool] = field(default_factory=list, init=False, repr=False)
+    _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Open the queues; refuse shares that are none."""
@@ -180,8 +179,7 @@ class YarnCs(Policy):
         self._held[job_id] = (queue, allocation)
 
     def _update(self, view: View) -> None:
-        up = list(view.up)
-        changed = up != self._up or bool(view.lost)
+        changed = view.up != self._free.up or bool(view.lost)
         for job_id in view.finished:
             queue, allocation = self._held.pop(job_id, (None, ()))
             if queue is not None:
@@ -189,7 +187,7 @@ class YarnCs(Policy):
                 if not changed:
                     self._free.give_back(allocation)
         if changed:
-            self._up, self._free = up, FreeGpus(view.nodes, up, view.free)
+            self._free = Capacity.of(view)
         for job in view.arrived:
             self._queue_of(job.request.tenant).waiting.append(self._waiting(job))
         if changed:

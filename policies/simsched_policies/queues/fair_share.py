@@ -17,7 +17,7 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, Policy, Traits, Triggers, View
 from simsched.toolkit import available_gpus, place_counts, refuse_unknown_counts, share_evenly, type_pools, usable_gpus
 
 
@@ -26,7 +26,7 @@ class FairShare(Policy):
     """Divides the GPUs equally among the jobs, every `interval_s`."""
 
     name: ClassVar[str] = "fair-share"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     interval_s: int = 60
 

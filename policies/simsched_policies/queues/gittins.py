@@ -2,7 +2,7 @@
 
 Idea: where the distribution of service is known, but not that of a single job, the index says which job to serve (Gu et
 al., Tiresias, NSDI'19, section 3.2.1, 2D-Gittins). The distribution comes from samples, from a file, or from the jobs
-that have finished; never from a job's own future. The index of the running jobs is looked at anew every `quantum_s`
+that have finished; never from a job's own future. The index of the running jobs is read again every `quantum_s`
 while any job waits.
 """
 
@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Quantum, Signal, View
+from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Quantum, Traits, View
 from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler, ServiceHistory
 
 
@@ -27,7 +27,7 @@ class Gittins(Policy):
     """
 
     name: ClassVar[str] = "gittins"
-    needs: ClassVar[frozenset[Signal]] = frozenset({SERVICE_HISTORY})
+    traits: ClassVar[Traits] = Traits(needs={SERVICE_HISTORY}, quantum="quantum_s")
 
     quantum_s: int = 60
     history_gpu_s: Sequence[int] = ()

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import JOBS_OF_USERS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.policy import JOBS_OF_USERS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, DurationHistory, Key, LearnedDurations, PlacerName, PriorityScheduler
 
 
@@ -25,7 +25,9 @@ class Qssf(Policy):
     """Starts the jobs with the least expected GPU-time first; what runs is never stopped."""
 
     name: ClassVar[str] = "qssf"
-    wants: ClassVar[Wants] = {JOBS_OF_USERS: Becomes("expects of a job what those of its application and size took")}
+    traits: ClassVar[Traits] = Traits(
+        wants={JOBS_OF_USERS: Becomes("expects of a job what those of its application and size took")}
+    )
 
     prior_s: float = 3600.0
     window: int = 100

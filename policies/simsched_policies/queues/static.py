@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, BatchLimits, Cluster, JobRequest
-from simsched.policy import Decision, JobView, Policy, View
+from simsched.policy import Decision, JobView, Policy, Traits, View
 from simsched.toolkit import refuse_unknown_counts
 
 
@@ -29,7 +29,7 @@ class Static(Policy):
     """
 
     name: ClassVar[str] = "static"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     gpus: int = 4
     batch_per_gpu: int | None = None

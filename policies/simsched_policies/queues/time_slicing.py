@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, Quantum, View
+from simsched.policy import Decision, Policy, Quantum, Traits, View
 from simsched.toolkit import PLACERS, PlacerName, PriorityScheduler
 
 
@@ -23,6 +23,7 @@ class TimeSlicing(Policy):
     """Rotates the jobs every `quantum_s` seconds while any of them waits; jobs that do not fit are skipped."""
 
     name: ClassVar[str] = "time-slicing"
+    traits: ClassVar[Traits] = Traits(quantum="quantum_s")
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"
@@ -35,7 +36,7 @@ class TimeSlicing(Policy):
         self._quantum = Quantum(self.name, self.quantum_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Let those that have run go behind those that wait."""
+        """Put the jobs that have run behind those that wait."""
         scheduler = self._scheduler
         scheduler.take_in(view, lambda job: (next(self._turns),), PLACERS[self.placement])
         if self._quantum.over(view) and scheduler.waits:

@@ -22,7 +22,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import ApplicationFacts, JobRequest
-from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, JobView, Policy, Signal, View, Wants
+from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, JobView, Policy, Traits, View, Wants
 from simsched.toolkit import (
     IndexTable,
     Key,
@@ -47,7 +47,7 @@ class TiresiasG(Policy):
     """
 
     name: ClassVar[str] = "tiresias-g"
-    needs: ClassVar[frozenset[Signal]] = frozenset({SERVICE_HISTORY})
+    traits: ClassVar[Traits] = Traits(needs={SERVICE_HISTORY})
 
     queue_thresholds_gpu_s: Sequence[int] = (3200,)
     history_gpu_s: Sequence[int] = ()
@@ -111,7 +111,7 @@ class TiresiasG(Policy):
         return Decision.change(start, stop, watch=self._watch(moved, view), wake_at_s=levels.next_promotion_s())
 
     def _learn(self, view: View) -> None:
-        """Rank all jobs anew when enough others have finished."""
+        """Rank all jobs again when enough others have finished."""
         if not self._history.learn(view[SERVICE_HISTORY]) or self._history.distribution is None:
             return
         self._tables = _tables(self._history.distribution, self._levels.limits_gpu_s, self.ranks)

@@ -28,10 +28,9 @@ from simsched.policy import (
     Decision,
     JobView,
     Policy,
-    Signal,
+    Traits,
     Triggers,
     View,
-    Wants,
 )
 from simsched.toolkit import available_gpus, gpu_types, run_in_order
 from simsched.toolkit.programs import (
@@ -119,8 +118,9 @@ class Shockwave(Policy):
     """
 
     name: ClassVar[str] = "shockwave"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, STEPS})
-    wants: ClassVar[Wants] = {BATCH_RULES: Becomes("foresees batches that stay as they are")}
+    traits: ClassVar[Traits] = Traits(
+        needs={REMAINING_WORK, STEPS}, wants={BATCH_RULES: Becomes("foresees batches that stay as they are")}
+    )
 
     rounds: int = 20
     round_s: int = 120

@@ -34,7 +34,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.policy import GROUPS, REMAINING_WORK, Becomes, Decision, JobView, Policy, Quantum, Signal, View, Wants
+from simsched.policy import (
+    GROUPS,
+    REMAINING_WORK,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Quantum,
+    Traits,
+    View,
+)
 from simsched.toolkit import available_gpus, bid_of, finish_time_ratio, least_fair, partial_allocation, run_in_order
 
 #: With which GPUs an application that waits is ranked: all that it can use, or none.
@@ -111,7 +121,7 @@ class ThemisRho(Policy):
     """
 
     name: ClassVar[str] = "themis-rho"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, quantum="interval_s")
 
     interval_s: int = 1200
     waiting: Waiting = "served"
@@ -142,8 +152,11 @@ class Themis(Policy):
     """
 
     name: ClassVar[str] = "themis"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
-    wants: ClassVar[Wants] = {GROUPS: Becomes("takes every job for an application of its own")}
+    traits: ClassVar[Traits] = Traits(
+        needs={REMAINING_WORK},
+        wants={GROUPS: Becomes("takes every job for an application of its own")},
+        quantum="lease_s",
+    )
 
     fairness: float = 0.8
     lease_s: int = 1200

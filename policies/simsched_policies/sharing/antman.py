@@ -19,13 +19,13 @@ jobs share a GPU only where both fit. Without shared GPUs the classes only queue
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, Cluster, Tenant, from_counts
+from simsched.model import NOTHING, Allocation, Capacity, Cluster, Tenant, gpus_of
 from simsched.policy import (
     GPU_BUSY,
     GUARANTEED_JOBS,
@@ -35,12 +35,12 @@ from simsched.policy import (
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
-    Signal,
+    Traits,
     View,
-    Wants,
 )
-from simsched.toolkit import GpuMemory, available_gpus, most_free_first, type_pools
+from simsched.toolkit import MOST_FREE, GpuMemory, available_gpus, type_pools
 
 
 @dataclass
@@ -51,19 +51,22 @@ class AntMan(Policy):
     """
 
     name: ClassVar[str] = "antman"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
-    guaranteed_first: ClassVar[bool] = True
-    wants: ClassVar[Wants] = {
-        SHARED_GPUS: UNPACKED,
-        GUARANTEED_JOBS: Becomes("starts jobs in order of arrival, with backfill", "fifo", {"backfill": True}),
-        OPPORTUNISTIC_JOBS: Becomes("reserves GPUs for each job in turn, so that no two share one"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={GPU_BUSY},
+        guaranteed_first=True,
+        wants={
+            SHARED_GPUS: UNPACKED,
+            GUARANTEED_JOBS: Becomes("starts jobs in order of arrival, with backfill", "fifo", {"backfill": True}),
+            OPPORTUNISTIC_JOBS: Becomes("reserves GPUs for each job in turn, so that no two share one"),
+        },
+        reads_tenants=True,
+    )
 
     max_busy: float = 0.8
     packing: bool = True
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _guaranteed: set[str] = field(default_factory=set, init=False, repr=False)
-    _reserved: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False)
+    _reserved: dict[str, Allocation] = field(default_factory=dict, init=False, repr=False)
     _memory: GpuMemory = field(default=GpuMemory(), init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> None:
@@ -77,27 +80,31 @@ class AntMan(Policy):
         waiting = {job.id for job in view.jobs.values() if not job.running}
         self._reserved = {job_id: held for job_id, held in self._reserved.items() if job_id in waiting}
         classes = self._classify(view)
+        sharing = self.packing and view.max_jobs_per_gpu > 1
         for pool in type_pools(view, rigid=True):
-            board = _Board(pool.view, self._guaranteed, sharing=self.packing and view.max_jobs_per_gpu > 1)
+            board = _Board(pool.view, self._guaranteed, sharing=sharing)
             jobs = [job for job in pool.jobs.values() if not job.running and job.num_gpus <= board.total]
             for job in jobs:
                 self._keep_reservation(job.id, board)
             for job in jobs:
                 if job.id in self._guaranteed:
                     held = self._reserve(job, board)
-                    if sum(held) == job.num_gpus:
-                        start[job.id], beside[job.id] = from_counts(held), board.others(held, guaranteed=False)
-                        board.start(job, held)
+                    if gpus_of(held) == job.num_gpus:
+                        start[job.id], beside[job.id] = held, board.others(held, guaranteed=False)
+                        board.start(job, held, reserved=True)
             for job in jobs:
                 if job.id not in self._guaranteed:
                     near = self._neighbours(job, board, pool.gpu_type)
-                    counts = board.pick(job, near)
-                    if counts is not None:
-                        start[job.id] = from_counts(counts)
-                        beside[job.id] = [other.id for other in near if _touches(board.held[other.id], counts)]
-                        board.start(job, counts)
-        shared = {job_id: others for job_id, others in beside.items() if others}
-        return Decision.change(start, beside=shared, guaranteed=classes)
+                    picked = board.pick(job, near, pool.view)
+                    if picked is not None:
+                        start[job.id] = picked
+                        beside[job.id] = [other.id for other in near if _touches(board.held[other.id], picked)]
+                        board.start(job, picked)
+        placed = {job_id: view.jobs[job_id].allocation for job_id in classes} | start
+        others = beside if sharing else {}
+        return Decision.change(
+            {job_id: Place(at, others.get(job_id, ()), guaranteed=classes.get(job_id)) for job_id, at in placed.items()}
+        )
 
     def _classify(self, view: View) -> dict[str, bool]:
         """Settle who is guaranteed, and return the jobs whose class is not, or not any more, the one they asked for."""
@@ -118,52 +125,45 @@ class AntMan(Policy):
                 self._guaranteed.add(job.id)
                 changed[job.id] = True
                 used[job.request.tenant] += job.num_gpus
-                for node, gpus in job.allocation:
-                    spare[node] -= gpus
+                spare.take(job.allocation)
         return changed
 
-    def _may_stay(self, job: JobView, spare: list[int]) -> bool:
+    def _may_stay(self, job: JobView, spare: Capacity) -> bool:
         """Return whether a job could be guaranteed where it is."""
-        alone = self._guaranteed.isdisjoint(job.neighbours)
-        return alone and all(gpus <= spare[node] for node, gpus in job.allocation)
+        return self._guaranteed.isdisjoint(job.neighbours) and spare.holds(job.allocation)
 
-    def _spare(self, view: View) -> list[int]:
-        """Count the GPUs of each node that no guaranteed job holds or has reserved."""
-        spare = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-        for job in view.jobs.values():
-            if job.id in self._guaranteed:
-                for node, gpus in job.allocation:
-                    spare[node] -= gpus
-        for held in self._reserved.values():
-            spare = [count - gpus for count, gpus in zip(spare, held, strict=True)]
-        return spare
+    def _spare(self, view: View) -> Capacity:
+        """Return the GPUs that no guaranteed job holds or has reserved."""
+        held = [job.allocation for job in view.jobs.values() if job.id in self._guaranteed]
+        return Capacity.idle(view, [*held, *self._reserved.values()])
 
     def _keep_reservation(self, job_id: str, board: _Board) -> None:
         """Count what a job has reserved as taken, or drop it where a node is gone."""
-        held = self._reserved.get(job_id)
-        if held is not None and all(count <= room for count, room in zip(held, board.guaranteed_free, strict=True)):
-            board.guaranteed_free = [free - count for free, count in zip(board.guaranteed_free, held, strict=True)]
+        held = self._reserved.get(job_id, NOTHING)
+        if board.guaranteed.holds(held):
+            board.guaranteed.take(held)
         else:
-            self._reserved.pop(job_id, None)
+            del self._reserved[job_id]
 
-    def _reserve(self, job: JobView, board: _Board) -> list[int]:
+    def _reserve(self, job: JobView, board: _Board) -> Allocation:
         """Reserve GPUs that no guaranteed job has, for a job that fits on a node all of them on one."""
-        held = self._reserved.setdefault(job.id, [0] * len(board.sizes))
-        free = board.guaranteed_free
-        missing = job.num_gpus - sum(held)
-        nodes = [node for node, count in enumerate(held) if count]
-        if job.num_gpus > max(board.sizes):
+        held = dict(self._reserved.get(job.id, NOTHING))
+        free = board.guaranteed.free
+        missing = job.num_gpus - sum(held.values())
+        nodes = sorted(held)
+        if job.num_gpus > board.largest:
             nodes = sorted((node for node in range(len(free)) if free[node]), key=lambda node: (-free[node], node))
         elif not nodes and max(free, default=0):
             fitting = [node for node in range(len(free)) if free[node] >= missing]
             nodes = [min(fitting, key=free.__getitem__) if fitting else free.index(max(free))]
         for node in nodes:
             taken = min(missing, free[node])
-            held[node] += taken
-            free[node] -= taken
-            missing -= taken
-        board.reserve(held)
-        return held
+            if taken:
+                held[node] = held.get(node, 0) + taken
+                board.guaranteed.take(((node, taken),))
+                missing -= taken
+        self._reserved[job.id] = tuple(sorted(held.items()))
+        return self._reserved[job.id]
 
     def _neighbours(self, job: JobView, board: _Board, gpu_type: str) -> list[JobView]:
         """List the guaranteed jobs beside which a job may run."""
@@ -172,68 +172,47 @@ class AntMan(Policy):
 
 
 class _Board:
-    """Who holds how many GPUs of each node, while a decision is made."""
+    """Who holds which GPUs while a decision is made; without `sharing` both classes are served from the same GPUs."""
 
     def __init__(self, view: View, guaranteed: Collection[str], *, sharing: bool) -> None:
         self.sharing = sharing
-        self._guaranteed = guaranteed
-        self.sizes = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-        self.total = sum(self.sizes)
+        self._names = guaranteed
+        self.guaranteed = Capacity.idle(view)
+        self._opportunistic = Capacity.idle(view) if sharing else self.guaranteed
+        self.total, self.largest = self.guaranteed.total, max(self.guaranteed.free)
         self.running: list[JobView] = []
-        self.held: dict[str, list[int]] = {}
-        self.guaranteed_free = list(self.sizes)
-        self._opportunistic_free = list(self.sizes)
+        self.held: dict[str, Allocation] = {}
         for job in view.jobs.values():
             if job.running:
-                counts = [0] * len(self.sizes)
-                for node, gpus in job.allocation:
-                    counts[node] = gpus
-                self._lower(job, counts)
+                self.start(job, job.allocation)
 
-    def reserve(self, held: list[int]) -> None:
-        """Keep opportunistic jobs off reserved GPUs where they could not be shared."""
-        if not self.sharing:
-            pairs = zip(self._opportunistic_free, self.guaranteed_free, strict=True)
-            self._opportunistic_free = [min(pair) for pair in pairs]
-
-    def start(self, job: JobView, counts: list[int]) -> None:
-        """Note that a job holds GPUs; a guaranteed one has reserved them before."""
-        if job.id in self._guaranteed:
-            self.guaranteed_free = [free + count for free, count in zip(self.guaranteed_free, counts, strict=True)]
-        self._lower(job, list(counts))
-
-    def others(self, counts: Iterable[int], *, guaranteed: bool) -> list[str]:
-        """List the jobs of a class on the nodes of an allocation."""
-        wanted = list(counts)
-        jobs = (job for job in self.running if (job.id in self._guaranteed) == guaranteed)
-        return [job.id for job in jobs if _touches(self.held[job.id], wanted)]
-
-    def pick(self, job: JobView, near: list[JobView]) -> list[int] | None:
-        """Choose GPUs for an opportunistic job, from nodes with the most that it may use."""
-        usable = list(self._opportunistic_free)
-        barred = {other.id for other in self.running if other.id in self._guaranteed} - {other.id for other in near}
-        for job_id in barred if self.sharing else ():
-            usable = [max(0, free - count) for free, count in zip(usable, self.held[job_id], strict=True)]
-        picked = most_free_first(usable, job.num_gpus)
-        if picked is None:
-            return None
-        counts = [0] * len(usable)
-        for node, gpus in picked:
-            counts[node] = gpus
-        return counts
-
-    def _lower(self, job: JobView, counts: list[int]) -> None:
+    def start(self, job: JobView, allocation: Allocation, *, reserved: bool = False) -> None:
+        """Note that a job holds GPUs, unless it has taken them by reserving them."""
         self.running.append(job)
-        self.held[job.id] = counts
-        for node, count in enumerate(counts):
-            if job.id in self._guaranteed or not self.sharing:
-                self.guaranteed_free[node] -= count
-            if job.id not in self._guaranteed or not self.sharing:
-                self._opportunistic_free[node] -= count
+        self.held[job.id] = allocation
+        if not reserved:
+            (self.guaranteed if job.id in self._names else self._opportunistic).take(allocation)
+
+    def others(self, allocation: Allocation, *, guaranteed: bool) -> list[str]:
+        """List the jobs of a class on the nodes of an allocation."""
+        jobs = (job for job in self.running if (job.id in self._names) == guaranteed)
+        return [job.id for job in jobs if _touches(self.held[job.id], allocation)]
+
+    def pick(self, job: JobView, near: list[JobView], view: View) -> Allocation | None:
+        """Choose GPUs for an opportunistic job, from nodes with the most that it may use, nodes ascending."""
+        usable = self._opportunistic
+        barred = {other.id for other in self.running if other.id in self._names} - {other.id for other in near}
+        if barred and self.sharing:
+            left = list(usable.free)
+            for node, gpus in (pair for job_id in barred for pair in self.held[job_id]):
+                left[node] = max(0, left[node] - gpus)
+            usable = Capacity(view.nodes, view.up, left)
+        picked = usable.choose(MOST_FREE, job.num_gpus)
+        return None if picked is None else tuple(sorted(picked))
 
 
-def _touches(one: Iterable[int], other: Iterable[int]) -> bool:
-    return any(mine and theirs for mine, theirs in zip(one, other, strict=True))
+def _touches(one: Allocation, other: Allocation) -> bool:
+    return not {node for node, _ in one}.isdisjoint(node for node, _ in other)
 
 
 def _busy(job: JobView) -> float:

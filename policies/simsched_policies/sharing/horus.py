@@ -19,21 +19,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, Cluster
+from simsched.model import Allocation, Capacity, Cluster
 from simsched.policy import (
     BUSY_GPUS,
     GPU_BUSY,
     SHARED_GPUS,
     UNPACKED,
+    Action,
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
-    Signal,
+    Traits,
     View,
-    Wants,
 )
-from simsched.toolkit import DurationHistory, GpuMemory, LearnedDurations, TypePool, most_free_first, type_pools
+from simsched.toolkit import MOST_FREE, DurationHistory, GpuMemory, LearnedDurations, TypePool, type_pools
 
 
 @dataclass
@@ -41,11 +42,13 @@ class Horus(Policy):
     """Starts jobs by expected GPU-time, beside others where their predicted utilisations leave room."""
 
     name: ClassVar[str] = "horus"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
-    wants: ClassVar[Wants] = {
-        SHARED_GPUS: UNPACKED,
-        BUSY_GPUS: Becomes("takes every job to keep its GPUs busy for `assumed_busy` of the time"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={GPU_BUSY},
+        wants={
+            SHARED_GPUS: UNPACKED,
+            BUSY_GPUS: Becomes("takes every job to keep its GPUs busy for `assumed_busy` of the time"),
+        },
+    )
 
     most_busy: float = 1.0
     assumed_busy: float = 0.5
@@ -66,25 +69,23 @@ class Horus(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Learn from the jobs that have finished, then start others."""
         self._expected.learn(view)
-        start: dict[str, Allocation] = {}
-        onto: dict[str, str] = {}
+        start: dict[str, Allocation | Action] = {}
         for pool in type_pools(view, rigid=True):
-            free = list(pool.view.free)
+            free = Capacity.of(pool.view)
             shares = self.packing and view.max_jobs_per_gpu > 1
             running = (job for job in pool.jobs.values() if job.running and not job.neighbours)
             hosts = {job.id: job.allocation for job in running}
             waiting = [job for job in pool.jobs.values() if not job.running]
             for job in sorted(waiting, key=self._expected.gpu_time_gpu_s):
-                picked = most_free_first(free, job.num_gpus)
+                picked = free.place(MOST_FREE, job.num_gpus)
                 host = self._host(job, hosts, pool) if shares and picked is None else None
                 if picked is not None:
-                    hosts[job.id] = picked
+                    start[job.id] = hosts[job.id] = picked
                 elif host is not None:
-                    picked, onto[job.id] = hosts.pop(host), host
-                if picked:
-                    start[job.id] = picked
+                    start[job.id] = Place(hosts.pop(host), onto=host)
+                if job.id in start:
                     self._expected.started(job, view.now_s)
-        return Decision.change(start, onto=onto)
+        return Decision.change(start)
 
     def _host(self, job: JobView, hosts: Iterable[str], pool: TypePool) -> str | None:
         """Return the job beside which another is predicted to be disturbed least, None where it would be too much."""

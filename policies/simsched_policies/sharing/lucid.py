@@ -24,21 +24,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, Cluster
+from simsched.model import Allocation, Capacity, Cluster
 from simsched.policy import (
     BUSY_GPUS,
     GPU_BUSY,
     SHARED_GPUS,
     UNPACKED,
+    Action,
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
-    Signal,
+    Traits,
     View,
-    Wants,
 )
-from simsched.toolkit import DurationHistory, GpuMemory, LearnedDurations, TypePool, most_free_first, type_pools
+from simsched.toolkit import DurationHistory, GpuMemory, LearnedDurations, TypePool, most_free_among, type_pools
 
 _HOUR_S = 3600
 _MOST_SHARED_GPUS = 8
@@ -50,9 +51,8 @@ _MEDIUM = 1
 class _Changes:
     """What a decision changes."""
 
-    start: dict[str, Allocation] = field(default_factory=dict)
+    start: dict[str, Allocation | Action] = field(default_factory=dict)
     stop: list[str] = field(default_factory=list)
-    onto: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -60,11 +60,13 @@ class Lucid(Policy):
     """Profiles every job, then starts jobs by expected GPU-time, and packs them in pairs while load is high."""
 
     name: ClassVar[str] = "lucid"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY})
-    wants: ClassVar[Wants] = {
-        SHARED_GPUS: UNPACKED,
-        BUSY_GPUS: Becomes("gives every job the medium share score"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        needs={GPU_BUSY},
+        wants={
+            SHARED_GPUS: UNPACKED,
+            BUSY_GPUS: Becomes("gives every job the medium share score"),
+        },
+    )
 
     profile_s: int = 500
     profiling_nodes: int = 1
@@ -102,7 +104,7 @@ class Lucid(Policy):
         for job_id in changes.start:
             self._expected.started(view.jobs[job_id], view.now_s)
         wake_at_s = min(self._profiling.values(), default=None)
-        return Decision.change(changes.start, changes.stop, onto=changes.onto, wake_at_s=wake_at_s)
+        return Decision.change(changes.start, changes.stop, wake_at_s=wake_at_s)
 
     def _update(self, view: View) -> None:
         self._expected.learn(view)
@@ -115,14 +117,13 @@ class Lucid(Policy):
 
     def _serve(self, pool: TypePool, changes: _Changes, *, shares: bool) -> None:
         view = pool.view
-        free = list(view.free)
+        free = Capacity.of(view)
         profiling = self._partition(pool)
         over = [job for job in pool.jobs.values() if self._profiling.get(job.id, view.now_s + 1) <= view.now_s]
         for job in over:
             del self._profiling[job.id]
             self._profiled.add(job.id)
-            for node, gpus in job.allocation:
-                free[node] += gpus
+            free.give_back(job.allocation)
         self._begin_profiles(pool, profiling, free, changes)
         queue = [job for job in pool.jobs.values() if not job.running and job.id not in changes.start]
         queue = [job for job in queue if job.id in self._profiled or not self._is_profiled(job, profiling, view)]
@@ -137,12 +138,13 @@ class Lucid(Policy):
     def _is_profiled(self, job: JobView, profiling: Collection[int], view: View) -> bool:
         return job.num_gpus <= min(self.profiled_gpus, _capacity(view, profiling))
 
-    def _begin_profiles(self, pool: TypePool, profiling: Collection[int], free: list[int], changes: _Changes) -> None:
+    def _begin_profiles(self, pool: TypePool, profiling: Collection[int], free: Capacity, changes: _Changes) -> None:
         """Profile the jobs that have not been, fewest GPUs first."""
         view = pool.view
+        placer = most_free_among(profiling)
         new = [job for job in pool.jobs.values() if not job.running and job.id not in self._profiled]
         for job in sorted(new, key=lambda job: job.num_gpus):
-            picked = _pick(free, profiling, job.num_gpus) if self._is_profiled(job, profiling, view) else None
+            picked = free.place(placer, job.num_gpus) if self._is_profiled(job, profiling, view) else None
             if picked is None:
                 break
             changes.start[job.id] = picked
@@ -153,7 +155,7 @@ class Lucid(Policy):
         queue: Sequence[JobView],
         pool: TypePool,
         profiling: Collection[int],
-        free: list[int],
+        free: Capacity,
         changes: _Changes,
         *,
         shares: bool,
@@ -162,9 +164,10 @@ class Lucid(Policy):
         gpu_time = {job.id: self._expected.gpu_time_gpu_s(job) for job in queue}
         main = [node for node in pool.nodes if node not in profiling]
         largest = _capacity(pool.view, main)
+        inside, anywhere = most_free_among(main), most_free_among(pool.nodes)
         hosts = self._hosts(pool, queue) if shares else {}
         for job in sorted(queue, key=lambda job: gpu_time[job.id]):
-            picked = _pick(free, main if job.num_gpus <= largest else pool.nodes, job.num_gpus)
+            picked = free.place(anywhere if job.num_gpus > largest else inside, job.num_gpus)
             if picked is not None:
                 changes.start[job.id] = hosts[job.id] = picked
                 continue
@@ -173,8 +176,7 @@ class Lucid(Policy):
             fitting = (pool.jobs[host] for host in hosts)
             host = next((one for one in fitting if self._may_share(job, one, pool.gpu_type, gpu_time[job.id])), None)
             if host is not None:
-                changes.start[job.id] = hosts.pop(host.id)
-                changes.onto[job.id] = host.id
+                changes.start[job.id] = Place(hosts.pop(host.id), onto=host.id)
 
     def _hosts(self, pool: TypePool, queue: Iterable[JobView]) -> dict[str, Allocation]:
         """Return the GPUs of the jobs that run alone on them and stay there."""
@@ -200,12 +202,3 @@ class Lucid(Policy):
 
 def _capacity(view: View, nodes: Iterable[int]) -> int:
     return sum(view.nodes[node].gpus for node in nodes if view.up[node])
-
-
-def _pick(free: list[int], nodes: Collection[int], gpus: int) -> Allocation | None:
-    """Take GPUs of some nodes, most free first, and lower what is free; None where there are too few."""
-    part = [count if node in nodes else 0 for node, count in enumerate(free)]
-    picked = most_free_first(part, gpus)
-    for node, count in picked or ():
-        free[node] -= count
-    return picked

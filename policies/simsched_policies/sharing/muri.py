@@ -16,28 +16,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation
+from simsched.model import Allocation, Capacity
 from simsched.model.colocation import StageInterleaving
 from simsched.policy import (
     REMAINING_WORK,
     SHARED_GPUS,
     STAGE_TIMES,
     STAGES,
+    Action,
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
-    Signal,
+    Traits,
     Triggers,
     View,
     Wants,
 )
-from simsched.toolkit import TypePool, most_free_first, type_pools
+from simsched.toolkit import MOST_FREE, TypePool, type_pools
 from simsched.toolkit.grouping import Rules, efficiency, merge_by_matching, placement_order, take
 
 _MOST = 4
@@ -67,7 +69,7 @@ UNGROUPED = Becomes("merges nobody, as with most_jobs: 1", params={"most_jobs": 
 class _Muri(Policy):
     """What both have in common."""
 
-    wants: ClassVar[Wants] = {SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")}
+    traits: ClassVar[Traits] = Traits(wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")})
 
     def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:
         """Group up to `most_jobs` jobs every `interval_s` seconds."""
@@ -81,7 +83,7 @@ class _Muri(Policy):
     @property
     def counts_on(self) -> Wants:
         """Return what grouping takes, where jobs are grouped."""
-        return {} if self.most_jobs == 1 else self.wants
+        return {} if self.most_jobs == 1 else self.traits.wants
 
     @property
     def triggers(self) -> Triggers:
@@ -94,33 +96,29 @@ class _Muri(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Group and place the jobs of each GPU type."""
-        allocations: dict[str, Allocation] = {}
-        onto: dict[str, str] = {}
-        anew: list[str] = []
+        jobs: dict[str, Allocation | Action] = {}
         most = min(self.most_jobs, view.max_jobs_per_gpu)
         for pool in type_pools(view, rigid=True):
             for group, place, stays in self._places(pool, most):
-                allocations |= dict.fromkeys((one.view.id for one in group), place)
-                if not stays:
-                    onto |= dict.fromkeys((one.view.id for one in group[1:]), group[0].view.id)
-                    anew += [one.view.id for one in group]
-        return Decision(allocations, onto=onto, anew=anew)
+                first, *others = (one.view.id for one in group)
+                jobs[first] = place if stays else Place(place, restart=True)
+                jobs |= dict.fromkeys(others, place if stays else Place(place, onto=first, restart=True))
+        return Decision(jobs)
 
     def _places(self, pool: TypePool, most: int) -> list[tuple[tuple[_Candidate, ...], Allocation, bool]]:
         """Return the groups that run, where, and whether they have been there together before."""
-        free = [node.gpus if up else 0 for node, up in zip(pool.view.nodes, pool.view.up, strict=True)]
-        capacity = sum(free)
+        free = Capacity.idle(pool.view)
+        capacity = free.total
         order = sorted((_Candidate(job, self.key(job)) for job in pool.jobs.values()), key=lambda one: one.key)
         buckets = take(order, _counter(capacity), most)
         groups = merge_by_matching(buckets, Rules(capacity, most), self._weight, kind=_kind)
         kept = placement_order(order, groups, lambda one: one.key, _counter(capacity))
         staying = [group for group in kept if _together(group)]
         for group in staying:
-            for node, gpus in group[0].view.allocation:
-                free[node] -= gpus
+            free.take(group[0].view.allocation)
         placed = [(group, group[0].view.allocation, True) for group in staying]
         for group in kept:
-            picked = None if group in staying else most_free_first(free, group[0].gpus)
+            picked = None if group in staying else free.place(MOST_FREE, group[0].gpus)
             if picked is not None:
                 placed.append((group, picked, False))
         return placed
@@ -137,7 +135,7 @@ class MuriS(_Muri):
     """Muri that knows how long jobs take: least GPU-time left first."""
 
     name: ClassVar[str] = "muri-s"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK, STAGE_TIMES})
+    traits: ClassVar[Traits] = replace(_Muri.traits, needs={REMAINING_WORK, STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
         """Return the GPU-seconds left."""
@@ -148,7 +146,7 @@ class MuriL(_Muri):
     """Muri that does not know how long jobs take: least attained GPU-time first."""
 
     name: ClassVar[str] = "muri-l"
-    needs: ClassVar[frozenset[Signal]] = frozenset({STAGE_TIMES})
+    traits: ClassVar[Traits] = replace(_Muri.traits, needs={STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
         """Return the GPU-seconds attained."""

@@ -1,2 +1,2 @@
 from .regime import Accordion as Accordion, NoiseSchedule as NoiseSchedule
-from .rule import NOTHING_MEASURED as NOTHING_MEASURED, BatchRule as BatchRule, BatchState as BatchState
+from .rules import NOTHING_MEASURED as NOTHING_MEASURED, BatchRule as BatchRule, BatchState as BatchState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from simsched.agent.batch_rules.rule import BatchMetrics, BatchState
+from simsched.agent.batch_rules.rules import BatchMetrics, BatchState
 from simsched.model import BatchRegimes
 
 
@@ -18,7 +18,7 @@ class Accordion:
     def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
         """Return the largest batch outside critical epochs; back in one, the initial batch.
 
-        A batch that was changed to the smallest never goes down, and one never climbs but from the initial batch.
+        A batch that is the smallest never shrinks, and only the initial batch ever grows.
         """
         if not self.regimes.is_critical(state.initial, state.epoch):
             return state.largest if state.batch == state.initial else state.batch

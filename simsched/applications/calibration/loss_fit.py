@@ -1,4 +1,4 @@
-"""Fits the curve of the loss (`simsched.model.loss.LossCurve`) to what a training run evaluated after every epoch."""
+"""Fits the loss curve (`simsched.model.LossCurve`) to what a training run evaluated after every epoch."""
 
 from __future__ import annotations
 

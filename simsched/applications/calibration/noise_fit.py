@@ -34,7 +34,7 @@ class _Data:
 
 
 def fit_noise(application: MeasuredApplication) -> NoiseCurve:
-    """Fit with as few bends as bring the efficiency near enough, placed where they help most."""
+    """Fit with the fewest bends that bring the efficiency close enough, placed where they help most."""
     data = _gather(application)
     knots = _bends(data)
     logs = _fit_at(data, knots)

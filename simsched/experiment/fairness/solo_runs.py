@@ -26,7 +26,7 @@ from simsched.model import (
     TabulatedJob,
     consolidated_shape,
 )
-from simsched.policy import Decision, Policy, Triggers, View
+from simsched.policy import Decision, Policy, Traits, Triggers, View
 
 #: `best`: the batch follows the goodput, which is known beforehand; `submitted`: it stays as submitted.
 Batch = Literal["best", "submitted"]
@@ -37,7 +37,7 @@ class _SoloPolicy(Policy):
     """Give the only job all the GPUs there are, once, as few nodes as possible."""
 
     name: ClassVar[str] = "solo"
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(rigid=False)
 
     allocation: Allocation = ()
     interval_s: float | None = None

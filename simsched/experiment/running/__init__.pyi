@@ -1,5 +1,5 @@
 from . import store as store
-from .apart import apart as apart
+from .apart import done_apart as done_apart
 from .cell import run_cell as run_cell
 from .limits import Limits as Limits
 from .outcome import run_to_outcome as run_to_outcome, say_nothing as say_nothing

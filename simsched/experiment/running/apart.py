@@ -28,7 +28,7 @@ _ENTERS, _LEAVES, _PROGRESS, _TOLD, _REFUSED, _RAISED, _DONE = range(7)
 Result = TypeVar("Result")
 
 
-def apart(
+def done_apart(
     work: Callable[..., Result],
     *arguments: object,
     whose: str,

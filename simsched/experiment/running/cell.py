@@ -216,7 +216,7 @@ def _run(
             task.engine,
             task.seed,
             writer,
-            progress,
+            progress=progress,
             agents=agents,
             colocation=colocation_of(task.sharing),
             on_finish=reply,
@@ -231,8 +231,7 @@ def _run(
 
 def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
-    leave = getattr(policy, "artifacts", dict)  # a policy need not be a subclass of Policy
-    for name, text in sorted(leave().items()):
+    for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)

@@ -67,7 +67,7 @@ def begin_loading() -> None:
     """Have the process that workers are copied from load what they need, while this one goes on with other work."""
     if _method() != "forkserver":
         return
-    with sigint_ignored(), _stranger_free():
+    with sigint_deferred(), _stranger_free():
         forkserver.set_forkserver_preload(list(_LOADED))
         forkserver.ensure_running()
 
@@ -84,13 +84,17 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     for left in reversed(range(_TRIES)):
         begin_loading()
         try:
-            with sigint_ignored(), _stranger_free():  # the process inherits both
+            with sigint_deferred(), _stranger_free():  # the process inherits that interrupts do not reach it
                 process.start()
             break
         except (ConnectionError, EOFError):  # a policy has just ended what workers are copied from
             if not left:
                 raise
             time.sleep(_AGAIN_S)
+        except KeyboardInterrupt:  # that came while the process was started, which nobody knows yet
+            if process.pid is not None:
+                process.kill()
+            raise
     theirs.close()
     return process, ours
 
@@ -124,6 +128,8 @@ def _stranger_free() -> Iterator[None]:
 def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, str], *arguments: object) -> None:
     """Do what a process is for, and end at once then, whatever else runs in it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.dup2(2, 1)  # stdout is for results
@@ -167,6 +173,25 @@ def _run(number: int, task: Task, surroundings: Surroundings) -> Outcome:
         return failed("cancelled")
     finally:
         progress.close()
+
+
+@contextlib.contextmanager
+def sigint_deferred() -> Iterator[None]:
+    """Keep the user's interrupts from this block, and from processes that it starts, until it ends; none is lost."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        with sigint_ignored():
+            yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))  # from another thread, too
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
-from .constant import ConstantSharing as ConstantSharing
 from .contract import Colocation as Colocation, GuaranteedFirst as GuaranteedFirst
+from .equal_parts import ConstantSharing as ConstantSharing, TimeSlicing as TimeSlicing
 from .pairs import (
     TEMPLATE as TEMPLATE,
     Kind as Kind,
@@ -14,4 +14,3 @@ from .stages import (
     gap_turns as gap_turns,
     group_s as group_s,
 )
-from .time_slicing import TimeSlicing as TimeSlicing

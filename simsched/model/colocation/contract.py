@@ -1,4 +1,4 @@
-"""What a model of GPU sharing is asked, and what it may know of a job on a GPU."""
+"""The contract of models of GPU sharing, and what they know of a job on a GPU."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _number(value: object) -> float:
 
 
 def gavel_kind(name: str) -> Kind:
-    """Return the application and batch size that a name such as `('LM (batch size 5)', 1)` tells."""
+    """Return the application and batch size in a name such as `('LM (batch size 5)', 1)`."""
     job = name.removeprefix("('").rpartition("', ")[0]
     application, _, batch = job.removesuffix(")").partition(" (batch size ")
     return Kind(application, int(batch or 0))

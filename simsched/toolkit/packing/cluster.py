@@ -1,4 +1,4 @@
-"""What is free of a cluster, and what pods ask for, as arrays for compiled code; and which requests fit on a node."""
+"""Nodes and what pods ask for as arrays for compiled code, and which requests fit on a node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import leaf
-from simsched.model import GPU_MILLI, Pod, PodNode
+from simsched.model import GPU_MILLI, Node, Pod, Room
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -52,73 +52,68 @@ class Requests(NamedTuple):
 
 
 class Free(NamedTuple):
-    """What is free of each node, in thousandths and MiB; `gpu_milli` has shape (nodes, GPUs of the largest).
+    """What is free of each node, and what else rules look at.
 
-    `model` is the place of a node's GPU model among all, `pods` how many pods it holds, and `groups` (nodes, groups)
+    `model` is the place of a node's GPU type among all, `pods` how many pods it holds, and `groups` (nodes, groups)
     says of which groups some are there.
     """
 
+    room: Room
     model: Ints
-    gpus: Ints
-    cpu_milli: Ints
-    memory_mib: Ints
-    gpu_milli: Ints
     pods: Ints
     groups: Bools
 
     @classmethod
-    def of(cls, nodes: Sequence[PodNode], models: Sequence[str], groups: int) -> Free:
+    def of(cls, nodes: Sequence[Node], models: Sequence[str], groups: int) -> Free:
         """Take empty nodes in their order."""
-        columns = [(models.index(node.gpu_model), node.gpus, node.cpu_milli, node.memory_mib) for node in nodes]
-        model, gpus, cpu, memory = np.array(columns, dtype=np.int64).T.copy()
-        gpu = np.where(np.arange(max(gpus)) < gpus[:, None], GPU_MILLI, 0).astype(np.int64)
-        return cls(model, gpus, cpu, memory, gpu, np.zeros_like(gpus), np.zeros((len(nodes), groups), dtype=np.bool_))
+        model = np.array([models.index(node.gpu_type) for node in nodes], dtype=np.int64)
+        return cls(Room.of(nodes), model, np.zeros_like(model), np.zeros((len(nodes), groups), dtype=np.bool_))
 
 
 @leaf
-def free_of_gpus(free: Free, node: int) -> int:
+def free_of_gpus(room: Room, node: int) -> int:
     """Return the thousandths of GPUs that are free on a node."""
     total = 0
-    for gpu in range(free.gpus[node]):
-        total += free.gpu_milli[node, gpu]
+    for gpu in range(room.gpus[node]):
+        total += room.gpu_milli[node, gpu]
     return total
 
 
 @leaf
-def whole_gpus(free: Free, node: int) -> int:
-    """Return how many GPUs of a node are completely free."""
+def whole_gpus(room: Room, node: int) -> int:
+    """Return how many GPUs of a node are completely room."""
     whole = 0
-    for gpu in range(free.gpus[node]):
-        whole += free.gpu_milli[node, gpu] == GPU_MILLI
+    for gpu in range(room.gpus[node]):
+        whole += room.gpu_milli[node, gpu] == GPU_MILLI
     return whole
 
 
 @leaf
 def fits(free: Free, node: int, requests: Requests, request: int) -> bool:
     """Return whether a node has the cores, the model and the GPUs that a request wants."""
-    if free.cpu_milli[node] < requests.cpu_milli[request]:
+    if free.room.cpu_milli[node] < requests.cpu_milli[request]:
         return False
     wanted = requests.num_gpus[request]
     if wanted == 0:
         return True
     if not requests.accepted[free.model[node], request]:
         return False
-    for gpu in range(free.gpus[node]):
-        wanted -= free.gpu_milli[node, gpu] >= requests.gpu_milli[request]
+    for gpu in range(free.room.gpus[node]):
+        wanted -= free.room.gpu_milli[node, gpu] >= requests.gpu_milli[request]
     return bool(wanted <= 0)
 
 
 @leaf
-def least_free(free: Free, node: int, wanted: int, milli: int, used: Ints) -> None:
+def least_free(room: Room, node: int, wanted: int, milli: int, used: Ints) -> None:
     """Put the `wanted` GPUs with the least free that has `milli`, the first of equal ones, into `used`, in that order.
 
     For whole GPUs these are the first completely free ones. The request has to fit.
     """
     for place in range(wanted):
         best = -1
-        for gpu in range(free.gpus[node]):
-            room = free.gpu_milli[node, gpu]
-            if room < milli or (best >= 0 and room >= free.gpu_milli[node, best]):
+        for gpu in range(room.gpus[node]):
+            left = room.gpu_milli[node, gpu]
+            if left < milli or (best >= 0 and left >= room.gpu_milli[node, best]):
                 continue
             taken = False
             for earlier in range(place):
@@ -131,10 +126,10 @@ def least_free(free: Free, node: int, wanted: int, milli: int, used: Ints) -> No
 @leaf
 def take(free: Free, node: int, requests: Requests, request: int, memory_mib: int, used: Ints) -> None:
     """Give a request the GPUs in `used`, and its cores and memory."""
-    free.cpu_milli[node] -= requests.cpu_milli[request]
-    free.memory_mib[node] -= memory_mib
+    free.room.cpu_milli[node] -= requests.cpu_milli[request]
+    free.room.memory_mib[node] -= memory_mib
     free.pods[node] += 1
     for place in range(requests.num_gpus[request]):
-        free.gpu_milli[node, used[place]] -= requests.gpu_milli[request]
+        free.room.gpu_milli[node, used[place]] -= requests.gpu_milli[request]
     if requests.group[request] >= 0:
         free.groups[node, requests.group[request]] = True

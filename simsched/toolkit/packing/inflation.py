@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simsched.model import GPU_MILLI, Pod, PodNode
+from simsched.model import GPU_MILLI, Node, Pod
 from simsched.toolkit.packing.cluster import Floats
 from simsched.toolkit.packing.names import NodeOrder
 from simsched.toolkit.packing.packer import Packer
@@ -55,7 +55,7 @@ def inflated(pods: Sequence[Pod], gpu_milli: int, demand: float, rng: np.random.
 
 
 def fill(
-    nodes: Sequence[PodNode],
+    nodes: Sequence[Node],
     pods: Sequence[Pod],
     rule: str,
     seed: int,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.jit import jit, leaf
-from simsched.model import Pod, PodNode
+from simsched.model import Node, Pod
 from simsched.toolkit.packing.cluster import MOST_PODS, Floats, Free, Ints, fits, request_of, take
-from simsched.toolkit.packing.fragmentation import count
+from simsched.toolkit.packing.fgd import count
 from simsched.toolkit.packing.names import FGD, RANDOM, RULES
 from simsched.toolkit.packing.rules import Books, choose_gpus, score
 
@@ -34,7 +34,7 @@ class Packer:
     """Nodes that fill up; a tie goes to the first of the nodes in the order in which they are given."""
 
     def __init__(
-        self, nodes: Sequence[PodNode], pods: Sequence[Pod], rule: str, target: Sequence[Pod] | None = None
+        self, nodes: Sequence[Node], pods: Sequence[Pod], rule: str, target: Sequence[Pod] | None = None
     ) -> None:
         """Begin with empty nodes and a rule of `RULES`; the target of FGD are the pods of the list unless given."""
         self._rule, self._nodes = RULES.index(rule), nodes
@@ -49,7 +49,7 @@ class Packer:
     def gpu_milli(self) -> list[list[int]]:
         """Return the thousandths of each GPU that are free, node by node."""
         free = self._books.free
-        return [room[:gpus].tolist() for room, gpus in zip(free.gpu_milli, free.gpus, strict=True)]
+        return [room[:gpus].tolist() for room, gpus in zip(free.room.gpu_milli, free.room.gpus, strict=True)]
 
     def scores(self, pod: int) -> list[int | None]:
         """Return the score of each node for the pod of that number, None where it does not fit."""
@@ -72,11 +72,11 @@ class Packer:
         books = self._books
         for node in range(len(self._nodes)):
             count(books.free, node, books.target, books.fragments)
-        free = int(books.free.gpu_milli.sum())
+        free = int(books.free.room.gpu_milli.sum())
         return float(books.fragments.unusable.sum()) / free if free else 0.0
 
 
-def fit_nowhere(nodes: Sequence[PodNode], pods: Sequence[Pod]) -> int:
+def fit_nowhere(nodes: Sequence[Node], pods: Sequence[Pod]) -> int:
     """Count the pods that no empty node holds."""
     counts = Counter(replace(pod, name="") for pod in pods)
     packer = Packer(nodes, list(counts), RULES[0])
@@ -87,7 +87,7 @@ def fit_nowhere(nodes: Sequence[PodNode], pods: Sequence[Pod]) -> int:
 def _rescore(rule: int, request: int, books: Books, scores: _Scores) -> None:
     """Score a request anew on the nodes that have changed since it was last scored there."""
     free = books.free
-    for node in range(len(free.gpus)):
+    for node in range(len(free.room.gpus)):
         if scores.pods[node, request] == free.pods[node]:
             continue
         scores.pods[node, request] = free.pods[node]
@@ -98,7 +98,7 @@ def _rescore(rule: int, request: int, books: Books, scores: _Scores) -> None:
 
 @leaf
 def _fitting(free: Free, node: int, request: int, memory_mib: int, scores: _Scores) -> bool:
-    roomy = free.memory_mib[node] >= memory_mib and free.pods[node] < MOST_PODS
+    roomy = free.room.memory_mib[node] >= memory_mib and free.pods[node] < MOST_PODS
     return bool(roomy and scores.value[node, request] != _MISFIT)
 
 
@@ -106,7 +106,7 @@ def _fitting(free: Free, node: int, request: int, memory_mib: int, scores: _Scor
 def _best(free: Free, request: int, memory_mib: int, scores: _Scores) -> int:
     """Return the first of the nodes with the highest score, -1 where the pod fits on none."""
     best, highest = -1, _MISFIT
-    for node in range(len(free.gpus)):
+    for node in range(len(free.room.gpus)):
         if scores.value[node, request] > highest and _fitting(free, node, request, memory_mib, scores):
             best, highest = node, scores.value[node, request]
     return best
@@ -116,10 +116,10 @@ def _best(free: Free, request: int, memory_mib: int, scores: _Scores) -> int:
 def _drawn(free: Free, request: int, memory_mib: int, scores: _Scores, draw: float) -> int:
     """Return one of the nodes that a pod fits on, -1 where it fits on none."""
     fitting = 0
-    for node in range(len(free.gpus)):
+    for node in range(len(free.room.gpus)):
         fitting += _fitting(free, node, request, memory_mib, scores)
     left = int(draw * fitting)
-    for node in range(len(free.gpus)):
+    for node in range(len(free.room.gpus)):
         if _fitting(free, node, request, memory_mib, scores):
             if left == 0:
                 return node

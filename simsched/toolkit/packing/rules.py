@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.jit import leaf
-from simsched.model import GPU_MILLI, Pod, PodNode
+from simsched.model import GPU_MILLI, Node, Pod
 from simsched.toolkit.packing.cluster import Free, Ints, Requests, free_of_gpus, least_free, request_of, whole_gpus
-from simsched.toolkit.packing.fragmentation import Fragments, Target, score_by_growth
+from simsched.toolkit.packing.fgd import Fragments, Target, score_by_growth
 from simsched.toolkit.packing.names import BEST_FIT, DOT_PRODUCT, FGD, GPU_CLUSTERING, GPU_PACKING, RANDOM
 
 #: By these, the cores and GPUs of the largest nodes of the published cluster, scores make requests comparable.
@@ -33,13 +33,13 @@ class Books(NamedTuple):
     used: Ints
 
     @classmethod
-    def of(cls, nodes: Sequence[PodNode], pods: Sequence[Pod], target: Sequence[Pod]) -> Books:
+    def of(cls, nodes: Sequence[Node], pods: Sequence[Pod], target: Sequence[Pod]) -> Books:
         """Take empty nodes, the different requests of pods, and the pods that may come."""
-        models = sorted({node.gpu_model for node in nodes})
+        models = sorted({node.gpu_type for node in nodes})
         requests = Requests.of(list(dict.fromkeys(map(request_of, pods))), models)
         free = Free.of(nodes, models, int(requests.group.max(initial=0)) + 1)
         usual = Target.of(target, models)
-        used = np.zeros(free.gpu_milli.shape[1], dtype=np.int64)
+        used = np.zeros(free.room.gpu_milli.shape[1], dtype=np.int64)
         return cls(free, requests, usual, Fragments.of(free, usual), used)
 
 
@@ -69,32 +69,32 @@ def choose_gpus(rule: int, books: Books, node: int, request: int, draw: float) -
         score_by_growth(free, node, requests, request, used, books.target, books.fragments)
     elif rule == RANDOM and gpus == 1 and milli < GPU_MILLI:
         fitting = 0
-        for gpu in range(free.gpus[node]):
-            fitting += free.gpu_milli[node, gpu] >= milli
+        for gpu in range(free.room.gpus[node]):
+            fitting += free.room.gpu_milli[node, gpu] >= milli
         left = int(draw * fitting)
-        for gpu in range(free.gpus[node]):
-            if free.gpu_milli[node, gpu] >= milli:
+        for gpu in range(free.room.gpus[node]):
+            if free.room.gpu_milli[node, gpu] >= milli:
                 if left == 0:
                     used[0] = gpu
                 left -= 1
     else:
-        least_free(free, node, gpus, milli, used)
+        least_free(free.room, node, gpus, milli, used)
 
 
 @leaf
 def _dot_product(free: Free, node: int, requests: Requests, request: int) -> int:
     """Prefer the node whose free cores and GPUs are least alike to what is wanted, as a dot product."""
-    cpu = requests.cpu_milli[request] / CPU_SCALE_MILLI * (free.cpu_milli[node] / CPU_SCALE_MILLI)
+    cpu = requests.cpu_milli[request] / CPU_SCALE_MILLI * (free.room.cpu_milli[node] / CPU_SCALE_MILLI)
     asked = requests.num_gpus[request] * requests.gpu_milli[request] / GPU_SCALE_MILLI
-    return int(100 * (1 - 0.5 * (cpu + asked * (free_of_gpus(free, node) / GPU_SCALE_MILLI))))
+    return int(100 * (1 - 0.5 * (cpu + asked * (free_of_gpus(free.room, node) / GPU_SCALE_MILLI))))
 
 
 @leaf
 def _best_fit(free: Free, node: int, requests: Requests, request: int) -> int:
     """Prefer the node of which least is left, cores and GPUs weighing the same."""
-    cpu = (free.cpu_milli[node] - requests.cpu_milli[request]) / CPU_SCALE_MILLI
+    cpu = (free.room.cpu_milli[node] - requests.cpu_milli[request]) / CPU_SCALE_MILLI
     asked = requests.num_gpus[request] * requests.gpu_milli[request]
-    return int(100 * (1 - 0.5 * cpu - 0.5 * ((free_of_gpus(free, node) - asked) / GPU_SCALE_MILLI)))
+    return int(100 * (1 - 0.5 * cpu - 0.5 * ((free_of_gpus(free.room, node) - asked) / GPU_SCALE_MILLI)))
 
 
 @leaf
@@ -111,7 +111,7 @@ def _gpu_clustering(free: Free, node: int, requests: Requests, request: int) -> 
         others = others or (other != group and free.groups[node, other])
     alone = 0 if others else 25
     base = 50 + alone if free.groups[node, group] else alone
-    return base + int(25 * (GPU_SCALE_MILLI - free_of_gpus(free, node)) / GPU_SCALE_MILLI)
+    return base + int(25 * (GPU_SCALE_MILLI - free_of_gpus(free.room, node)) / GPU_SCALE_MILLI)
 
 
 @leaf
@@ -120,13 +120,13 @@ def _gpu_packing(free: Free, node: int, requests: Requests, request: int, used: 
     wanted = requests.num_gpus[request]
     if wanted == 0:
         return 0
-    whole = whole_gpus(free, node)
-    if whole == free.gpus[node]:
+    whole = whole_gpus(free.room, node)
+    if whole == free.room.gpus[node]:
         return max(33 - whole, whole)
-    least_free(free, node, wanted, requests.gpu_milli[request], used)
+    least_free(free.room, node, wanted, requests.gpu_milli[request], used)
     opened, room = 0, 0
     for place in range(wanted):
-        milli = free.gpu_milli[node, used[place]]
+        milli = free.room.gpu_milli[node, used[place]]
         opened += milli == GPU_MILLI
         room += milli
     if opened > 0:

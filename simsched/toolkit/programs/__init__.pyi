@@ -1,17 +1,22 @@
 from .allox import allox as allox, candidates as candidates
 from .finish_time import Elapsed as Elapsed, finish_time as finish_time
 from .leases import reserve as reserve, usable_seconds as usable_seconds
-from .max_min import fair_value as fair_value, makespan as makespan, max_min as max_min
+from .max_min import makespan as makespan, max_min as max_min
 from .min_jct import min_jct as min_jct
 from .pop import partitioned as partitioned
-from .problem import Floats as Floats, ShareProblem as ShareProblem
+from .problem import (
+    Floats as Floats,
+    ShareProblem as ShareProblem,
+    gandiva_fair as gandiva_fair,
+    isolated as isolated,
+    proportional as proportional,
+)
 from .random_packing import RandomPacking as RandomPacking
 from .regime_forecast import (
     epochs_within as epochs_within,
     expected_profile as expected_profile,
     remaining_of as remaining_of,
 )
-from .shares import gandiva_fair as gandiva_fair, isolated as isolated, proportional as proportional
 from .shockwave import (
     Flags as Flags,
     PlanJobs as PlanJobs,

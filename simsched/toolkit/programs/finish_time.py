@@ -10,8 +10,7 @@ from scipy.optimize import brentq
 from simsched.errors import input_error
 from simsched.toolkit.programs.classes import Classes, classify
 from simsched.toolkit.programs.level import Levels, can_run
-from simsched.toolkit.programs.problem import Floats, ShareProblem
-from simsched.toolkit.programs.shares import isolated
+from simsched.toolkit.programs.problem import Floats, ShareProblem, isolated
 from simsched.toolkit.programs.solver import Method, Program, SolverError
 
 #: Relative accuracy of the level that the ratio allows.

@@ -34,23 +34,6 @@ def makespan(
     return _at_level(classify(problem, remaining_steps), remaining_steps, method, program)
 
 
-def fair_value(problem: ShareProblem, shares: Floats) -> float:
-    """Return the objective of `max_min` under `shares`; infinite without jobs that can run."""
-    required = problem.weights * problem.proportional_rate() / problem.scale_factor
-    return _least(problem.rates(shares), required)
-
-
-def makespan_value(problem: ShareProblem, remaining_steps: Floats, shares: Floats) -> float:
-    """Return the time at which the last job ends if `shares` stay, in the unit of the rates' denominator."""
-    level = _least(problem.rates(shares), remaining_steps)
-    return 1.0 / level if level > 0 else np.inf
-
-
-def _least(rates: Floats, required: Floats) -> float:
-    asked = required > 0
-    return float((rates[asked] / required[asked]).min()) if asked.any() else np.inf
-
-
 def _at_level(classes: Classes, required: Floats, method: Method, program: Program | None) -> Floats:
     if not classes.num_classes:
         return classes.spread(np.zeros(0))

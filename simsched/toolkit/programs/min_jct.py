@@ -34,13 +34,6 @@ def min_jct(problem: ShareProblem, remaining_steps: Floats, method: Method = "au
     return classes.spread(*settle(classes, rates * (1.0 - _GAP), method))
 
 
-def jct_value(problem: ShareProblem, remaining_steps: Floats, shares: Floats) -> float:
-    """Return the sum of remaining / rate under `shares`; infinite where a job with steps left has no rate."""
-    live = remaining_steps > 0
-    rates = problem.rates(shares)[live]
-    return float((remaining_steps[live] / rates).sum()) if (rates > 0).all() else np.inf
-
-
 def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> Floats:
     """Return the rate of each class, sought in units of the best rates so far: tolerances are absolute."""
     live = np.flatnonzero(steps > 0)

@@ -83,6 +83,10 @@ class Program:
         self._solver: Any = None
         self._options: dict[str, Any] = {}
 
+    def __reduce__(self) -> tuple[type[Program], tuple[()]]:
+        """Copy it as one that knows no rows, since HiGHS cannot be copied."""
+        return Program, ()
+
     def load(self, rows: Rows, bound: Floats, method: Method = "auto") -> Program:
         """Take rows in place of those before, and return the program; objectives come with `maximise`."""
         if self._solver is None:

@@ -1,6 +1,5 @@
 from .mechanism import Grant as Grant, RoundOptions as RoundOptions, Rounds as Rounds, Unit as Unit
 from .packed import PackedShares as PackedShares
-from .places import Places as Places, keep_places as keep_places
+from .places import Places as Places, Seats as Seats, keep_places as keep_places
 from .policy import SharesPolicy as SharesPolicy, Snapshot as Snapshot
 from .rates import Speeds as Speeds
-from .seats import Seats as Seats

@@ -3,36 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from simsched.model import Allocation
-from simsched.policy import Decision, View
-from simsched.toolkit.placers import MOST_FREE, FreeGpus, Placer, Pool
+from simsched.model import Allocation, Capacity
+from simsched.policy import Action, Decision, Place, View
+from simsched.toolkit.placers import BEST_FIT
 from simsched.toolkit.rounds.mechanism import Grant
-
-
-@dataclass
-class Placed:
-    """Allocations of a round by job; who is put onto whose GPUs; and who is placed anew although its nodes stay.
-
-    Where it is not `complete`, `allocations` has the jobs whose GPUs change only, and none for those that stop.
-    """
-
-    allocations: dict[str, Allocation] = field(default_factory=dict)
-    onto: dict[str, str] = field(default_factory=dict)
-    anew: list[str] = field(default_factory=list)
-    complete: bool = True
-
-    def decision(self, wake_at_s: float | None, *, renew_leases: bool = False) -> Decision:
-        """Return the decision that carries the round out."""
-        return Decision(
-            self.allocations,
-            complete=self.complete,
-            wake_at_s=wake_at_s,
-            renew_leases=renew_leases,
-            onto=self.onto,
-            anew=self.anew,
-        )
 
 
 class Allocator:
@@ -45,15 +20,14 @@ class Allocator:
 
     def __init__(self) -> None:
         """Know no cluster yet."""
-        self._free: FreeGpus | None = None
-        self._up: tuple[bool, ...] = ()
+        self._free = Capacity((), (), ())
 
-    def allocate(self, grants: Iterable[Grant], view: View) -> Placed:
+    def allocate(self, grants: Iterable[Grant], view: View) -> Decision:
         """Place the jobs of the grants that run."""
         runs = [grant for grant in grants if grant.runs]
         if view.max_jobs_per_gpu == 1:
-            return Placed(self._whole(runs, view), complete=False)
-        return _shared(sorted(runs, key=_by_size), view)
+            return Decision.change(self._whole(runs, view))
+        return Decision(_shared(sorted(runs, key=_by_size), view))
 
     def _whole(self, grants: Sequence[Grant], view: View) -> dict[str, Allocation]:
         """Return what differs from the round before where no GPU is shared, in the order of the jobs."""
@@ -78,11 +52,10 @@ class Allocator:
                 changed[grant.unit[0]] = _take(free, grant)
         return changed
 
-    def _now_free(self, view: View) -> FreeGpus:
+    def _now_free(self, view: View) -> Capacity:
         """Return the GPUs that are free as things stand: what is known from the round before, brought up to date."""
-        up = tuple(view.up)
-        if self._free is None or up != self._up:
-            self._free, self._up = FreeGpus(view.nodes, up, view.free), up
+        if view.up != self._free.up:
+            self._free = Capacity.of(view)
         elif self._free.free != view.free:
             for node, (known, now) in enumerate(zip(list(self._free.free), view.free, strict=True)):
                 if known != now:
@@ -90,46 +63,26 @@ class Allocator:
         return self._free
 
 
-def _shared(grants: Sequence[Grant], view: View) -> Placed:
+def _shared(grants: Sequence[Grant], view: View) -> dict[str, Allocation | Action]:
     """Place all grants, the largest first, where several jobs may hold a GPU."""
     kept: dict[str, Allocation] = {}
     coming = [grant for grant in grants if not _stays(grant, view, kept)]
     held = [kept[grant.unit[0]] for grant in grants if grant.unit[0] in kept]
-    free = FreeGpus(view.nodes, view.up, _left(held, view))
-    placed = Placed()
+    free = Capacity.idle(view, held)
+    jobs: dict[str, Allocation | Action] = {**kept}
     for grant in coming:
-        placed.allocations.update(dict.fromkeys(grant.unit, _take(free, grant)))
-        placed.onto.update(dict.fromkeys(grant.unit[1:], grant.unit[0]))
-        if len(grant.unit) > 1 or view.jobs[grant.unit[0]].neighbours:
-            placed.anew += grant.unit
-    placed.allocations = kept | placed.allocations
-    return placed
+        at, (first, *others) = _take(free, grant), grant.unit
+        jobs[first] = Place(at, restart=bool(others or view.jobs[first].neighbours))
+        jobs |= dict.fromkeys(others, Place(at, onto=first, restart=True))
+    return jobs
 
 
-def _take(free: FreeGpus, grant: Grant) -> Allocation:
-    found = free.choose_of(free.types.index(grant.gpu_type), _BEST_FIT, grant.num_gpus)
+def _take(free: Capacity, grant: Grant) -> Allocation:
+    found = free.place(BEST_FIT, grant.num_gpus, (free.types.index(grant.gpu_type),))
     if found is None:
         message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
         raise ValueError(message)
-    free.take(found)
     return found
-
-
-def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
-    node = pool.best_fit(gpus)
-    return MOST_FREE.choose(pool, gpus) if node is None else ((node, gpus),)
-
-
-_BEST_FIT = Placer("best-fit", _best_fit)
-
-
-def _left(held: Iterable[Allocation], view: View) -> list[int]:
-    """Count, for each node that is up, the GPUs beside those held."""
-    free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
-    for allocation in held:
-        for node, gpus in allocation:
-            free[node] -= gpus
-    return free
 
 
 def _by_size(grant: Grant) -> int:

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from simsched.agent import Agent, Lease, Measurement
+from simsched.agent import Agent, Lease, LeasingAgent, Measurement
 from simsched.errors import input_error
 from simsched.model import Allocation, BatchChoice, Site
-from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, View
+from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Place, View
 from simsched.toolkit.programs.problem import Floats, ShareProblem
 from simsched.toolkit.rounds.allocate import emptiest
 
@@ -24,7 +24,7 @@ _NEVER_S = 1e9
 _SLACK = 1e-6
 
 
-class FluidAgent:
+class FluidAgent(LeasingAgent):
     """Has its job make progress at the rate that the policy has set."""
 
     stale = False
@@ -76,10 +76,10 @@ class Fluid:
             if not agent.total:
                 agent.total = job[REMAINING_WORK].progress
             agent.rate = sum(true[gpu_type] * share for gpu_type, share in zip(gpu_types, row, strict=True))
-        allocations = _somewhere(jobs, view)
-        everybody = tuple(allocations)
-        beside = {job.id: everybody for job in jobs if not job.allocation}
-        return Decision(allocations, renew_leases=True, beside=beside)
+        held = _somewhere(jobs, view)
+        everybody = tuple(held)
+        placed = {job.id: Place(held[job.id], everybody) for job in jobs if not job.allocation}
+        return Decision({**held, **placed}, renew_leases=True)
 
 
 def fill_up(problem: ShareProblem, shares: Floats) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 
 from simsched.errors import input_error
 from simsched.model import Cluster
-from simsched.policy import PAIR_SPEEDS, SHARED_GPUS, Becomes, JobView, PairSpeeds, Signal, View, Wants
+from simsched.policy import PAIR_SPEEDS, SHARED_GPUS, Becomes, JobView, PairSpeeds, Signal, Traits, View
 from simsched.toolkit.programs.problem import ShareProblem, pairs_of_kinds
 from simsched.toolkit.rounds.policy import SharesPolicy
 
@@ -40,7 +40,7 @@ class PackedShares(SharesPolicy):
     (`engine.sharing.max_jobs`).
     """
 
-    wants: ClassVar[Wants] = {SHARED_GPUS: _ALONE}
+    traits: ClassVar[Traits] = replace(SharesPolicy.traits, wants={SHARED_GPUS: _ALONE})
 
     packed: bool = False
     _speeds: dict[tuple[_Kind, _Kind, str], tuple[float, float]] = field(default_factory=dict, init=False, repr=False)

@@ -23,6 +23,7 @@ from simsched.policy import (
     JobView,
     Policy,
     Signal,
+    Traits,
     Triggers,
     View,
     Wants,
@@ -96,7 +97,7 @@ class SharesPolicy(Policy):
     (`simsched.toolkit.rounds.ideal`).
     """
 
-    type_aware: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(type_aware=True)
 
     #: Whether a job without a share waits although GPUs are free.
     idle_without_share: ClassVar[bool] = False
@@ -132,12 +133,12 @@ class SharesPolicy(Policy):
     @property
     def signals(self) -> frozenset[Signal]:
         """Return the signals of the parameter `speeds` beside those that the policy always reads."""
-        return self.needs | SIGNALS[self.speeds] | (_IDEAL if self.ideal else frozenset())
+        return super().signals | SIGNALS[self.speeds] | (_IDEAL if self.ideal else frozenset())
 
     @property
     def counts_on(self) -> Wants:
         """Return types of GPUs where rates by type count, beside what the policy always counts on."""
-        weighs = self.type_aware and self.speeds != "none"
+        weighs = self.traits.type_aware and self.speeds != "none"
         return {**super().counts_on, **({GPU_TYPES: Becomes("has no types to weigh")} if weighs else {})}
 
     @property
@@ -253,7 +254,7 @@ class SharesPolicy(Policy):
 
     def _carry_out(self, view: View) -> Decision:
         """Place the grants."""
-        return self._allocator.allocate(self._grants, view).decision(view.now_s + self.round_s)
+        return self._allocator.allocate(self._grants, view)._replace(wake_at_s=view.now_s + self.round_s)
 
     def _grant(self, view: View, rng: np.random.Generator) -> Decision:
         """Compute shares and grant them as they are."""

@@ -1,6 +1,6 @@
-"""The workloads of Gavel (OSDI'20): its job types, its seeded generator, its trace format and its table of rates.
+"""The workloads of Gavel (OSDI'20): its job types, its seeded generator, and its trace format with Shockwave's.
 
-Turning these jobs into an experiment's workload does not belong here.
+Its table of rates belongs to `simsched.applications`, the recipe to `simsched.workload.recipes`.
 """
 
 import lazy_loader

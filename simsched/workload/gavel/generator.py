@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from simsched.errors import input_error
-from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob
-from simsched.workload.gavel.rates import Kind
+from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob, Kind
 
 #: Offsets added to an experiment's seed, one for each stream.
 JOB_STREAM, ARRIVAL_STREAM, TYPE_ORDER_STREAM, SLO_STREAM = 2, 3, 5, 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 _BATCH_SIZES = {
@@ -24,15 +25,29 @@ DISTRIBUTED = frozenset(
     name for name in TEMPLATES if name.split(" ")[0] in ("ResNet-18", "ResNet-50", "Transformer", "LM")
 )
 
+#: A job type and its number of GPUs.
+Kind = tuple[str, int]
+_TEMPLATE = re.compile(r"(?P<model>\S+?)(?: \(batch size (?P<batch>\d+)\))?")
+
+
+def split_template(template: str) -> tuple[str, int]:
+    """Return model and batch size of a job type such as `LM (batch size 10)`; batch size 0 where it names none.
+
+    Raises `ValueError` for a text that is not a job type.
+    """
+    match = _TEMPLATE.fullmatch(template)
+    if match is None:
+        message = f"'{template}' is not a job type such as 'LM (batch size 10)'"
+        raise ValueError(message)
+    return match["model"], int(match["batch"] or 0)
+
 
 @dataclass(frozen=True)
 class GavelJob:
     """One job: `total_steps` mini-batches of the job type `template` on `num_gpus` GPUs.
 
-    `duration_s` is the nominal running time that the steps were computed from, 0 where a trace does not tell.
-    `slo` is the deadline as a multiple of `duration_s`, or None. `mode` says how the batch size changes:
-    `static` in Gavel; `accordion` or `gns` in Shockwave's traces. `command`, `directory`, `steps_flag` and
-    `needs_data` only matter to a physical cluster and are carried along.
+    `duration_s` is the nominal running time that the steps were computed from.
+    `slo` is the deadline as a multiple of `duration_s`, or None.
     """
 
     id: int
@@ -43,8 +58,3 @@ class GavelJob:
     duration_s: float = 0.0
     weight: float = 1.0
     slo: float | None = None
-    mode: str = "static"
-    command: str = ""
-    directory: str = ""
-    steps_flag: str = ""
-    needs_data: bool = False

@@ -1,100 +1,106 @@
-"""Gavel's trace files: one job a line, fields separated by tabs, without a header."""
+"""Traces of Gavel (OSDI'20) and Shockwave (NSDI'23): a job a line, fields separated by tabs, no header.
+
+Shockwave's have two columns more: the rule by which a job changes its batch, and the duration that its generator drew.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
-from simsched.errors import InputError, Problem
+from simsched.errors import InputError, Problem, input_error
+from simsched.model import JobSpec
 from simsched.reading import read_text
-from simsched.workload.gavel.job import GavelJob
+from simsched.workload.gavel.job import split_template
+from simsched.workload.readers.format import Head
 from simsched.workload.trace import MOST_SECONDS
 
-#: Columns of Gavel's files; those of Shockwave have a mode after the GPUs and a duration before the arrival.
-_GAVEL = ("template", "command", "directory", "steps_flag", "needs_data", "steps", "gpus", "weight", "slo", "arrival")
-_SHOCKWAVE = (*_GAVEL[:7], "mode", "weight", "slo", "duration", "arrival")
-_NUMBERS = {"steps": 0.0, "gpus": 1.0, "weight": 0.0, "slo": -1.0, "duration": 0.0, "arrival": 0.0}
+_GAVEL = (
+    "job type", "command", "directory", "steps flag", "needs data", "total steps", "GPUs", "weight", "SLO", "arrival",
+)  # fmt: skip
+_SHOCKWAVE = (*_GAVEL[:7], "batch rule", "weight", "SLO", "duration", "arrival")
+#: Columns of numbers with the least value of each.
+_NUMBERS = {"total steps": 1, "GPUs": 1, "weight": 0, "SLO": -MOST_SECONDS, "duration": 0, "arrival": 0}
+_BATCH_RULES = ("static", "accordion", "gns")
 
 
-def read_trace(path: Path) -> list[GavelJob]:
-    """Read a trace of Gavel (10 columns) or Shockwave (12 columns); jobs are numbered from 0 in the file's order.
+def is_gavel_trace(head: Head) -> bool:
+    """Return whether a file is a trace of Gavel, by its first line."""
+    cells = head.line.split("\t")
+    try:
+        return len(cells) == len(_GAVEL) and bool(split_template(cells[0]))
+    except ValueError:
+        return False
 
-    Raises `InputError` with every wrong line.
+
+def is_shockwave_trace(head: Head) -> bool:
+    """Return whether a file is a trace of Shockwave, by its first line."""
+    cells = head.line.split("\t")
+    return len(cells) == len(_SHOCKWAVE) and cells[7] in _BATCH_RULES
+
+
+def read_gavel_jobs(path: Path) -> list[JobSpec]:
+    """Read a trace of Gavel, in order of submission; jobs are named by their place in the file from 0.
+
+    Raises `InputError` with everything that is wrong, by line, and for a missing or empty file.
     """
-    lines = read_text(path).splitlines()
+    return _read(path, _GAVEL)
+
+
+def read_shockwave_jobs(path: Path) -> list[JobSpec]:
+    """Read a trace of Shockwave as `read_gavel_jobs` does; the SLO is a deadline in seconds, none where negative."""
+    return _read(path, _SHOCKWAVE)
+
+
+def _read(path: Path, columns: Sequence[str]) -> list[JobSpec]:
+    jobs: list[JobSpec] = []
     problems: list[Problem] = []
-    jobs: list[GavelJob] = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            job = _read_line(len(jobs), line, str(path), number, problems)
-            jobs.append(job)
+    remedy = f"a line has {len(columns)} tab-separated columns: {', '.join(columns)}"
+    for line, text in enumerate(read_text(path).splitlines(), start=1):
+        if text.strip():
+            try:
+                jobs.append(_job(str(len(jobs)), text.split("\t"), columns))
+            except ValueError as error:
+                problems.append(Problem(str(path), str(error), remedy, line))
     if problems:
         raise InputError(*problems)
-    return jobs
+    if not jobs:
+        raise input_error(path, "the trace is empty", "give a trace with at least one job")
+    return sorted(jobs, key=lambda job: job.submit_time_s)
 
 
-def _read_line(job_id: int, line: str, where: str, number: int, problems: list[Problem]) -> GavelJob:
-    fields = line.split("\t")
-    layout = {len(_GAVEL): _GAVEL, len(_SHOCKWAVE): _SHOCKWAVE}.get(len(fields))
-    if layout is None:
-        message = f"has {len(fields)} fields"
-        problems.append(Problem(where, message, "a line has 10 (Gavel) or 12 (Shockwave), separated by tabs", number))
-        return GavelJob(job_id, "", 1, 0.0)
-    cell = dict(zip(layout, fields, strict=True))
-    value: dict[str, float] = {}
-    for name, least in _NUMBERS.items():
-        value[name] = _number(cell.get(name, "0"), name, least if name in cell else 0.0, where, number, problems)
-    return GavelJob(
-        id=job_id,
-        template=cell["template"],
-        num_gpus=int(value["gpus"]),
-        total_steps=value["steps"],
-        arrival_s=value["arrival"],
-        duration_s=value["duration"],
+def _job(name: str, cells: Sequence[str], columns: Sequence[str]) -> JobSpec:
+    if len(cells) != len(columns):
+        raise ValueError(f"the line has {len(cells)} columns, not {len(columns)}")
+    cell = dict(zip(columns, cells, strict=True))
+    rule = cell.get("batch rule", "")
+    if rule and rule not in _BATCH_RULES:
+        raise ValueError(f"'{rule}' is not a batch rule; known: {', '.join(_BATCH_RULES)}")
+    model, batch = split_template(cell["job type"])
+    value = {column: _number(column, cell[column]) for column in columns if column in _NUMBERS}
+    steps = value["total steps"]
+    has_deadline = "duration" in cell and value["SLO"] >= 0  # Gavel's SLO is a multiple of a duration that it omits
+    return JobSpec(
+        name,
+        value["arrival"],
+        int(value["GPUs"]),
+        model,
+        batch,
+        value.get("duration", 0.0),
+        deadline_s=value["SLO"] if has_deadline else None,
+        batch_rule=rule,
         weight=value["weight"],
-        slo=value["slo"] if value["slo"] > 0 else None,
-        mode=cell.get("mode", "static"),
-        command=cell["command"],
-        directory=cell["directory"],
-        steps_flag=cell["steps_flag"],
-        needs_data=cell["needs_data"] == "1",
+        total_steps=int(steps) if steps.is_integer() else steps,
     )
 
 
-def _number(text: str, name: str, least: float, where: str, line: int, problems: list[Problem]) -> float:
+def _number(column: str, text: str) -> float:
+    least = _NUMBERS[column]
     try:
-        number = float(text)
+        value = float(text)
     except ValueError:
-        problems.append(Problem(where, f"{name} '{text}' is no number", "give a plain number", line))
-        return 1.0
-    whole = name != "gpus" or number % 1 == 0
-    if not least <= number <= MOST_SECONDS or not whole:
-        kind = "a whole number" if name == "gpus" else "a number"
-        problems.append(Problem(where, f"{name} is {text}", f"give {kind} from {least:g} to {MOST_SECONDS:g}", line))
-        return 1.0
-    return number
-
-
-def write_trace(path: Path, jobs: Iterable[GavelJob]) -> None:
-    """Write jobs in Gavel's format (10 columns), or Shockwave's (12) where a job has a mode other than static.
-
-    Numbers are written so that they are read back exactly.
-    """
-    jobs = list(jobs)
-    wide = any(job.mode != "static" for job in jobs)
-    path.write_text("".join("\t".join(_fields(job, wide=wide)) + "\n" for job in jobs), encoding="utf-8")
-
-
-def _fields(job: GavelJob, *, wide: bool) -> list[str]:
-    slo = -1.0 if job.slo is None else job.slo
-    head = [job.template, job.command, job.directory, job.steps_flag, str(int(job.needs_data))]
-    head += [_text(job.total_steps), str(job.num_gpus)]
-    tail = [_text(job.weight), _text(slo)]
-    if wide:
-        return [*head, job.mode, *tail, _text(job.duration_s), _text(job.arrival_s)]
-    return [*head, *tail, _text(job.arrival_s)]
-
-
-def _text(number: float) -> str:
-    return str(int(number)) if number == math.floor(number) else repr(number)
+        raise ValueError(f"{column} '{text:.40}' is no number") from None
+    if not least <= value <= MOST_SECONDS or (column == "GPUs" and value % 1):
+        kind = "a whole number" if column == "GPUs" else "a number"
+        raise ValueError(f"{column} is {text:.40}, not {kind} from {least:g} to {MOST_SECONDS:g}")
+    return value

@@ -102,7 +102,7 @@ def _waits(
 def _durations(
     statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], common: Floats, own: Floats
 ) -> Floats:
-    """Return the service times of passed jobs: alike within a batch, each distributed as its class and GPUs say."""
+    """Return the service times of passed jobs: alike within a batch, distributed by class and GPUs."""
     cells = statistics.cells
     alike = np.array([statistics.alike(cell.job_class, cell.large) for cell in cells])[batches.cell[batch]]
     share = normal_share(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)
@@ -135,11 +135,7 @@ def _within_class(value: Floats, gpus: Integers, job_class: int) -> Floats:
 
 
 def _other_durations(
-    statistics: PhillyStatistics,
-    batches: Batches,
-    batch: npt.NDArray[np.intp],
-    own: Floats,
-    rng: np.random.Generator,
+    statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], own: Floats, rng: np.random.Generator
 ) -> Floats:
     """Draw the service times of jobs that did not pass: one for each batch, and its jobs near it."""
     most = statistics.figures["max_duration_s"]

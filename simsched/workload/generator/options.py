@@ -36,10 +36,7 @@ class GeneratorOptions:
                 problems.append(Problem(key, f"{value} is out of range", "give a number above 0"))
         if self.first_week < 0:
             problems.append(Problem("first_week", f"{self.first_week} is out of range", "give a number from 0 on"))
-        for key, value, known in (
-            ("weekday", self.weekday, WEEKDAYS),
-            ("statuses", self.statuses, STATUS_CHOICES),
-        ):
+        for key, value, known in (("weekday", self.weekday, WEEKDAYS), ("statuses", self.statuses, STATUS_CHOICES)):
             if value not in known:
                 problems.append(Problem(key, f"'{value}' is unknown", nearest(value, known)))
         if problems:

@@ -1,7 +1,12 @@
 from . import slurm as slurm
 from .any_format import read_trace as read_trace
-from .format import Format as Format, Head as Head
-from .head import head_of as head_of, is_workload as is_workload, workload_files as workload_files
+from .format import (
+    Format as Format,
+    Head as Head,
+    head_of as head_of,
+    is_workload as is_workload,
+    workload_files as workload_files,
+)
 from .log import HARMLESS as HARMLESS, ClusterLog as ClusterLog, Limits as Limits
 from .logs import is_log as is_log, read_log as read_log
 from .sheet import open_sheet as open_sheet

@@ -9,16 +9,15 @@ from pathlib import Path
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
-from simsched.workload.readers import itp, philly_csv, philly_json, plain, slurm, tables
-from simsched.workload.readers.format import Format, Head, Jobs
-from simsched.workload.readers.head import head_of, is_workload
+from simsched.workload.readers import philly_json, plain, published_csv, slurm, tables
+from simsched.workload.readers.format import Format, Head, Jobs, head_of, is_workload
 from simsched.workload.trace import Trace, make_trace
 
 #: Every format of a trace, in the order in which a file is tried against them.
 FORMATS: tuple[Format, ...] = (
     philly_json.FORMAT,
-    philly_csv.FORMAT,
-    itp.FORMAT,
+    published_csv.PHILLY,
+    published_csv.ITP,
     slurm.FORMAT,
     *tables.FORMATS,
     plain.FORMAT,
@@ -69,7 +68,7 @@ def _format_of(path: Path, name: str) -> Format:
 def _named(name: str) -> Format:
     known = {candidate.name: candidate for candidate in FORMATS}
     if name not in known:
-        raise input_error("format", f"'{name}' is no trace format", nearest(name, ["auto", "workload", *known]))
+        raise input_error("format", f"'{name}' is not a trace format", nearest(name, ["auto", "workload", *known]))
     return known[name]
 
 

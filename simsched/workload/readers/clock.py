@@ -20,18 +20,18 @@ _REMEDY = "write all times with an offset, or all without one"
 class Clock:
     """Turns the timestamps of a file, all columns and blocks of it, into seconds since 1970-01-01 UTC.
 
-    Those without an offset are of `time_zone`. Of an hour that comes twice the first is meant, one that is skipped
+    Those without an offset are in `time_zone`. Of an hour that comes twice the first is meant, one that is skipped
     begins after the skip. A file that has times of several kinds is refused: they would be hours apart.
     """
 
     def __init__(self, path: Path, time_zone: str = "UTC") -> None:
-        """Begin with no time seen; raises `InputError` for a time zone that is none."""
+        """Begin with no time seen; raises `InputError` for an unknown time zone."""
         self._path, self._time_zone = path, time_zone
         self._seen: dict[str, tuple[int, str]] = {}
         try:
             pd.Timestamp("2000-01-01").tz_localize(time_zone)
         except (KeyError, ValueError, OSError):
-            message = f"'{time_zone}' is no time zone"
+            message = f"'{time_zone}' is not a time zone"
             raise input_error(path, message, "name one such as Europe/Berlin or UTC") from None
 
     def seconds(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -41,7 +41,7 @@ class Clock:
         """
         text = text.str.strip()
         stamps = _parsed(text)
-        if stamps is not None and stamps.dt.tz is None:  # as nearly always
+        if stamps is not None and stamps.dt.tz is None:  # the usual case
             found = self._local(stamps)
             self._note(_NAIVE, ~np.isnan(found), text, lines)
             return found

@@ -43,17 +43,8 @@ LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
     }
 )
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "gpu_type": "",
-        "time_limit_s": 0.0,
-        "queue": "",
-        "qos": "",
-        "array": "",
-        "account": "",
-        "user": "",
-        "priority": 0.0,
-    }
-    | {"state": "", "attempts": 1, "nodes": ""}
+    dict.fromkeys(("gpu_type", "queue", "qos", "array", "account", "user", "state", "nodes"), "")
+    | {"time_limit_s": 0.0, "priority": 0.0, "attempts": 1}
 )
 _LATE = "jobs were eligible after their start only; they count as not having waited"
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"
@@ -125,7 +116,7 @@ class ClusterLog:
         return "\n".join(lines)
 
     def jobs(self) -> Jobs:
-        """Return the jobs as a trace reader does, with whole GPUs and the part of them that a job wants.
+        """Return the jobs as a trace reader does, with whole GPUs and the share of them that a job uses.
 
         Where more than one GPU is no whole number, the GPUs are rounded up.
         """
@@ -210,7 +201,7 @@ def finish(
     """
     limits = limits or Limits()
     raise_all(str(sieve.path), _beyond(sieve))
-    sieve.drop(sieve.table["gpus"].isna(), "GPUs are no number")
+    sieve.drop(sieve.table["gpus"].isna(), "GPUs are not a number")
     sieve.drop(sieve.table["gpus"] <= 0, "used no GPU")
     sieve.drop(sieve.table["submit_s"].isna(), "submission is not recorded")
     sieve.drop(sieve.table["start_s"].isna(), "never started")
@@ -251,7 +242,7 @@ _MOST: Mapping[str, float] = MappingProxyType(
 
 
 def _beyond(sieve: Sieve) -> Iterator[Problem]:
-    """Find figures that no cluster can have written: infinite ones, and those of a slipped digit."""
+    """Find impossible figures: infinite ones, and those with a slipped digit."""
     for column, most in _MOST.items():
         if column not in sieve.table:
             continue
@@ -302,7 +293,7 @@ def read_lines(path: Path, separator: str) -> tuple[list[str], Iterator[tuple[in
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """List the lines that are not blank, with their numbers, from the first that is no comment on."""
+    """List the lines that are not blank, with their numbers, from the first that is not a comment on."""
     begun = False
     with open_text(path, newline="\n") as file:
         for i, line in enumerate(file, 1):

@@ -51,17 +51,17 @@ def read_log(
     limits: Limits | None = None,
     strict: bool = False,
 ) -> ClusterLog:
-    """Read a log in a layout that its content or `layout` tells.
+    """Read a log; `layout` names its layout, by default told by the content.
 
     Jobs that make no sense are left out and counted; `strict` makes them an error. Raises `InputError` for a file that
-    cannot be read or is no log.
+    cannot be read or is not a log.
     """
     if layout not in ("auto", *NAMES):
-        raise input_error("format", f"'{layout}' is no layout of a log", nearest(layout, ["auto", *NAMES]))
+        raise input_error("format", f"'{layout}' is not a layout of a log", nearest(layout, ["auto", *NAMES]))
     if layout == "slurm" or (layout == "auto" and slurm.FORMAT.matches(head)):
         return read_sacct(path, time_zone=time_zone, limits=limits, strict=strict)
     found = layout_of(head) if layout == "auto" else LAYOUTS[layout]
     if found is None:
         remedy = "give `sacct -P` output or a table of jobs with submission, start and end (docs/operators.md)"
-        raise input_error(path, "is no log with recorded waits", remedy, line=1)
+        raise input_error(path, "is not a log with recorded waits", remedy, line=1)
     return read_table(path, found, time_zone=time_zone, limits=limits, strict=strict)

@@ -1,4 +1,4 @@
-"""Muri's traces (SIGCOMM'22, artifact): lists of jobs that know their iterations and the stages of one.
+"""Muri's traces (SIGCOMM'22, artifact): lists of jobs with their iterations and the stages of an iteration.
 
 Times are in milliseconds. `resource_time_0` to `_2` are loading (processors and storage), GPU and network.
 """

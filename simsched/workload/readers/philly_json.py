@@ -17,7 +17,7 @@ import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.reading import read_json, unused
-from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.format import Format, Jobs
 from simsched.workload.trace import EPOCH, STATUSES, raise_all
 
 _STYLE = "%Y-%m-%d %H:%M:%S"
@@ -63,20 +63,16 @@ class _Log:
 
 def _gpus_of(attempts: Sequence[dict[str, Any]]) -> int:
     """Return the number of GPUs of the first attempt that lists any; a machine listed twice counts twice."""
-    return next((gpus for gpus in map(_gpus_of_attempt, attempts) if gpus), 0)
-
-
-def _gpus_of_attempt(attempt: dict[str, Any]) -> int:
-    return sum(len(container["gpus"]) for container in attempt["detail"])
-
-
-def _matches(head: Head) -> bool:
-    return head.line.lstrip().startswith("[")
+    counts = (sum(len(container["gpus"]) for container in attempt["detail"]) for attempt in attempts)
+    return next((gpus for gpus in counts if gpus), 0)
 
 
 def _read(path: Path) -> Jobs:
     """Read the jobs that ran: service is the sum over attempts of which both start and end are known."""
-    log = _collect(path, _load(path))
+    records = read_json(path, "fetch the file again; a whole log ends with ]")
+    if not isinstance(records, list):
+        raise input_error(path, "the JSON is not an array", "give the log as one array of jobs")
+    log = _collect(path, records)
     count = len(log.job_id)
     problems: list[Problem] = []
     submitted = _seconds(path, log.submitted, "submitted_time", log, range(count), problems)
@@ -122,13 +118,6 @@ def _attempt_seconds(
     return np.array([" ".join(texts) if len(texts) > 1 else "" for texts in parts], dtype=object)
 
 
-def _load(path: Path) -> list[Any]:
-    records = read_json(path, "fetch the file again; a whole log ends with ]")
-    if not isinstance(records, list):
-        raise input_error(path, "the JSON is no array", "give the log as one array of jobs")
-    return records
-
-
 def _collect(path: Path, records: list[Any]) -> _Log:
     log = _Log()
     for i, record in enumerate(records):
@@ -147,19 +136,14 @@ def _unlike(path: Path, index: int, what: str) -> InputError:
 
 
 def _seconds(
-    path: Path,
-    texts: Sequence[str | None],
-    key: str,
-    log: _Log,
-    owners: Sequence[int],
-    problems: list[Problem],
+    path: Path, texts: Sequence[str | None], key: str, log: _Log, owners: Sequence[int], problems: list[Problem]
 ) -> npt.NDArray[np.float64]:
     """Turn time strings into seconds since 1970-01-01, NaN where the log has "None"."""
     column = pd.Series(list(texts), dtype=object)
     missing = (column.isna() | column.isin(["None", ""])).to_numpy("bool")
     moments = pd.to_datetime(column.mask(missing, None), errors="coerce", format=_STYLE)
     for i in np.flatnonzero(moments.isna().to_numpy() & ~missing).tolist():
-        message = f"{_record(log, owners[i])}: {key} '{texts[i]}' is no time such as 2017-10-07 01:11:39"
+        message = f"{_record(log, owners[i])}: {key} '{texts[i]}' is not a time such as 2017-10-07 01:11:39"
         problems.append(Problem(str(path), message, _REMEDY))
     return ((moments - EPOCH) / pd.Timedelta(seconds=1)).to_numpy("float64").astype(np.float64)
 
@@ -194,6 +178,6 @@ FORMAT = Format(
     "philly-json",
     "Philly, official cluster_job_log",
     'JSON: [{"status", "vc", "jobid", "attempts": [{"start_time", "end_time", "detail": ...}], "submitted_time", ...}]',
-    _matches,
+    lambda head: head.line.lstrip().startswith("["),
     _read,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,8 @@ from typing import Any
 import pandas as pd
 
 from simsched.errors import Problem, nearest
-from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.format import Format, Jobs, check_version
 from simsched.workload.readers.sheet import Sheet, open_sheet
-from simsched.workload.readers.version import check_version
 from simsched.workload.trace import EPOCH, MOST_SECONDS, STATUSES
 
 KIND = "simsched-trace"
@@ -20,10 +20,6 @@ OPTIONAL = (
     "job_id", "tenant", "user", "status", "attempts", "attempts_s", "application", "batch_size", "time_limit_s",
     "queue", "priority", "qos", "group", "gpu_share",
 )  # fmt: skip
-
-
-def _matches(head: Head) -> bool:
-    return head.has(*REQUIRED) or KIND in head.line
 
 
 def _read(path: Path) -> Jobs:
@@ -43,32 +39,31 @@ def _read(path: Path) -> Jobs:
     }
     if "job_id" in sheet:
         columns["job_id"] = sheet.unique("job_id")
-    columns |= optional_columns(sheet)
+    columns |= _optional_columns(sheet)
     return Jobs(columns, origin, unused=sheet.check())
 
 
-def optional_columns(sheet: Sheet) -> dict[str, Any]:
-    """Read the columns `attempts`, `batch_size` and `application` where the file has them."""
-    columns: dict[str, Any] = {}
-    if "attempts" in sheet:
-        columns["attempts"] = sheet.number("attempts", least=1, whole=True)
+#: Optional columns of numbers, with what their cells may be.
+_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    "attempts": {"least": 1, "whole": True},
+    "batch_size": {"least": 0, "whole": True},
+    "time_limit_s": {"least": 0, "most": MOST_SECONDS},
+    "priority": {"least": float("-inf")},
+    "gpu_share": {"least": 0, "most": 1},
+}
+
+
+def _optional_columns(sheet: Sheet) -> dict[str, Any]:
+    columns: dict[str, Any] = {name: sheet.number(name, **said) for name, said in _NUMBERS.items() if name in sheet}
+    texts = ("attempts_s", "queue", "qos", "group", "application")
+    columns |= {name: sheet.text(name) for name in texts if name in sheet}
     if "attempts_s" in sheet:
-        texts = sheet.text("attempts_s")
-        sheet.blame("attempts_s", ~texts.map(_are_seconds).to_numpy("bool"), "is no list of seconds such as '60 120.5'")
-        columns["attempts_s"] = texts
-    if "batch_size" in sheet:
-        columns["batch_size"] = sheet.number("batch_size", least=0, whole=True)
-    if "time_limit_s" in sheet:
-        columns["time_limit_s"] = sheet.number("time_limit_s", least=0, most=MOST_SECONDS)
-    if "priority" in sheet:
-        columns["priority"] = sheet.number("priority", least=float("-inf"))
+        wrong = ~columns["attempts_s"].map(_are_seconds).to_numpy("bool")
+        sheet.blame("attempts_s", wrong, "is no list of seconds such as '60 120.5'")
     if "gpu_share" in sheet:
-        columns["gpu_share"] = sheet.number("gpu_share", least=0, most=1)
         sheet.blame("gpu_share", columns["gpu_share"] == 0, "must be above 0")
-    columns |= {name: sheet.text(name) for name in ("queue", "qos", "group") if name in sheet}
     if "application" in sheet:
         sheet.blame("application", sheet.missing("application"), "is missing")
-        columns["application"] = sheet.text("application")
     return columns
 
 
@@ -100,6 +95,6 @@ FORMAT = Format(
     "simsched trace CSV, version 1",
     "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,attempts_s,application,batch_size,"
     "time_limit_s,queue,priority,qos,group,gpu_share]",
-    _matches,
+    lambda head: head.has(*REQUIRED) or KIND in head.line,
     _read,
 )

@@ -62,7 +62,7 @@ class Sheet:
         return self.cells[column].str.strip().isin(MISSING).to_numpy("bool")
 
     def text(self, column: str) -> Any:
-        """Return a column as text without blanks around it; missing values are empty, as is a column the file lacks."""
+        """Return a column as stripped text; missing values are empty, as is a column the file lacks."""
         if column not in self:
             return ""
         return self.cells[column].str.strip().mask(self.missing(column), "")
@@ -70,7 +70,7 @@ class Sheet:
     def number(
         self, column: str, *, least: float = -np.inf, most: float = 2.0**53, whole: bool = False
     ) -> npt.NDArray[np.float64]:
-        """Return a column as numbers from `least` to `most`; what is no such number becomes a problem of this sheet."""
+        """Return a column as numbers from `least` to `most`; other cells become problems of this sheet."""
         values = pd.to_numeric(self.cells[column], errors="coerce").to_numpy("float64", copy=True)
         missing = self.missing(column)
         self.blame(column, missing, "is missing")
@@ -85,13 +85,13 @@ class Sheet:
     def moment(self, column: str) -> npt.NDArray[np.int64]:
         """Return a column of timestamps as whole seconds since 1970-01-01.
 
-        Timestamps with an offset are turned into UTC, those without are taken as they stand; raises `InputError` where
+        Timestamps with an offset are turned into UTC, those without stay as they are; raises `InputError` where
         the column has both.
         """
         seconds = Clock(self.path).seconds(self.cells[column], self.first_line + self.rows)
         missing = self.missing(column)
         self.blame(column, missing, "is missing")
-        self.blame(column, ~missing & np.isnan(seconds), "is no timestamp such as 2017-10-09 07:01:55")
+        self.blame(column, ~missing & np.isnan(seconds), "is not a timestamp such as 2017-10-09 07:01:55")
         return np.floor(np.nan_to_num(seconds)).astype(np.int64)
 
     def one_of(self, column: str, known: Sequence[str]) -> Any:
@@ -164,7 +164,7 @@ def _empty(path: Path) -> InputError:
 
 
 def _header(path: Path, skip: int) -> list[str]:
-    """Return the names in the first line that is no comment."""
+    """Return the names in the first line that is not a comment."""
     with open_text(path) as stream:
         for _ in range(skip):
             next(stream)
@@ -183,7 +183,7 @@ def _comment_lines(path: Path) -> int:
 
 
 def _malformed(path: Path, skip: int, fields: int | None) -> InputError:
-    """Say in which line a file ceases to be CSV: a quote that is never closed, or other fields than the header has."""
+    """Name the first line that is not CSV: a quote that is never closed, or more or fewer fields than the header."""
     with open_text(path) as stream:
         for _ in range(skip):
             next(stream)

@@ -19,7 +19,7 @@ import pandas as pd
 from simsched.errors import input_error, nearest
 from simsched.reading import unused
 from simsched.workload.readers.clock import Clock
-from simsched.workload.readers.format import Format, Head, Jobs
+from simsched.workload.readers.format import Format, Head
 from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog, Limits, Sieve, finish, frame, read_lines
 from simsched.workload.readers.slurm_nodes import expand_nodes
 
@@ -164,7 +164,7 @@ def _mend_ends(table: pd.DataFrame) -> None:
 
 
 def _seconds(text: pd.Series, unit_s: float) -> Numbers:
-    """Turn durations such as 1-02:03:04 into seconds, or plain numbers of `unit_s`; what is none becomes 0."""
+    """Turn durations such as 1-02:03:04 into seconds, or plain numbers of `unit_s`; other text becomes 0."""
     values = {entry: _duration(entry.strip(), unit_s) for entry in text.unique()}
     return text.map(values).to_numpy("float64")
 
@@ -240,8 +240,10 @@ def _matches(head: Head) -> bool:
     return len(names) > 1 and all(name in names for name in _REQUIRED)
 
 
-def _read(path: Path) -> Jobs:
-    return read_sacct(path).jobs()
-
-
-FORMAT = Format("slurm", "Slurm accounting, sacct -P", "JobID|Submit|Start|End|State|AllocTRES|...", _matches, _read)
+FORMAT = Format(
+    "slurm",
+    "Slurm accounting, sacct -P",
+    "JobID|Submit|Start|End|State|AllocTRES|...",
+    _matches,
+    lambda path: read_sacct(path).jobs(),
+)

@@ -113,7 +113,7 @@ def _sinfo(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:
     header = [name.strip() for name in lines[0][1].split(split)] if lines else []
     if "NODELIST" not in header or "GRES" not in header:
         remedy = "give the output of `scontrol show node`, or of `sinfo -N -o '%N|%P|%G|%c|%m|%t'`"
-        raise input_error(path, "is no description of nodes", remedy, line=1)
+        raise input_error(path, "does not describe nodes", remedy, line=1)
     for i, line in lines[1:]:
         row = dict(zip(header, (cell.strip() for cell in line.split(split)), strict=False))
         gpus, kind = _gres(row.get("GRES", ""))

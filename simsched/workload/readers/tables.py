@@ -148,12 +148,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 
 def read_table(
-    path: str | Path,
-    layout: Layout,
-    *,
-    time_zone: str = "UTC",
-    limits: Limits | None = None,
-    strict: bool = False,
+    path: str | Path, layout: Layout, *, time_zone: str = "UTC", limits: Limits | None = None, strict: bool = False
 ) -> ClusterLog:
     """Read a CSV file (plain or .gz) of a layout.
 
@@ -203,15 +198,11 @@ def _format(layout: Layout, about: str, shape: str, matches: Callable[[Head], bo
 
 
 def is_pai_task(head: Head) -> bool:
-    """Return whether a file is the table of tasks of PAI, with its header or, as published, without."""
+    """Return whether a file is the table of tasks of PAI, with a header or, as published, without one."""
     if head.has("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"):
         return True
     cells = head.line.split(",")
     return len(cells) == len(PAI_2020.header) and cells[3] in _PAI_STATES
-
-
-def _is_acme(head: Head) -> bool:
-    return head.has("gpu_num", "state", "submit_time", "duration", "type", "node_num") and not head.has("vc")
 
 
 #: The formats of traces that are tables of this kind.
@@ -220,7 +211,7 @@ FORMATS = (
         ACME,
         "Shanghai AI Lab Acme (Seren, Kalos)",
         "CSV: job_id,user,node_num,gpu_num,type,state,submit_time,duration[,start_time]",
-        _is_acme,
+        lambda head: head.has("gpu_num", "state", "submit_time", "duration", "type", "node_num") and not head.has("vc"),
     ),
     _format(
         HELIOS,

@@ -9,10 +9,9 @@ import numpy as np
 
 from simsched.errors import Problem
 from simsched.model import FIXED_DURATION, JobSpec
-from simsched.workload.readers.head import WORKLOAD_KIND
+from simsched.workload.readers.format import WORKLOAD_KIND, check_version
 from simsched.workload.readers.plain import blame_unknown_columns
 from simsched.workload.readers.sheet import Sheet, open_sheet
-from simsched.workload.readers.version import check_version
 from simsched.workload.trace import STATUSES
 
 REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")

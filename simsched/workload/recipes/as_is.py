@@ -1,4 +1,4 @@
-"""The rows of a trace as they stand: the applications, GPUs and batch sizes that the file names."""
+"""The rows of a trace unchanged: the applications, GPUs and batch sizes that the file names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RUNTIME_FROM = "what says how long a job runs where its row names both an applic
 
 
 def settled(table: pd.DataFrame, runtime_from: RuntimeFrom) -> pd.DataFrame:
-    """Return the rows of a trace, none of which says two things of how long its job runs.
+    """Return the rows of a trace, each with one statement of how long its job runs.
 
     Models of Tiresias's Table 6 take their duration from the trace. Raises `InputError` with the first jobs that name
     another application and a duration too, unless `runtime_from` says which counts.
@@ -72,7 +72,7 @@ def _both(job_id: str, application: str, duration_s: float) -> Problem:
 
 @dataclass(frozen=True)
 class AsIsRecipe:
-    """Take the rows of a trace as they stand, or the first `jobs` of them."""
+    """Take the rows of a trace unchanged, or the first `jobs` of them."""
 
     needs_trace: ClassVar[bool] = True
     unread: ClassVar[Collection[str]] = ()
@@ -86,7 +86,7 @@ class AsIsRecipe:
         return specs_of(settled(table if self.jobs is None else table.head(self.jobs), self.runtime_from))
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return the jobs where all seeds have the same, else one that asks for the most GPUs."""
+        """Return the jobs if all seeds have the same, else one that asks for the most GPUs."""
         if ingredients.trace is not None:
             return self.make(ingredients)
         return [JobSpec(f"a-job-of-{most_gpus}-gpus", 0, most_gpus, duration_s=1)]

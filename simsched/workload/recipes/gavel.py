@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import ClassVar
 
 from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model import JobSpec, Setting, TabulatedModel
-from simsched.workload.gavel import GavelJob, GavelMix, generate_jobs, read_trace
-from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES
-from simsched.workload.gavel.rates import Kind
-from simsched.workload.readers.format import Head
+from simsched.workload.gavel.generator import GavelMix, generate_jobs
+from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob, Kind, split_template
 from simsched.workload.recipes.recipe import Ingredients, jobs_key
 
 #: Jobs of a static workload unless their number is given.
 _STATIC_JOBS = 100
 _SIZES = (1, 2, 4, 8)
-_TEMPLATE = re.compile(r"(?P<model>\S+?)(?: \(batch size (?P<batch>\d+)\))?")
-_FIELDS = 10
 
 
 @dataclass(frozen=True)
@@ -81,7 +75,7 @@ class GavelRecipe:
 
 
 def job_spec(job: GavelJob, tenant: str = "") -> JobSpec:
-    """Return a job of Gavel's generator or traces as one of a workload, named by its number."""
+    """Return a job of Gavel's generator as one of a workload, named by its number."""
     model, batch = split_template(job.template)
     return JobSpec(
         str(job.id),
@@ -95,22 +89,3 @@ def job_spec(job: GavelJob, tenant: str = "") -> JobSpec:
         weight=job.weight,
         total_steps=job.total_steps,
     )
-
-
-def split_template(template: str) -> tuple[str, int]:
-    """Return model and batch size of a job type such as `LM (batch size 10)`; batch size 0 where it names none."""
-    match = _TEMPLATE.fullmatch(template)
-    if match is None:
-        raise input_error("workload", f"'{template}' is no job type", "write it like 'LM (batch size 10)'")
-    return match["model"], int(match["batch"] or 0)
-
-
-def is_gavel_trace(head: Head) -> bool:
-    """Return whether a file is a trace in Gavel's format, by its first line."""
-    cells = head.line.split("\t")
-    return len(cells) == _FIELDS and _TEMPLATE.fullmatch(cells[0]) is not None
-
-
-def read_gavel_jobs(path: Path) -> list[JobSpec]:
-    """Read a trace in Gavel's format as a list of jobs in order of submission, named by their place in the file."""
-    return sorted((job_spec(job) for job in read_trace(path)), key=lambda job: job.submit_time_s)

@@ -18,8 +18,17 @@ import numpy.typing as npt
 from simsched.errors import input_error, nearest
 from simsched.keys import key
 from simsched.model import JobSpec
-from simsched.workload.recipes.recipe import Configurations, Ingredients, jobs_key, load_key, trace_of
-from simsched.workload.size_classes import HOUR_S, MAX_GPU_TIME_S, SIZE_CLASSES, size_class_of
+from simsched.workload.recipes.recipe import (
+    HOUR_S,
+    MAX_GPU_TIME_S,
+    SIZE_CLASSES,
+    Configurations,
+    Ingredients,
+    jobs_key,
+    load_key,
+    size_class_of,
+    trace_of,
+)
 from simsched.workload.stratify import stratified_sample
 from simsched.workload.trace import OPTIONAL, Trace
 
@@ -43,7 +52,7 @@ class PolluxRecipe:
     """Sample jobs as Pollux did: `jobs` at `load` 1, out of `window_h` hours of any day from `start_hour` on.
 
     `configs` says what the jobs ask for: `tuned` GPUs and batch sizes, or `realistic` ones, the GPUs of the trace's job
-    with the initial batch size on each. With several `windows` each day is sampled anew, into its own hours. The
+    with the initial batch size on each. With several `windows` each day is a sample of its own, in its own hours. The
     jobs of applications in `without` are drawn as the others are, and then left out.
     """
 
@@ -61,7 +70,7 @@ class PolluxRecipe:
         False, "draw the numbers of jobs of each class evenly over the seeds: the same means from fewer seeds"
     )
     without: tuple[str, ...] = key((), "applications whose jobs are left out of the sample")
-    windows: int = key(1, "days in a row on which jobs are sampled, each day anew, into its hours", ge=1, le=366)
+    windows: int = key(1, "days in a row on which jobs are sampled, each by itself, in its hours", ge=1, le=366)
 
     @property
     def count(self) -> int:

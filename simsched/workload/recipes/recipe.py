@@ -1,4 +1,4 @@
-"""What every recipe is, what it is given, and the keys that several of them have."""
+"""What every recipe is and is given, keys that several of them have, and the size classes of the Pollux evaluation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Recipe(Protocol):
 
     @property
     def unread(self) -> Collection[str]:
-        """Optional columns of a trace of which the recipe makes nothing."""
+        """Optional columns of a trace that the recipe does not read."""
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; the same recipe and ingredients give the same list."""
@@ -70,3 +70,23 @@ def trace_of(ingredients: Ingredients) -> Trace:
         message = "this recipe needs a trace"
         raise ValueError(message)
     return ingredients.trace
+
+
+HOUR_S = 3600
+#: Jobs of at least this GPU-time belong to no class.
+MAX_GPU_TIME_S = 1000 * HOUR_S
+
+#: Classes by GPU-time: name, upper bound in GPU-seconds, and the applications that stand for it.
+SIZE_CLASSES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
+    ("S", 1 * HOUR_S, ("cifar10", "ncf")),
+    ("M", 10 * HOUR_S, ("deepspeech2", "bert")),
+    ("L", 100 * HOUR_S, ("yolov3",)),
+    ("XL", MAX_GPU_TIME_S, ("imagenet",)),
+)
+
+
+def size_class_of(gpu_time_s: Any) -> Any:
+    """Return the name of the size class (S, M, L, XL or XXL) of each GPU-time in seconds."""
+    bounds = [bound for _, bound, _ in SIZE_CLASSES]
+    names = np.array([*(name for name, _, _ in SIZE_CLASSES), "XXL"])
+    return names[np.searchsorted(bounds, gpu_time_s, side="right")]

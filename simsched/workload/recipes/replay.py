@@ -13,9 +13,8 @@ from simsched.keys import key
 from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.estimates import with_estimates
 from simsched.workload.recipes.as_is import RUNTIME_FROM, settled, specs_of
-from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key, trace_of
+from simsched.workload.recipes.recipe import SIZE_CLASSES, Ingredients, jobs_key, load_key, size_class_of, trace_of
 from simsched.workload.recipes.tiresias_testbed import MODELS, with_models
-from simsched.workload.size_classes import SIZE_CLASSES, size_class_of
 from simsched.workload.trace import Trace
 
 if TYPE_CHECKING:
@@ -107,10 +106,7 @@ class ReplayRecipe:
 
 
 def replay_trace(
-    trace: Trace,
-    replay: ReplayRecipe,
-    rng: np.random.Generator,
-    initial_batch_sizes: Mapping[str, int] | None = None,
+    trace: Trace, replay: ReplayRecipe, rng: np.random.Generator, initial_batch_sizes: Mapping[str, int] | None = None
 ) -> list[JobSpec]:
     """Turn a trace into jobs of fixed duration, in order of submission.
 

@@ -1,4 +1,4 @@
-"""The mix of jobs of Tiresias's testbed, which needs no trace (Gu et al., NSDI'19, section 5.1)."""
+"""The jobs of Tiresias's testbed and of its worked example, which need no trace (Gu et al., NSDI'19)."""
 
 from __future__ import annotations
 
@@ -116,3 +116,20 @@ def _between(low: float, high: float, power: float, share: _Floats) -> _Floats:
     first, last = low**-tail, high**-tail
     found: _Floats = low * (high / low) ** share if not tail else (first - share * (first - last)) ** (-1 / tail)
     return found
+
+
+@dataclass(frozen=True)
+class TiresiasExampleRecipe:
+    """Submit the three jobs of the worked example: 2, 1 and 2 GPUs for 2, 8 and 6 seconds, all at once."""
+
+    needs_trace: ClassVar[bool] = False
+    unread: ClassVar[Collection[str]] = ()
+
+    def make(self, ingredients: Ingredients) -> list[JobSpec]:
+        """Return the three jobs."""
+        asked = [(2, 2), (1, 8), (2, 6)]
+        return [JobSpec(f"J{i}", 0, gpus, duration_s=seconds) for i, (gpus, seconds) in enumerate(asked, 1)]
+
+    def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
+        """Return the three jobs, which are the same under all seeds."""
+        return self.make(ingredients)

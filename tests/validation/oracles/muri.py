@@ -5,8 +5,8 @@ The frame, SRTF, SRSF and Tiresias-L; AntMan is in `muri_antman.py`, Muri itself
 Written from a description of the published simulator (pkusys/Muri, Apache-2.0) alone, by somebody who had seen neither
 the engine's code nor an earlier replay. Three corrections to that description, found on traces that are not here, were
 known: the order of the sum for Tiresias-L's forced events, that of the executed time, and that AntMan's ends are joined
-within 1e-4 s and not relatively. What else the description leaves open, the published figures of trace 1 and trace 3
-decided; such places are marked [figures].
+within 1e-4 s besides being grouped relatively. What else the description leaves open, the published figures of trace 1
+and trace 3 decided; such places are marked [figures].
 """
 
 from __future__ import annotations

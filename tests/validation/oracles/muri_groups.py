@@ -39,12 +39,16 @@ class Muri:
         return self.periods[stages]
 
     def weights(self, groups: list[list[Job]]) -> list[list[float]]:
+        """The share of the resources that two groups keep busy together, in either order.
+
+        The description leaves open how the quotient is rounded, by which pairs that weigh the same are told apart: it
+        is taken as simsched takes it, lest ties fall otherwise.
+        """
         square = [[0.0] * len(groups) for _ in groups]
-        for (left, first), (right, second) in itertools.combinations(enumerate(groups), 2):
+        for (left, first), (right, second) in itertools.permutations(enumerate(groups), 2):
             both = first + second
             if len(both) <= self.group_size:
-                busy_s = sum(sum(job.stages_s) for job in both)
-                square[left][right] = square[right][left] = busy_s / (4 * self.period_s(both))
+                square[left][right] = sum(sum(job.stages_s) for job in both) / self.period_s(both) / 4
         return square
 
 

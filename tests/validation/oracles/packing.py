@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from simsched.model.pod import Pod, PodNode
+from simsched.model.cluster import Node
+from simsched.model.pod import Pod
 
 
 @dataclass
 class OracleNode:
     """A node, what is free of it, and the classes of the pods on it."""
 
-    node: PodNode
+    node: Node
     cpu: int = 0
     memory: int = 0
     gpus: list[int] = field(default_factory=list)
@@ -28,7 +29,7 @@ class OracleNode:
         self.cpu, self.memory, self.gpus = self.node.cpu_milli, self.node.memory_mib, [1000] * self.node.gpus
 
     def accepts(self, pod: Pod) -> bool:
-        return not pod.gpu_spec or self.node.gpu_model in pod.gpu_spec.split("|")
+        return not pod.gpu_spec or self.node.gpu_type in pod.gpu_spec.split("|")
 
     def fits(self, pod: Pod) -> bool:
         if self.cpu < pod.cpu_milli or self.memory < pod.memory_mib or self.pods + 1 > 1001:
@@ -121,7 +122,7 @@ def score(rule: str, node: OracleNode, pod: Pod, target: Sequence[tuple[float, P
 
 
 def placements(
-    nodes: Sequence[PodNode], pods: Sequence[Pod], rule: str, draws: Sequence[tuple[float, float]]
+    nodes: Sequence[Node], pods: Sequence[Pod], rule: str, draws: Sequence[tuple[float, float]]
 ) -> tuple[list[int], list[list[int]]]:
     """Return the node of each pod (-1 where it fits nowhere), and what is free of each GPU in the end."""
     cluster, target, chosen = [OracleNode(node) for node in nodes], usual(pods), []

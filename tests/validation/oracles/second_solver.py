@@ -12,8 +12,7 @@ from simsched.toolkit.programs.finish_time import Elapsed, finish_time
 from simsched.toolkit.programs.max_min import makespan, max_min
 from simsched.toolkit.programs.min_jct import min_jct
 from simsched.toolkit.programs.pop import partitioned
-from simsched.toolkit.programs.problem import Pairs, ShareProblem
-from simsched.toolkit.programs.shares import gandiva_fair, isolated, proportional
+from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, proportional
 from simsched.toolkit.programs.shockwave import PlanJobs, PlanOptions, plan
 from simsched.toolkit.programs.sia import choose, offers_of
 from simsched.toolkit.programs.throughput import total_throughput

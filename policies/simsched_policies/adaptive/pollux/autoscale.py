@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.policy import Decision, JobView, Triggers, View
+from simsched.policy import Decision, JobView, Traits, Triggers, View
 from simsched.toolkit import NarrowedView, TypePool, type_pools
 from simsched_policies.adaptive.pollux.policy import Pollux, by_service
 from simsched_policies.adaptive.pollux.search import AllocationProblem, SearchOptions, search
@@ -53,7 +53,7 @@ class PolluxAutoscale(Pollux):
     """
 
     name: ClassVar[str] = "pollux-autoscale"
-    scales: ClassVar[bool] = True
+    traits: ClassVar[Traits] = replace(Pollux.traits, scales=True)
 
     low_utility: float = 0.35
     high_utility: float = 0.65
@@ -104,7 +104,7 @@ class PolluxAutoscale(Pollux):
             numbers[f"utility{kind}"] = utilities[pool.gpu_type]
             numbers[f"nodes_wanted{kind}"] = float(len(self._sizes[pool.gpu_type].wanted))
         target = sorted(node for size in self._sizes.values() for node in size.wanted)
-        return decision._replace(target_nodes=tuple(target), diagnostics=numbers)
+        return decision._replace(nodes=target, diagnostics=numbers)
 
     def _resized(self, pool: TypePool, rng: np.random.Generator) -> bool:
         """Choose the nodes to provision, unless some are still to come, and return whether all wanted were up."""
@@ -172,9 +172,9 @@ class PolluxAutoscale(Pollux):
             return 0.0
         problem = self._problem(jobs, _narrowed(pool, self._sizes[pool.gpu_type].wanted))
         columns = {node: column for column, node in enumerate(pool.nodes)}
-        allocation = np.zeros_like(problem.current)
+        allocation, wanted = np.zeros_like(problem.current), decision.allocations
         for row, job in zip(allocation, jobs, strict=True):
-            for node, gpus in decision.allocations.get(job.id, ()):
+            for node, gpus in wanted.get(job.id, ()):
                 row[columns[node]] = gpus
         return utility(problem, allocation)
 

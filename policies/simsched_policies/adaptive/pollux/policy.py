@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from simsched.agent import Agent, TypeReport, check_noise
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Triggers, View
+from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Traits, Triggers, View
 from simsched.toolkit import TypePool, type_pools
 from simsched_policies.adaptive.pollux.priors import PriorSource
 from simsched_policies.adaptive.pollux.search import (
@@ -57,8 +57,7 @@ class Pollux(Policy):
     """
 
     name: ClassVar[str] = "pollux"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GOODPUT})
-    rigid: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits(needs={GOODPUT}, rigid=False, diagnostics="trace")
 
     fairness: float = -1.0
     interval_s: int = 60
@@ -97,7 +96,7 @@ class Pollux(Policy):
     @property
     def signals(self) -> frozenset[Signal]:
         """Return the goodput reports, and what agents know before their jobs run."""
-        return self.needs | self._priors.signals
+        return super().signals | self._priors.signals
 
     def artifacts(self) -> Mapping[str, str]:
         """Leave the pool, if there is one, for later runs."""

@@ -19,7 +19,7 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Tenant
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched_policies.production.hived.ownership import Make, Ownership, divide, leaf
 from simsched_policies.production.hived.scheduler import CellScheduler
 from simsched_policies.production.hived.spec import (
@@ -58,7 +58,9 @@ class HiveD(Policy):
     """
 
     name: ClassVar[str] = "hived"
-    wants: ClassVar[Wants] = {QUOTAS: Becomes("gives all cells to one tenant, whose jobs all are")}
+    traits: ClassVar[Traits] = Traits(
+        wants={QUOTAS: Becomes("gives all cells to one tenant, whose jobs all are")}, reads_tenants=True
+    )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _cells: CellScheduler | None = field(default=None, init=False, repr=False)

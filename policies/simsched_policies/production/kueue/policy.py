@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.model import Allocation, Tenant
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName
+from simsched.model import Allocation, Capacity, Tenant
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
+from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.kueue.cycle import Asking, Entry, Rules, admit, run_cycle
 from simsched_policies.production.kueue.model import Reclaim, Within, Workload
 from simsched_policies.production.kueue.quotas import OTHERS, RESOURCE, Terms, quotas_of
@@ -42,7 +42,9 @@ class Kueue(Policy):
     """
 
     name: ClassVar[str] = "kueue"
-    wants: ClassVar[Wants] = {QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")}
+    traits: ClassVar[Traits] = Traits(
+        wants={QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")}, reads_tenants=True
+    )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "lower-priority"
@@ -58,8 +60,7 @@ class Kueue(Policy):
     _tree: QuotaTree | None = field(default=None, init=False, repr=False)
     _pending: dict[str, Asking] = field(default_factory=dict, init=False, repr=False)
     _held: dict[str, tuple[Workload, Allocation]] = field(default_factory=dict, init=False, repr=False)
-    _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
-    _up: list[bool] = field(default_factory=list, init=False, repr=False)
+    _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     #: Jobs by the numbers, in order of arrival, under which the quotas know them, and the other way round.
     _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
@@ -151,13 +152,11 @@ class Kueue(Policy):
     def _admit(self, tree: QuotaTree, entry: Entry, view: View) -> Allocation | None:
         """Take quota and GPUs for a job; None where the type of its flavour has no room or does not suit it."""
         ((flavour, _), gpus) = next(iter(entry.usage.items()))
-        kind = self._free.types.index(flavour)
         if not view.jobs[self._jobs[entry.asking.id]].facts.runs_on(flavour):
             return None
-        allocation = self._free.choose_of(kind, PLACERS[self.placement], gpus)
+        allocation = self._free.place(PLACERS[self.placement], gpus, (self._free.types.index(flavour),))
         if allocation is None:
             return None
-        self._free.take(allocation)
         workload = admit(entry, view.now_s)
         tree.add(workload.queue, workload.usage)
         self._held[workload.id] = (workload, allocation)
@@ -189,8 +188,8 @@ class Kueue(Policy):
             self._pending.pop(number, None)
             if number in self._held:
                 self._release(self._tree, number)
-        if list(view.up) != self._up or view.lost:
-            self._up, self._free = list(view.up), FreeGpus(view.nodes, view.up, view.free)
+        if view.up != self._free.up or view.lost:
+            self._free = Capacity.of(view)
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
             self._pending[asking.id] = asking

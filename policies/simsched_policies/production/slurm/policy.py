@@ -17,9 +17,22 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.model import Allocation, JobRequest, Tenant
-from simsched.policy import TIME_LIMITS, Becomes, Decision, JobView, Policy, View, Wants
-from simsched.toolkit import PLACERS, FreeGpus, PlacerName
+from simsched.model import Allocation, Capacity, JobRequest, Tenant
+from simsched.policy import (
+    CANCEL,
+    TIME_LIMITS,
+    Action,
+    Becomes,
+    Decision,
+    JobView,
+    Place,
+    Policy,
+    Stop,
+    Traits,
+    View,
+    Wants,
+)
+from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, Ints
 from simsched_policies.production.slurm.longest_run import LongestRun
 from simsched_policies.production.slurm.multifactor import (
@@ -63,6 +76,7 @@ class SlurmBackfill(Policy):
     """
 
     name: ClassVar[str] = "slurm-backfill"
+    traits: ClassVar[Traits] = Traits(reads_tenants=True)
 
     backfill: Literal["easy", "conservative", "none"] = "easy"
     max_jobs: int = MAX_JOBS
@@ -93,8 +107,7 @@ class SlurmBackfill(Policy):
     placement: PlacerName = "fragments"
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _pools: list[TypePool] = field(default_factory=list, init=False, repr=False)
-    _free: FreeGpus = field(default_factory=lambda: FreeGpus((), (), ()), init=False, repr=False)
-    _up: list[bool] = field(default_factory=list, init=False, repr=False)
+    _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     _total: int = field(default=0, init=False, repr=False)
     _held: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
     _tenants: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -139,9 +152,12 @@ class SlurmBackfill(Policy):
                 self._start(kind, pool, now, view.now_s, changes.start, backfills=backfills)
         self._free.give_back(kept)
         wake = self._wake(view.now_s)
-        stop = [job_id for job_id in changes.stop if job_id not in changes.start]  # others only move, or go on
-        unsaved = list(changes.stop) if self.requeue_loses and self.preemption == "requeue" else ()
-        return Decision.change(changes.start, stop, cancel=list(changes.cancel), wake_at_s=wake, unsaved=unsaved)
+        jobs: dict[str, Allocation | Action] = {**changes.start}
+        if changes.stop:
+            saved = not (self.requeue_loses and self.preemption == "requeue")
+            jobs |= {name: Place(at, saved=saved) for name, at in changes.start.items() if name in changes.stop}
+            jobs = {name: Stop(saved=saved) for name in changes.stop if name not in jobs} | jobs
+        return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
     def _backfills(self, now_s: float) -> bool:
         """Say whether this decision runs backfill, or looks at the head of the queue alone."""
@@ -326,11 +342,10 @@ class SlurmBackfill(Policy):
             held = self._held.pop(job_id, None)
             if held is not None:
                 self._let_go(job_id, held, view.now_s)
-        if lost or view.up != self._up:
+        if lost or view.up != self._free.up:
             if not self._pools:
                 self._open(view)
-            self._up = list(view.up)
-            self._free = FreeGpus(view.nodes, self._up, view.free)
+            self._free = Capacity.of(view)
         for job in [*(view.jobs[one] for one in sorted(lost) if one in view.jobs), *view.arrived]:
             if job.id not in lost or job.id in view.jobs:
                 self._add(job)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from simsched.model import Allocation
-from simsched.toolkit import FreeGpus
+from simsched.model import Allocation, Capacity
 
 Mode = Literal["off", "requeue", "suspend", "cancel"]
 
@@ -70,7 +69,7 @@ class Preemption:
         """Return how long victims are left to run; suspending needs no grace."""
         return 0.0 if self.mode == "suspend" else self.grace_s
 
-    def victims(self, qos: str, running: Iterable[Running], free: FreeGpus, fits: Callable[[], bool]) -> list[Running]:
+    def victims(self, qos: str, running: Iterable[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
         """Choose whom to stop so that `fits` turns true; an empty list where that cannot be had.
 
         Victims of the lowest quality of service come first, of these the last started; those not needed in the end are
@@ -95,7 +94,7 @@ class Preemption:
         if not (anew and self.mode == "requeue"):
             self.ran_s[job_id] = self.ran_s.get(job_id, 0.0) + seconds
 
-    def keep_back(self, free: FreeGpus) -> Allocation:
+    def keep_back(self, free: Capacity) -> Allocation:
         """Take the GPUs of suspended jobs that nobody holds, so that no other job starts on them; returns what."""
         kept: dict[int, int] = {}
         for allocation in self.suspended.values():
@@ -106,7 +105,7 @@ class Preemption:
         return taken
 
 
-def _needed(taken: Sequence[Running], free: FreeGpus, fits: Callable[[], bool]) -> list[Running]:
+def _needed(taken: Sequence[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
     """Take back, from the last but one on, those without whom the job fits as well; list the others."""
     kept = [taken[-1]]
     for one in reversed(taken[:-1]):

@@ -7,13 +7,13 @@ here one of several counts as so many times its duration, and starts where as ma
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy import REMAINING_WORK, Signal
+from simsched.policy import REMAINING_WORK, Traits
 from simsched.toolkit.programs import allox, candidates
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
@@ -23,7 +23,7 @@ class AlloX(SharesPolicy):
     """Starts the jobs that come first on their GPUs in the best matching of the oldest `alpha` of the waiting jobs."""
 
     name: ClassVar[str] = "gavel-allox"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = replace(SharesPolicy.traits, needs={REMAINING_WORK})
 
     speeds: Literal["true", "measured", "fitted", "reference"] = "true"
     alpha: float = 1.0

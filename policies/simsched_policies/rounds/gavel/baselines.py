@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from simsched.policy import Traits
 from simsched.toolkit.programs import gandiva_fair, isolated, proportional
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Speeds, Unit
 
@@ -15,7 +16,7 @@ class IsolatedShares(SharesPolicy):
     """Gives every job an n-th of each type's GPUs, at most all its time (Gavel, OSDI'20, its baseline "isolated")."""
 
     name: ClassVar[str] = "gavel-isolated"
-    type_aware: ClassVar[bool] = False
+    traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)
 
     speeds: Speeds = "none"
 
@@ -29,7 +30,7 @@ class ProportionalShares(SharesPolicy):
     """Splits every job's time over the types as their GPUs are (Gavel, OSDI'20, section 4.1)."""
 
     name: ClassVar[str] = "gavel-proportional"
-    type_aware: ClassVar[bool] = False
+    traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)
 
     speeds: Speeds = "none"
 
@@ -43,7 +44,7 @@ class GandivaFair(SharesPolicy):
     """Gives every job the same time, whatever its size: Gandiva-Fair as Shockwave (NSDI'23) compares with it."""
 
     name: ClassVar[str] = "gavel-gandiva-fair"
-    type_aware: ClassVar[bool] = False
+    traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)
 
     speeds: Speeds = "none"
 

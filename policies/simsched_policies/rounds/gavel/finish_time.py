@@ -7,12 +7,12 @@ and the time that past steps take in isolation adds up from one computation of s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.policy import REMAINING_WORK, Signal
+from simsched.policy import REMAINING_WORK, Traits
 from simsched.toolkit.programs import Elapsed, Program, finish_time, isolated
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
@@ -34,7 +34,7 @@ class FinishTimeFairness(SharesPolicy):
     """
 
     name: ClassVar[str] = "gavel-finish-time-fairness"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = replace(SharesPolicy.traits, needs={REMAINING_WORK})
 
     speeds: Literal["true", "measured", "fitted", "reference"] = "true"
     _program: Program = field(default_factory=Program, init=False, repr=False)

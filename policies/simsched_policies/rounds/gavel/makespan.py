@@ -7,10 +7,10 @@ times: the policy `min_jct` of Sia's fork of Gavel (Jayaram Subramanya et al., S
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from simsched.policy import REMAINING_WORK, Signal
+from simsched.policy import REMAINING_WORK, Traits
 from simsched.toolkit.programs import Program, makespan, min_jct
 from simsched.toolkit.rounds import PackedShares, SharesPolicy, Snapshot, Unit
 
@@ -23,7 +23,7 @@ class Makespan(PackedShares):
     """Has the last of the present jobs end as early as possible, were its share to stay."""
 
     name: ClassVar[str] = "gavel-makespan"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = replace(PackedShares.traits, needs={REMAINING_WORK})
 
     speeds: Literal["true", "measured", "fitted", "reference"] = "true"
     _program: Program = field(default_factory=Program, init=False, repr=False)
@@ -38,7 +38,7 @@ class MinJct(SharesPolicy):
     """Makes the sum of the present jobs' completion times the least, were their shares to stay."""
 
     name: ClassVar[str] = "gavel-min-jct"
-    needs: ClassVar[frozenset[Signal]] = frozenset({REMAINING_WORK})
+    traits: ClassVar[Traits] = replace(SharesPolicy.traits, needs={REMAINING_WORK})
 
     speeds: Literal["true", "measured", "fitted", "reference"] = "true"
 

@@ -7,14 +7,14 @@ short steps; `normalised` counts each job's rate relative to its fastest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Signal, Wants
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Signal, Traits
 from simsched.toolkit.programs import Floats, total_throughput
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
@@ -45,9 +45,12 @@ class MinCost(SharesPolicy):
     """
 
     name: ClassVar[str] = "gavel-min-cost"
-    wants: ClassVar[Wants] = {
-        DEADLINES: Becomes("heeds prices alone, as with slos: false", params={"slos": False}),
-    }
+    traits: ClassVar[Traits] = replace(
+        SharesPolicy.traits,
+        wants={
+            DEADLINES: Becomes("heeds prices alone, as with slos: false", params={"slos": False}),
+        },
+    )
     idle_without_share: ClassVar[bool] = True
 
     prices_per_h: dict[str, float] | None = None

@@ -6,13 +6,13 @@ Narayanan et al. call it water filling; with entities it is their hierarchical p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy import JOBS_OF_TENANTS, Becomes, Wants
+from simsched.policy import JOBS_OF_TENANTS, Becomes, Traits
 from simsched.toolkit.programs import Entities, water_filling
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
@@ -39,7 +39,9 @@ class Hierarchical(SharesPolicy):
     """
 
     name: ClassVar[str] = "gavel-hierarchical"
-    wants: ClassVar[Wants] = {JOBS_OF_TENANTS: Becomes("divides among the jobs of one tenant")}
+    traits: ClassVar[Traits] = replace(
+        SharesPolicy.traits, wants={JOBS_OF_TENANTS: Becomes("divides among the jobs of one tenant")}
+    )
 
     weights: dict[str, float] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)

@@ -38,17 +38,18 @@ from simsched.policy import (
     MEASURED_SPEEDS,
     SHARED_GPUS,
     UNPACKED,
+    Action,
     Decision,
     JobView,
+    Place,
     Policy,
     Quantum,
-    Signal,
+    Traits,
     View,
-    Wants,
 )
 from simsched.toolkit import usable_gpus
 from simsched_policies.sharing.gandiva.homes import Fit, Homes
-from simsched_policies.sharing.gandiva.pairs import Pairs
+from simsched_policies.sharing.gandiva.on_trial import Pairs
 
 
 @dataclass
@@ -60,8 +61,9 @@ class Gandiva(Policy):
     """
 
     name: ClassVar[str] = "gandiva"
-    needs: ClassVar[frozenset[Signal]] = frozenset({GPU_BUSY, MEASURED_SPEEDS})
-    wants: ClassVar[Wants] = {SHARED_GPUS: UNPACKED}
+    traits: ClassVar[Traits] = Traits(
+        needs={GPU_BUSY, MEASURED_SPEEDS}, wants={SHARED_GPUS: UNPACKED}, quantum="quantum_s"
+    )
 
     quantum_s: int = 60
     packing: bool = True
@@ -82,9 +84,12 @@ class Gandiva(Policy):
         if self.trial_slices < 1 or not 0 <= self.sparse_share <= 1:
             raise ValueError("trial_slices must be at least 1, and sparse_share between 0 and 1")
         self._quantum = Quantum(self.name, self.quantum_s)
-        if self.grow:  # of this instance only: the class is rigid
-            vars(self)["rigid"] = False
         self.begin(Cluster(()))
+
+    @property
+    def rigid(self) -> bool:
+        """Return whether jobs keep the number of GPUs that they ask for."""
+        return not self.grow
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the nodes, how much memory their GPUs have, and how close they are."""
@@ -113,7 +118,7 @@ class Gandiva(Policy):
                 self._turns[job.id] = next(self._numbers)
         order = sorted(hosts, key=lambda job: self._turns[job.id])
         self._house(order, view)
-        allocations = self._homes.running(order)
+        allocations = self._homes.running(order, view)
         waiting = self._relieved([job for job in order if job.id not in allocations], allocations)
         if self.packing and waiting and view.max_jobs_per_gpu > 1:
             for guest in self._pairs.pack(waiting, allocations, view):
@@ -124,17 +129,18 @@ class Gandiva(Policy):
         return self._decision(allocations, unpacked, view)
 
     def _decision(self, allocations: dict[str, Allocation], unpacked: list[str], view: View) -> Decision:
-        onto: dict[str, str] = {}
-        anew = [guest for guest in unpacked if view.jobs[guest].running]
+        jobs: dict[str, Allocation | Action] = dict(allocations)
+        for guest in unpacked:
+            if guest in allocations:
+                jobs[guest] = Place(allocations[guest], restart=True)
         for host, guest in self._pairs.guests.items():
             if host in allocations:
-                allocations[guest] = allocations[host]
-                if host not in view.jobs[guest].neighbours or view.jobs[host].allocation != allocations[host]:
-                    onto[guest] = host
-                    anew.append(guest)
-        waits = len(allocations) < len(view.jobs)
+                at = allocations[host]
+                stays = host in view.jobs[guest].neighbours and view.jobs[host].allocation == at
+                jobs[guest] = at if stays else Place(at, onto=host, restart=True)
+        waits = len(jobs) < len(view.jobs)
         wake_at_s = self._quantum.end_s(view.now_s) if waits or self._pairs.on_trial or self.grow else None
-        return Decision(allocations, onto=onto, anew=anew, wake_at_s=wake_at_s)
+        return Decision(jobs, wake_at_s=wake_at_s)
 
     def _update(self, view: View) -> None:
         """Forget what has finished, and queue what has arrived; guests left alone stay where they are."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
-from simsched.model import Allocation, Cluster, gpus_of
+from simsched.model import Allocation, Capacity, Cluster, gpus_of
 from simsched.policy import JobView, View
 from simsched.toolkit import gpu_types
 
@@ -86,16 +86,15 @@ class Homes:
             self._used[node] -= gpus
             del self._jobs[node][job_id]
 
-    def running(self, order: Iterable[JobView]) -> dict[str, Allocation]:
+    def running(self, order: Iterable[JobView], view: View) -> dict[str, Allocation]:
         """Return the homes of the jobs that run together, those first in `order` first; who does not fit is skipped."""
-        left = list(self._sizes)
+        left = Capacity.idle(view)
         chosen: dict[str, Allocation] = {}
         for job in order:
             home = self._of.get(job.id)
-            if home is not None and all(left[node] >= gpus for node, gpus in home):
+            if home is not None and left.holds(home):
                 chosen[job.id] = home
-                for node, gpus in home:
-                    left[node] -= gpus
+                left.take(home)
         return chosen
 
     def migrate(self, jobs: Iterable[JobView]) -> None:

@@ -1,1 +1,0 @@
-"""Parts of GPUs: jobs that want less than a GPU beside each other; nothing else belongs here."""

@@ -1,0 +1,133 @@
+"""What a batch rule reads and answers, and the rules of AdaBatch, CABS and the gradient noise scale."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class BatchState(NamedTuple):
+    """Where a training stands: its batches are totals in examples, `epoch` counts from 0."""
+
+    initial: int
+    batch: int
+    epoch: int
+    gpus: int
+    smallest: int
+    largest: int
+
+    def clip(self, batch: float) -> int:
+        """Round a batch, half to even, into the bounds of this training."""
+        return round(min(max(batch, self.smallest), self.largest))
+
+
+class BatchMetrics(NamedTuple):
+    """What a training measures of itself; a figure that it does not measure is None.
+
+    `noise_scale` is the gradient noise scale in examples, `gradient_variance` the trace of the covariance of one
+    example's gradient, `loss` the training loss, `learning_rate` the optimizer's step, `gradient_sqr` the squared norm
+    of the mean gradient.
+    """
+
+    noise_scale: float | None = None
+    gradient_variance: float | None = None
+    loss: float | None = None
+    learning_rate: float | None = None
+    gradient_sqr: float | None = None
+
+
+NOTHING_MEASURED = BatchMetrics()
+
+
+class BatchRule(Protocol):
+    """Answers the total batch, in examples, that a training should go on with."""
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return the batch; the present one where nothing should change or a metric is missing."""
+
+
+@dataclass(frozen=True)
+class AdaBatch:
+    """Multiply the batch by `factor` every `epochs` epochs.
+
+    With the defaults the learning rate decays by 0.75 at each doubling where a fixed batch would decay it by 0.375: the
+    same rate per example (Devarakonda et al., 2017, arXiv 1712.02029).
+    """
+
+    epochs: int = 20
+    factor: int = 2
+    decay: float = 0.75
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return the batch of the state's epoch, within its bounds."""
+        return state.clip(state.initial * self.factor ** (state.epoch // self.epochs))
+
+    def learning_rate(self, initial: float, epoch: int) -> float:
+        """Return the learning rate of an epoch that began with `initial`."""
+        return initial * float(self.decay ** (epoch // self.epochs))
+
+
+def cabs(state: BatchState, metrics: BatchMetrics) -> int:
+    """Return learning rate x gradient variance / loss, rounded into the bounds.
+
+    The batch stays where a figure is not measured or the loss is not positive. Source: Balles et al., UAI'17.
+    """
+    rate, variance, loss = metrics.learning_rate, metrics.gradient_variance, metrics.loss
+    if rate is None or variance is None or loss is None or loss <= 0:
+        return state.batch
+    return state.clip(rate * variance / loss)
+
+
+#: How much the newest estimate counts in the moving averages. Its value is KungFu's; that it weighs the newest, and not
+#: what was there before, is an assumption.
+NEWEST = 0.6
+
+
+class NoiseAverage(NamedTuple):
+    """Moving averages of the gradients' variance (numerator) and of the squared norm of their mean (denominator)."""
+
+    variance: float
+    squared_norm: float
+
+    @property
+    def noise_scale(self) -> float:
+        """Return the noise scale in examples; infinite where the mean gradient is estimated as nothing."""
+        return self.variance / self.squared_norm if self.squared_norm > 0 else math.inf
+
+
+def estimate(small: int, small_sqr: float, big: int, big_sqr: float) -> NoiseAverage:
+    """Estimate variance and squared norm from the squared norms of a small and a big batch's mean gradients.
+
+    Unbiased (McCandlish et al., 2018, appendix A.1): one worker's batch is the small one, all workers' the big one.
+    Raises `ValueError` unless `big` exceeds `small`.
+    """
+    if big <= small:
+        raise ValueError(f"the big batch ({big}) must exceed the small one ({small})")
+    squared_norm = (big * big_sqr - small * small_sqr) / (big - small)
+    variance = (small_sqr - big_sqr) / (1 / small - 1 / big)
+    return NoiseAverage(variance, squared_norm)
+
+
+def averaged(before: NoiseAverage | None, newest: NoiseAverage, weight: float = NEWEST) -> NoiseAverage:
+    """Return the averages after a new estimate; the first estimate stands for itself."""
+    if before is None:
+        return newest
+    return NoiseAverage(*(weight * new + (1 - weight) * old for new, old in zip(newest, before, strict=True)))
+
+
+def noise_doubling(state: BatchState, metrics: BatchMetrics) -> int:
+    """Return twice the batch where the measured noise scale is at least that, else the batch.
+
+    What Shockwave's jobs do on a published schedule (Zheng et al., NSDI'23), by measurement; the threshold is ours.
+    """
+    if metrics.noise_scale is None or metrics.noise_scale < 2 * state.batch:
+        return state.batch
+    return state.clip(2 * state.batch)
+
+
+def noise_rule(state: BatchState, metrics: BatchMetrics) -> int:
+    """Return the measured noise scale as the batch, rounded into the bounds (KungFu: Mai et al., OSDI'20)."""
+    if metrics.noise_scale is None:
+        return state.batch
+    return state.clip(metrics.noise_scale)

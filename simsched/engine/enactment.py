@@ -1,0 +1,92 @@
+"""Decisions checked and carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simsched.engine.clock import Clock
+from simsched.engine.decision_record import NO_MOVES, Moves
+from simsched.engine.errors import EngineError, InfeasibleDecisionError
+from simsched.engine.job_record import CANCELLED
+from simsched.engine.ledger import Ledger
+from simsched.engine.nodes import Nodes
+from simsched.engine.options import Terms
+from simsched.engine.state import ClusterState, JobState
+from simsched.engine.validate import (
+    ALONE,
+    Changes,
+    changes_of,
+    check_changes,
+    check_names,
+    check_nodes_to_leave,
+)
+from simsched.engine.watches import Watches
+from simsched.policy import Decision, Decline, Place
+
+
+@dataclass(eq=False)
+class Enactment:
+    """Has the ledger, the nodes and the watches do what is decided on these terms about the `active` jobs."""
+
+    _terms: Terms
+    _clock: Clock
+    _cluster: ClusterState
+    _active: Mapping[str, JobState]
+    _ledger: Ledger
+    _nodes: Nodes
+    _watches: Watches
+
+    def check(self, decision: Decision) -> Changes:
+        """Return what a decision changes; raises `InfeasibleDecisionError` where it cannot be carried out."""
+        name, now = self._terms.name, self._clock.now_s
+        check_names(decision, self._active, len(self._cluster.up), name, now)
+        changes = changes_of(decision, self._active, name, now)
+        check_changes(changes, self._active, self._cluster, name, now, rigid=self._terms.rigid)
+        if decision.nodes is not None:
+            check_nodes_to_leave(decision.nodes, changes.gpus, self._active, name, now)
+        return changes
+
+    def carry_out(self, changes: Changes, decision: Decision) -> Moves:
+        """Carry out a decision that has been checked.
+
+        Raises `InfeasibleDecisionError` where jobs turn out not to fit together on the GPUs that they share.
+        """
+        moves = NO_MOVES
+        for job_id, action in changes.actions.items():
+            if isinstance(action, Decline):
+                self._active[job_id].declined = True
+            elif isinstance(action, Place) and action.guaranteed is not None:
+                self._active[job_id].guaranteed = action.guaranteed
+        try:
+            if changes.gpus or changes.actions:
+                moves = self._move(changes)
+            self._ledger.set_speeds()
+        except EngineError as error:
+            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
+        if decision.nodes is not None:
+            self._nodes.provision(set(decision.nodes))
+        for job_id, attained_gpu_s in decision.watch.items():
+            self._ledger.tell_first(self._watches)
+            self._watches.watch(self._active[job_id], attained_gpu_s)
+        return moves
+
+    def _move(self, changes: Changes) -> Moves:
+        """Take GPUs from jobs and give them to others."""
+        active, ledger, shared = self._active, self._ledger, changes.shared
+        started = stopped = moved = 0
+        for job_id, allocation in changes.gpus.items():
+            job = active[job_id]
+            if job.allocation:
+                (ledger.release if changes.saves(job_id) else ledger.begin_anew)(job)
+                moved += bool(allocation)
+                stopped += not allocation
+            else:
+                started += bool(allocation)
+        for job_id in changes.cancelled:
+            ledger.complete(active[job_id], CANCELLED)
+        for job_id, allocation in changes.gpus.items():
+            if allocation:
+                place = shared.get(job_id, ALONE)
+                ledger.place(active[job_id], allocation, place.beside, place.onto)
+        return Moves(started, stopped, moved)

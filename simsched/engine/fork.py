@@ -1,0 +1,118 @@
+"""Copies of a simulation that go on alone."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from ast import literal_eval
+from collections.abc import Iterable
+from io import BytesIO
+from itertools import count
+from types import CellType, FunctionType, MappingProxyType, ModuleType
+from typing import Any, TypeVar
+
+from simsched.engine.errors import EngineError
+from simsched.engine.options import EngineOptions, FailureOptions
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord
+from simsched.model import ApplicationFacts, Cluster, JobRequest, JobSpec, JobTruth, Outage, Site
+from simsched.policy import FileSignal, JobSignal, ViewSignal
+
+T = TypeVar("T")
+
+
+class _Kept:
+    """Marks a function that a copy is made of."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+
+#: What nothing changes, so that copies share it.
+_SHARED: frozenset[type] = frozenset(
+    {
+        ApplicationFacts, Cluster, EngineOptions, FailureOptions, JobRequest, JobSpec, JobTruth, Outage, Site,
+        AllocationRecord, DecisionRecord, JobRecord, OutageRecord, FileSignal, JobSignal, ViewSignal, ModuleType, _Kept,
+    }
+)  # fmt: skip
+
+
+def copy_of(original: T, shared: Iterable[object]) -> T:
+    """Copy an object with all that it refers to, but for what is frozen, and what is `shared`.
+
+    Closures are copied with what they have captured, which `copy.deepcopy` leaves shared. Raises `EngineError` where
+    something cannot be copied, such as an open file.
+    """
+    buffer = BytesIO()
+    copier = _Copier(buffer, shared)
+    try:
+        copier.dump(original)
+    except (TypeError, AttributeError, pickle.PicklingError, RecursionError) as error:
+        raise EngineError(f"this simulation cannot be forked, since it holds what cannot be copied: {error}") from error
+    buffer.seek(0)
+    copied: T = _Reader(buffer, copier.kept).load()
+    return copied
+
+
+class _Copier(pickle.Pickler):
+    """Writes down an object, and keeps what the copy shares with it."""
+
+    def __init__(self, file: BytesIO, shared: Iterable[object]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.kept: list[object] = []
+        self._shared = {id(one) for one in shared}
+
+    def persistent_id(self, obj: Any) -> int | None:
+        """Return the number of what is shared, None for what is copied."""
+        kind = type(obj)
+        if kind in _SHARED or id(obj) in self._shared or isinstance(obj, type) or (kind is FunctionType and _bare(obj)):
+            self.kept.append(obj)
+            return len(self.kept) - 1
+        return None
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Say how to copy what pickle does not know."""
+        if type(obj) is FunctionType:
+            return _function, (_Kept(obj), obj.__defaults__, obj.__closure__)
+        if type(obj) is CellType:
+            return CellType, (), _contents(obj), None, None, _fill
+        if type(obj) is MappingProxyType:
+            return MappingProxyType, (gc.get_referents(obj)[0],)
+        if type(obj) is count:  # which from Python 3.14 on cannot be copied
+            start = literal_eval(repr(obj).removeprefix("count"))
+            return count, start if isinstance(start, tuple) else (start,)
+        return NotImplemented
+
+
+class _Reader(pickle.Unpickler):
+    """Reads what a copier wrote."""
+
+    def __init__(self, file: BytesIO, kept: list[object]) -> None:
+        super().__init__(file)
+        self._kept = kept
+
+    def persistent_load(self, pid: int) -> object:
+        """Return what is shared under a number."""
+        return self._kept[pid]
+
+
+def _bare(function: FunctionType) -> bool:
+    """Return whether a function holds nothing of its own: no closure, and no defaults that a run may have made."""
+    return function.__closure__ is None and not (function.__defaults__ and "<locals>" in function.__qualname__)
+
+
+def _function(kept: _Kept, defaults: tuple[Any, ...] | None, closure: tuple[CellType, ...] | None) -> FunctionType:
+    original = kept.function
+    twin = FunctionType(original.__code__, original.__globals__, original.__name__, defaults, closure)
+    twin.__kwdefaults__, twin.__qualname__ = original.__kwdefaults__, original.__qualname__
+    return twin
+
+
+def _contents(cell: CellType) -> tuple[object] | None:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # nothing is captured yet
+        return None
+
+
+def _fill(cell: CellType, contents: tuple[object]) -> None:
+    (cell.cell_contents,) = contents

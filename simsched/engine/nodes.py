@@ -1,0 +1,83 @@
+"""Nodes that a policy lets go and asks for, and the record of when which node was out of use, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+
+from simsched.engine.clock import Clock, Phase
+from simsched.engine.records import OutageRecord, Recorder
+from simsched.engine.state import ClusterState
+
+#: Why a node is out of use: the policy has let it go. What is wrong with one that is out of order says its outage.
+OFF = "off"
+
+
+@dataclass(eq=False)
+class Nodes:
+    """Has nodes come and go; the recorder hears of each interval out of use as it ends.
+
+    Times are in ticks: a node that is asked for is up after `_start`.
+    """
+
+    _clock: Clock
+    _cluster: ClusterState
+    _recorder: Recorder
+    _start: float
+    _on_join: Callable[[], None]
+    _broken: list[tuple[float, int, str]] = field(default_factory=list)
+    _off: dict[int, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the nodes that are down as ones let go."""
+        self._off = {node: 0 for node, up in enumerate(self._cluster.up) if not up}
+
+    def provision(self, wanted: Collection[int]) -> None:
+        """Let nodes go that are not wanted, and have those come up that are wanted and down."""
+        cluster = self._cluster
+        ready = self._clock.now + self._start
+        for node in range(len(cluster.up)):
+            if node not in wanted:
+                cluster.returning.discard(node)
+                cluster.take_down(node)
+                self._off.setdefault(node, self._clock.now)
+            elif node in cluster.broken:
+                cluster.returning.add(node)
+                self._back(node)
+            elif not cluster.up[node] and node not in cluster.starting:
+                cluster.start(node, self._clock.at(ready, Phase.RECOVERY, partial(self._join, node)))
+
+    def _join(self, node: int) -> None:
+        self._cluster.bring_up(node)
+        self._back(node)
+        self._on_join()
+
+    def break_down(self, node: int, kind: str) -> None:
+        """Take an empty node out of order."""
+        self._cluster.break_down(node)
+        self._broken.append((self._clock.now, node, kind))
+        if node in self._cluster.returning:
+            self._back(node)
+
+    def repair(self, node: int, kind: str, since: float) -> None:
+        """Mend what went wrong with a node."""
+        self._cluster.repair(node)
+        self._broken.remove((since, node, kind))
+        self._tell(since, node, kind)
+
+    def close(self) -> None:
+        """Tell what is under way at the end of the run, by begin, node and kind."""
+        off = [(since, node, OFF) for node, since in self._off.items()]
+        for since, node, kind in sorted([*self._broken, *off]):
+            self._tell(since, node, kind, ended=False)
+
+    def _back(self, node: int) -> None:
+        """Note that a node is up again, or would be if it were in order."""
+        since = self._off.pop(node, None)
+        if since is not None:
+            self._tell(since, node, OFF)
+
+    def _tell(self, since: float, node: int, kind: str, *, ended: bool = True) -> None:
+        clock = self._clock
+        self._recorder.outage(OutageRecord(node, clock.seconds(since), clock.now_s, kind, ended))

@@ -1,0 +1,117 @@
+"""Gives up a run that would not end: nothing happens any more, or things happen but no job comes nearer to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simsched.engine.clock import Clock
+from simsched.engine.errors import StalledError, StuckError
+from simsched.engine.state import ClusterState, JobState
+
+#: Happenings in a row without progress of any job that are borne, and how many more for each job that is there.
+#:
+#: What happens is that a job is started or a node asked for, as in every circle that a failure, a restart or a change
+#: of nodes can run in. Waiting is no happening: a policy may decide every second for years, and cannot hold the clock,
+#: as it is woken at a later tick. A job that is stopped by plan keeps what it has done, so that a slow run, however
+#: often it preempts, does progress. One that failures throw back must have been thrown back ten thousand times, and no
+#: other job have progressed meanwhile, before it is given up: of runs whose last job needs a thousand attempts in the
+#: mean, that happens to one in twenty thousand (e to the power of -10).
+MOST_HAPPENINGS = 10_000
+MOST_FOR_EACH_JOB = 100
+
+
+class _Work(NamedTuple):
+    """What a job has done: all, what no failure can take from it, and a value that changes when it is thrown back."""
+
+    live: float
+    saved: float
+    losses: tuple[float, float]
+
+    @staticmethod
+    def of(job: JobState) -> _Work:
+        saved, lost = (0.0, 0.0) if job.recovery is None else (job.recovery.saved, job.recovery.lost)
+        return _Work(job.live_progress, saved, (job.limit_from, lost))
+
+    def is_beyond(self, before: _Work) -> bool:
+        """Return whether a job that was thrown back has more saved, or another has done more."""
+        return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
+
+
+@dataclass(eq=False)
+class StallDetector:
+    """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
+
+    Fewer than `_most_idle` idle rounds in a row are borne, or however many there are within `_pause_s` seconds. A job
+    that arrives or ends is progress too.
+    """
+
+    _policy: str
+    _clock: Clock
+    _cluster: ClusterState
+    _active: Mapping[str, JobState]
+    _most_idle: int
+    _pause_s: float = 0.0
+    _idle: int = 0
+    _idle_from_s: float = 0.0
+    _work: dict[str, _Work] = field(default_factory=dict)
+    _passed: tuple[int, int] = (0, 0)
+    _begin_s: float = 0
+    _happened: int = 0
+    _failed: int = 0
+
+    def busy(self) -> None:
+        """Note that something runs or is due to happen."""
+        self._idle = 0
+
+    def idle(self) -> None:
+        """Count an idle round; raises `StuckError` where it is one too many."""
+        if not self._idle:
+            self._idle_from_s = self._clock.now_s
+        self._idle += 1
+        if self._idle >= self._most_idle and self._clock.now_s - self._idle_from_s >= self._pause_s:
+            raise self.stuck()
+
+    def stuck(self) -> StuckError:
+        """Return the error that names the policy and the jobs that wait."""
+        return StuckError(
+            f"policy '{self._policy}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
+            f"but {len(self._active)} jobs wait: {_named(self._active)}"
+        )
+
+    def look(self, submitted: int, finished: int) -> None:
+        """Look how far the jobs are, if enough has happened; raises `StalledError` where the run is to be given up.
+
+        `submitted` and `finished` are numbers of jobs from the start of the run.
+        """
+        clock, cluster = self._clock, self._cluster
+        happened = cluster.job_starts + cluster.node_starts
+        most = MOST_HAPPENINGS + MOST_FOR_EACH_JOB * len(self._active)
+        if happened - self._happened <= most:
+            return
+        work = {job.request.id: _Work.of(job) for job in self._active.values()}
+        if self._passed == (submitted, finished) and not any(
+            done.is_beyond(self._work[job_id]) for job_id, done in work.items()
+        ):
+            raise self._stalled(self._repeated())
+        self._work, self._passed = work, (submitted, finished)
+        self._begin_s, self._happened, self._failed = clock.now_s, happened, cluster.failures
+
+    def _repeated(self) -> str:
+        cluster = self._cluster
+        failed = cluster.failures - self._failed
+        starts = cluster.job_starts + cluster.node_starts - self._happened
+        what = f"jobs were started or nodes asked for {starts} times"
+        return f"{what} and nodes failed {failed} times" if failed else what
+
+    def _stalled(self, repeated: str) -> StalledError:
+        return StalledError(
+            f"policy '{self._policy}' at t={self._clock.now_s} s: since t={self._begin_s} s {repeated}, but none of "
+            f"{len(self._active)} jobs has progressed, so that the run would not end: {_named(self._active)}"
+        )
+
+
+def _named(jobs: Iterable[str]) -> str:
+    ids = list(jobs)
+    return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")

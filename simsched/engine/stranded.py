@@ -1,0 +1,82 @@
+"""How many free GPUs are of no use to any job that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from simsched.engine.state import JobState
+from simsched.model import Cluster
+
+
+class Stranded(NamedTuple):
+    """Free GPUs that no waiting job can use: on any nodes of one type, on the fewest nodes, in the fewest domains.
+
+    The fewest are those that the job would need in the empty cluster; the domains are those of the lowest level above
+    the nodes, the whole cluster where there is none.
+    """
+
+    gpus: int = 0
+    by_node: int = 0
+    by_domain: int = 0
+
+
+NONE_STRANDED = Stranded()
+
+
+class _Units:
+    """Nodes, or domains, of one GPU type: what each of them holds, and how many of them a job needs at least."""
+
+    def __init__(self, nodes_of: Sequence[Sequence[int]], gpus: Sequence[int]) -> None:
+        self.nodes_of = nodes_of
+        self._sizes = sorted((sum(gpus[node] for node in nodes) for nodes in nodes_of), reverse=True)
+
+    def stranded(self, free: Sequence[int], wanted: Iterable[int]) -> int:
+        """Count the free GPUs that no job of the sizes `wanted` could get on as few units as it needs."""
+        left = sorted((sum(free[node] for node in nodes) for nodes in self.nodes_of), reverse=True)
+        least = min((self._least(left, gpus) for gpus in wanted), default=left[0] + 1)
+        return sum(gpus for gpus in left if gpus < least)
+
+    def _least(self, left: Sequence[int], gpus: int) -> int:
+        """Return the fewest free GPUs with which a unit is of use to a job, more than any has where none is."""
+        before = 0
+        missing = gpus
+        for size, has in zip(self._sizes, left, strict=True):
+            if missing <= size:
+                least = gpus - before
+                return max(least, 1) if has >= least else left[0] + 1
+            missing -= size
+            before += has
+        return left[0] + 1
+
+
+class StrandedGpus:
+    """Counts what is stranded at a decision; costs a walk over nodes and jobs where GPUs are free and jobs wait."""
+
+    def __init__(self, cluster: Cluster, *, rigid: bool) -> None:
+        """Look at a cluster under a policy that gives jobs what they ask for (`rigid`), or any number of GPUs."""
+        self._rigid = rigid
+        gpus = [node.gpus for node in cluster.nodes]
+        domains = cluster.levels[0].domains if cluster.levels else (tuple(range(len(gpus))),)
+        self._units: dict[str, tuple[_Units, _Units, _Units]] = {}
+        for kind in cluster.gpu_types:
+            of_type = [node.index for node in cluster.nodes if node.gpu_type == kind]
+            held = [tuple(node for node in domain if cluster.nodes[node].gpu_type == kind) for domain in domains]
+            groups = ([of_type], [(node,) for node in of_type], [nodes for nodes in held if nodes])
+            pool, nodes, inside = (_Units(group, gpus) for group in groups)
+            self._units[kind] = pool, nodes, inside
+
+    def stranded(self, free: Sequence[int], active: Mapping[str, JobState]) -> Stranded:
+        """Count the free GPUs that no waiting job can use; none where no job waits."""
+        if not any(free):
+            return NONE_STRANDED
+        waiting = [job for job in active.values() if not job.allocation]
+        if not waiting:
+            return NONE_STRANDED
+        kinds = {(job.request.num_gpus if self._rigid else 1, job.facts.gpu_types) for job in waiting}
+        totals = [0, 0, 0]
+        for kind, units in self._units.items():
+            wanted = {gpus for gpus, types in kinds if types is None or kind in types}
+            for place, unit in enumerate(units):
+                totals[place] += unit.stranded(free, wanted)
+        return Stranded(*totals)

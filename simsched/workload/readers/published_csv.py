@@ -1,0 +1,60 @@
+"""Published traces that are one plain CSV each: Microsoft's ITP 2021, and the Philly jobs that passed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simsched.workload.readers.format import Format, Jobs
+from simsched.workload.readers.sheet import Sheet, open_sheet
+from simsched.workload.trace import EPOCH, MOST_SECONDS
+
+_ITP = ("job_id", "submission_time", "duration", "num_gpu")
+_PHILLY = ("timestamp", "duration", "num_gpus")
+
+
+def _read_itp(path: Path) -> Jobs:
+    """Read a cluster of Microsoft ITP 2021 (ElasticFlow artifact), which is its tenant.
+
+    Seconds count from an unnamed moment of 2021-03-04; only jobs of at least 600 s are in it.
+    """
+    sheet = open_sheet(path, _ITP)
+    columns = {
+        "job_id": sheet.unique("job_id"),
+        "submit_time_s": sheet.number("submission_time", least=0, whole=True),
+        "tenant": path.name.split(".")[0],
+        **_common(sheet, "num_gpu"),
+    }
+    return Jobs(columns, None, unused=sheet.check())
+
+
+def _read_philly(path: Path) -> Jobs:
+    """Read the Philly jobs that passed, as the Pollux artifact ships them; `cluster` is the virtual cluster.
+
+    The times carry no zone and are most likely UTC; `duration` is the sum of a job's attempts in seconds.
+    """
+    sheet = open_sheet(path, _PHILLY, idle=("gpu_time",))  # seconds times GPUs, which the others say already
+    columns = {
+        "submit_time_s": sheet.moment("timestamp"),
+        "tenant": sheet.text("cluster"),
+        "status": "Pass",
+        **_common(sheet, "num_gpus"),
+    }
+    return Jobs(columns, EPOCH, unused=sheet.check())
+
+
+def _common(sheet: Sheet, gpus: str) -> dict[str, object]:
+    return {
+        "duration_s": sheet.number("duration", least=0, most=MOST_SECONDS),
+        "num_gpus": sheet.number(gpus, least=1, whole=True),
+        "row": sheet.rows,
+    }
+
+
+ITP = Format("itp", "Microsoft ITP 2021", f"CSV: {','.join(_ITP)}", lambda head: head.has(*_ITP), _read_itp)
+PHILLY = Format(
+    "philly-csv",
+    "Philly jobs that passed (Pollux artifact)",
+    "CSV: timestamp,duration,num_gpus,gpu_time,cluster",
+    lambda head: head.has(*_PHILLY),
+    _read_philly,
+)
