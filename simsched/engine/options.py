@@ -11,10 +11,10 @@ from typing import Literal, Protocol, TypedDict
 import numpy as np
 
 from simsched.agent import AgentFactory
-from simsched.engine.records import JobRecord
 from simsched.model import JobSpec, Outage
 from simsched.model.colocation import Colocation
 from simsched.policy import Decision, Policy, Signal, Triggers, View, known_by
+from simsched.results import JobRecord
 
 #: Called now and then with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
