@@ -67,7 +67,7 @@ class LeasingAgent:
     """
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Return how a job with `progress` behind it runs from a second on, on a site."""
+        """Return how the job runs that begins on a site at a second, having made `progress`."""
         raise NotImplementedError
 
 

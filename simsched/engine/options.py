@@ -156,13 +156,19 @@ class Decides(Protocol):
 
 
 class Settings(TypedDict, total=False):
-    """What a simulation may be given besides; see `Simulation`."""
+    """What a simulation may be given besides, by name."""
 
+    #: Called now and then with the simulated second and the number of finished jobs.
     progress: ProgressCallback | None
+    #: Makes the agents instead of the policy.
     agents: AgentFactory | None
+    #: How fast jobs are that share a GPU, where the options let them (None: at 1/k among k jobs).
     colocation: Colocation | None
+    #: Whether the numbered invariants are checked as the run goes (None: if the environment says so).
     check_invariants: bool | None
+    #: Asked at every completion for jobs submitted in reply, then or later; the run ends when these are complete too.
     on_finish: OnFinish | None
+    #: How nodes and jobs fail (None: never).
     failures: FailureOptions | None
 
 

@@ -24,16 +24,7 @@ from simsched.engine.leases import Leases
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import Delta, LiveView, ReadOnly
 from simsched.engine.nodes import Nodes
-from simsched.engine.options import (
-    Decides,
-    EngineOptions,
-    FailureOptions,
-    OnFinish,
-    ProgressCallback,
-    Settings,
-    Terms,
-    stream,
-)
+from simsched.engine.options import Decides, EngineOptions, Settings, Terms, stream
 from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
@@ -43,7 +34,7 @@ from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
 from simsched.model import ApplicationSource, Cluster, JobSpec, facts_of
-from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
+from simsched.model.colocation import ConstantSharing, GuaranteedFirst
 from simsched.policy import Decision, JobView, Policy, View, no_decision
 from simsched.threads import one_thread, spared_by_the_collector
 
@@ -100,26 +91,19 @@ class Simulation:
         policy: Policy | Terms | None = None,
         *,
         recorder: Recorder | None = None,
-        progress: ProgressCallback | None = None,
-        agents: AgentFactory | None = None,
-        colocation: Colocation | None = None,
-        check_invariants: bool | None = None,
-        on_finish: OnFinish | None = None,
-        failures: FailureOptions | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
         """Get ready to run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
 
-        `policy` says on what terms decisions are made, and makes the agents unless `agents` does; `Terms` alone leave
-        every job to the agent that its user configured. Records go to `recorder`, by default to memory. The same
-        arguments and decisions give the same records. `colocation` says how fast jobs are that share a GPU (None: at
-        1/k among k jobs). `on_finish` is asked at every completion for jobs submitted in reply, then or later.
-        `check_invariants` has them checked as the run goes (None: if the environment says so). `failures` says how
-        nodes and jobs fail (None: never). Raises `InputError` for a workload that cannot run.
+        `policy` says on what terms decisions are made, and makes the agents unless others do; `Terms` alone leave every
+        job to the agent that its user configured. Records go to `recorder`, by default to memory. The same arguments
+        and decisions give the same records. Raises `InputError` for a workload that cannot run.
         """
         policy = Terms() if policy is None else policy
         terms = policy if isinstance(policy, Terms) else Terms.of(policy)
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
-        self._checking = wanted_by_environment() if check_invariants is None else check_invariants
+        checking, failures = settings.get("check_invariants"), settings.get("failures")
+        self._checking = wanted_by_environment() if checking is None else checking
         #: Where the records go.
         self.recorder = recorder = MemoryRecorder() if recorder is None else recorder
         if self._checking:
@@ -127,15 +111,13 @@ class Simulation:
         self._recorder = recorder
         self._applications = applications
         #: What makes the agents: the policy, unless another was given; None where users have configured them.
-        self.agents: AgentFactory | None = agents or (None if isinstance(policy, Terms) else policy)
-        #: Who decides, as far as the simulation needs to know.
-        self.terms = terms
-        self._triggers = terms.triggers
+        self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
         #: What it was given.
-        self.cluster, self.jobs, self.options = cluster, jobs, options
-        self._progress = progress
-        self._on_finish = on_finish
-        self._known_ids = {spec.id for spec in jobs} if on_finish is not None else set()
+        self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
+        self._triggers = terms.triggers
+        self._progress = settings.get("progress")
+        self._on_finish = settings.get("on_finish")
+        self._known_ids = {spec.id for spec in jobs} if self._on_finish is not None else set()
         self._expected = len(jobs)
         self._listed = self._submitted = self._finished = self._decisions = 0
         #: The random stream of the decisions.
@@ -154,7 +136,7 @@ class Simulation:
         self._stage = _NEW
         #: The class of the agents by application.
         self.agent_classes: dict[str, str] = {}
-        model = (colocation or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
+        model = (settings.get("colocation") or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
         if model is not None and terms.guaranteed_first:
             model = GuaranteedFirst(model)
         self._ledger = ledger = Ledger(self._clock, self._cluster, recorder, options.restart_delay_s, self._on_complete)
@@ -165,15 +147,8 @@ class Simulation:
         if options.kill_at_time_limit:
             ledger.lifecycles.append(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
-        self._granted = Granted(
-            terms.signals,
-            cluster,
-            ReadOnly(self._history_gpu_s),
-            pairs,
-            self._next_arrival_s,
-            self._coming_jobs,
-            seed,
-        )
+        coming = (self._next_arrival_s, self._coming_jobs)
+        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, seed)
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: What the driver sees: queue and cluster as they are now, and what has changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)

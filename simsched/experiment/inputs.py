@@ -31,7 +31,7 @@ _ENOUGH_DAYS = 28
 #: Jobs of a stretch of a generated trace that leave no doubt that another of the same length has some.
 _MANY = 100
 #: Keys of a workload that are no recipe's.
-_OWN_KEYS = {"path", "gpu_speed", "deadline_factor", "deadline_share", "guaranteed_share"}
+_OWN_KEYS = set(WorkloadSpec.model_fields) - {field.name for field in fields(WorkloadOptions)}
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ METRIC = re.compile(r"[^\s\[]+(?:\[[^\]]*\])?")
 
 @dataclass(frozen=True)
 class FilledPage:
-    """A page with its tables made anew from results.
+    """A page with its tables filled from results.
 
     `same` and `changed` name the tables of which there are results, as `ratios table2 jct_mean_h`; `missing` names the
     runs of which there are none.
@@ -59,7 +59,7 @@ class FilledPage:
 
 
 def filled(path: Path, results: Path) -> FilledPage:
-    """Make all tables of a page anew from a folder of runs.
+    """Fill all tables of a page from a folder of runs.
 
     A table of a run that is missing stays as it was, and says so where it was empty. Raises `InputError` where
     the page cannot be read or has no table to fill.

@@ -224,7 +224,7 @@ class _TableFile:
             self._staged.path.write_bytes(self.content)
 
     def _taken(self) -> pa.Table:
-        """Return the columns, and begin anew."""
+        """Return the columns, and start over with none."""
         columns, self._columns, self._in_columns = self._columns, [], 0
         return pa.Table.from_batches(columns, schema=self._schema).combine_chunks()
 

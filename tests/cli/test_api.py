@@ -155,7 +155,7 @@ def test_simulating_gives_at_least_the_columns_and_metrics_of_a_run(folder):
         assert set(one.columns) - {"seed"} <= set(here.columns)
         numbers = [name for name in one.columns if one[name].dtype.kind in "if" and name != "seed"]
         assert (one[numbers].to_numpy() == here[numbers].to_numpy()).all()
-    summary = run.cells().loc[("fifo", 1)].to_dict()
+    summary = next(cell.summary for cell in run.run.cells if cell.policy == "fifo")
     assert {name: found.metrics.get(name) for name in summary} == summary
     assert "stranded_gpus" not in sim.simulate(jobs=[JOB], policy="fifo").decisions
 

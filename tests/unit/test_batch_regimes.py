@@ -61,7 +61,7 @@ def test_profiles_with_their_oddities():
     assert profile(TOY, "gns", 10, 1, 40) == (10, 10, 20, 20)
     # 8 epochs: epochs up to 0.3 x 8 = 2.4 stay small, and 6 is critical only in the profile.
     assert profile(TOY, "accordion", 10, 1, 80) == (10, 10, 10, 80, 80, 80, 10, 80)
-    with pytest.raises(ValueError, match="no batch rule"):
+    with pytest.raises(ValueError, match="not a batch rule"):
         profile(TOY, "cabs", 10, 1, 80)
 
 

@@ -253,7 +253,7 @@ def test_steps_give_what_simulate_gives(name: str) -> None:
     simulation = make()
     recorder = MemoryRecorder()
     simulate(
-        simulation.cluster, simulation._specs, simulation._applications, make().agents, simulation.options, 3, recorder  # type: ignore[arg-type]
+        simulation.cluster, simulation.jobs, simulation._applications, make().agents, simulation.options, 3, recorder  # type: ignore[arg-type]
     )  # fmt: skip
     finished(simulation)
     assert records(simulation) == repr((recorder.jobs, recorder.allocations, recorder.decisions, recorder.outages))

@@ -265,5 +265,5 @@ def test_nodes_of_sinfo(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="other GPUs"):
         read_nodes(path)
     path.write_text("hello", encoding="utf-8")
-    with pytest.raises(InputError, match="no description of nodes"):
+    with pytest.raises(InputError, match="does not describe nodes"):
         read_nodes(path)

@@ -5,10 +5,11 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.experiment.cluster import ClusterSpec
+from simsched.experiment.idle_keys import _DECIDING
 from simsched.experiment.policy_params import full_params, make_policy
 from simsched.experiment.shipped import find_experiment, shipped_experiments
-from simsched.experiment.spec import ExperimentSpec, json_schema
-from simsched.experiment.validation import read_experiment
+from simsched.experiment.spec import ExperimentSpec, WorkloadSpec, json_schema
+from simsched.experiment.validation import _NOT_SWEPT, read_experiment
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.policy import registry
 
@@ -295,3 +296,8 @@ def test_keys_that_would_change_nothing_are_refused(complaints, overrides, said)
 def test_keys_that_may_count_are_not(read, overrides):
     text = "name: a\nworkload: {source: philly-generated, recipe: pollux, window_h: 4}\npolicies: [{name: fifo}]\n"
     assert read(text, *overrides).spec.name == "a"
+
+
+def test_what_is_never_swept_and_what_decides_which_keys_count_are_keys():
+    assert set(_NOT_SWEPT) <= set(ExperimentSpec.model_fields)
+    assert set(_DECIDING) <= set(WorkloadSpec.model_fields)
