@@ -73,7 +73,8 @@ class Enactment:
 
     def _move(self, changes: Changes) -> Moves:
         """Take GPUs from jobs and give them to others."""
-        active, ledger, shared = self._active, self._ledger, changes.shared
+        active, ledger = self._active, self._ledger
+        shared: Mapping[str, Place] = {}
         started = stopped = moved = 0
         for job_id, allocation in changes.gpus.items():
             job = active[job_id]
@@ -83,8 +84,10 @@ class Enactment:
                 stopped += not allocation
             else:
                 started += bool(allocation)
-        for job_id in changes.cancelled:
-            ledger.complete(active[job_id], CANCELLED)
+        if changes.actions:
+            shared = changes.shared
+            for job_id in changes.cancelled:
+                ledger.complete(active[job_id], CANCELLED)
         for job_id, allocation in changes.gpus.items():
             if allocation:
                 place = shared.get(job_id, ALONE)
