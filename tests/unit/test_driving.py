@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from simsched.agent.agent import Lease
+from simsched.agent.agent import Lease, LeasingAgent
 from simsched.agent.fixed_agent import NoBatchAgent
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
 from simsched.engine.fork import copy_of
@@ -136,7 +136,7 @@ FIXED = [replace(job, application=JobSpec("x", 0, 1).application) for job in FIX
 LIMITED = [replace(job, time_limit_s=300, attempts_s=(20.0, 30.0)) for job in FIXED]
 
 
-class LeaseByLease(NoBatchAgent):
+class LeaseByLease(NoBatchAgent, LeasingAgent):
     """Grants its job ten seconds at a time, and counts them for all jobs of its policy."""
 
     def __init__(self, granted: list[float], duration_s: float) -> None:
