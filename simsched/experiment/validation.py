@@ -19,6 +19,8 @@ from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys
 from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec
+from simsched.model import TENANTS_PARAMETER
+from simsched.plugins import parameters
 from simsched.policy import Policy, registry
 from simsched.results import find_metric, read_curves
 
@@ -167,6 +169,11 @@ class _Policies:
                 for key, message, remedy in parameter_problems(policy, name, params, _diagnostics_of(draft)):
                     place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
                     yield draft.problem((*place, *key), message, remedy)
+                taken = any(one.name == TENANTS_PARAMETER for one in parameters(policy))
+                if draft.data.get("tenants") and taken and not policy.traits.reads_tenants:
+                    message = f"the policy '{name}' has a parameter 'tenants' that the section does not reach"
+                    remedy = "declare traits = Traits(reads_tenants=True) in its class"
+                    yield draft.problem(("policies", index, "name"), message, remedy)
             yield from self._agent_problems(draft, index, entry.get("agent"))
 
     def _agent_problems(self, draft: Draft, index: int, entry: object) -> Iterator[Problem]:

@@ -198,3 +198,16 @@ def test_simulate_names_the_row_and_the_number(job, said):
 def test_simulate_takes_the_numbers_of_a_table():
     jobs = [{"num_gpus": 2.0, "duration_s": 5}, JobSpec("a", np.int64(0), np.int64(1), duration_s=np.float64(5))]
     assert len(simulate(jobs=jobs, policy="fifo", cluster=(1, 4)).jobs) == 2
+
+
+def test_a_policy_that_takes_tenants_without_saying_so_is_not_left_without_them(simsched, folder):
+    (folder / "mine.py").write_text(
+        "from simsched.policy import Decision, Policy\n\n"
+        "class Mine(Policy):\n    name = 'mine'\n\n    def __init__(self, tenants: dict | None = None):\n        pass\n\n"
+        "    def decide(self, view, rng):\n        return Decision({})\n"
+    )
+    overrides = ("-o", 'policies=[{"name": "mine.py:Mine"}]', "-o", "tenants.a.gpus=2")
+    done = simsched("validate", "tiny.yaml", *overrides)
+    assert done.exit_code == 2
+    assert "has a parameter 'tenants' that the section does not reach" in done.output
+    assert "Traits(reads_tenants=True)" in done.output

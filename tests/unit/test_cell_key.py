@@ -133,9 +133,8 @@ def test_equal_values_have_one_form_and_others_another():
 
 
 def test_numbers_of_numpy_are_numbers():
-    assert (
-        canonical(Node(np.int64(0), 4)) == canonical(Node(0, 4)) == "Node(index,gpus,gpu_type,domains)(0, 4, 't4', [])"
-    )
+    assert canonical(Node(np.int64(0), 4)) == canonical(Node(0, 4))
+    assert canonical(Node(0, 4)).endswith("(0, 4, 't4', [], '', None, None)")
     assert canonical(np.array([1.5, 2.0])) == "array [1.5,2.0]"
 
 
