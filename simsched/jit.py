@@ -45,14 +45,13 @@ def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
             raise
         _say_once()
         return cast("Kernel", numba.njit(nogil=True, **options)(function))
-    kept = compiled._cache
-    base = kept._impl.filename_base if hasattr(kept, "_impl") else ""
-    if base and hasattr(kept, "_cache_file"):
+    kept: Any = getattr(compiled, "_cache", None)  # there is none where kernels are interpreted
+    if hasattr(kept, "_impl") and hasattr(kept, "_cache_file"):
         # numba asks only whether the file of the kernel has changed, and not whether what it calls elsewhere has.
         compiled.made_from = _made_from(function)
         stamp = kept._impl.locator.get_source_stamp()
         kept._cache_file = cast("Any", caching).IndexDataCacheFile(
-            kept._cache_path, f"{base}-{compiled.made_from[:16]}", stamp
+            kept._cache_path, f"{kept._impl.filename_base}-{compiled.made_from[:16]}", stamp
         )
     return cast("Kernel", compiled)
 

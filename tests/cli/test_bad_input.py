@@ -203,7 +203,8 @@ def test_simulate_takes_the_numbers_of_a_table():
 def test_a_policy_that_takes_tenants_without_saying_so_is_not_left_without_them(simsched, folder):
     (folder / "mine.py").write_text(
         "from simsched.policy import Decision, Policy\n\n"
-        "class Mine(Policy):\n    name = 'mine'\n\n    def __init__(self, tenants: dict | None = None):\n        pass\n\n"
+        "class Mine(Policy):\n    name = 'mine'\n\n    def __init__(self, tenants: dict | None = None):\n"
+        "        pass\n\n"
         "    def decide(self, view, rng):\n        return Decision({})\n"
     )
     overrides = ("-o", 'policies=[{"name": "mine.py:Mine"}]', "-o", "tenants.a.gpus=2")
