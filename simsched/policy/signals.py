@@ -1,8 +1,8 @@
 """What a policy may know beyond the queue and the cluster.
 
-A signal is defined once, here, and provided once, in `simsched.engine.providers`. A policy lists the signals that it
-needs in its traits, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every
-result records them.
+Each signal is defined here and provided by `simsched.engine.providers`. A policy lists the signals it needs in its
+traits, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every result records
+them.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class Speed(NamedTuple):
 class LossReports(NamedTuple):
     """The losses that a job has reported so far, each with the epochs trained by then, both in order of time.
 
-    `done` are the epochs trained by now, parts included, and `epoch_progress` is the progress of an epoch, in the unit
-    of `Speed.rate`.
+    `done` are the epochs trained by now, parts included; `epoch_progress` is the progress of an epoch, in the unit of
+    `Speed.rate`.
     """
 
     epochs: tuple[float, ...]

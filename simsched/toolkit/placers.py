@@ -123,10 +123,10 @@ CONSOLIDATED = Placer("consolidated", _consolidated, waits=True)
 FRAGMENTS = Placer("fragments", _fragments)
 #: The nodes of the lowest index first.
 ANY = Placer("any", _any)
-#: One node, else one domain of the lowest level above the nodes that has room, each by best fit, else few domains: the
-#: most free first, the last by best fit.
+#: One node, else one domain of the lowest level above nodes with room, each by best fit, else few domains: the most
+#: free first, the last by best fit.
 FEWEST_DOMAINS = Placer("fewest-domains", _fewest_domains)
-#: The same, but a job waits until it is in one domain of the lowest level of which an empty domain would hold it.
+#: The same, but a job waits for one domain of the lowest level whose domains could hold it when empty.
 ONE_DOMAIN = Placer("one-domain", _one_domain, waits=True)
 
 #: The names of the placers, for parameters of policies.

@@ -63,7 +63,7 @@ class Running:
 
 
 class Waiting:
-    """The jobs that wait: those that fit alike in one heap, so that the first of them tells whether any fits."""
+    """Waiting jobs: those that fit alike share a heap, whose first job tells whether any fits."""
 
     __slots__ = ("queues",)
 

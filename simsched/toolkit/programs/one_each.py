@@ -1,8 +1,8 @@
 """The program that gives each job at most one of its offers within the GPUs of each type, solved by prices.
 
-With a price on the GPUs of each type the jobs part, and the cheapest offers bound the optimum from below. Only offers
-that are little dearer than their job's cheapest go to the solver; more of them do until the answer is within the gap
-of the bound, or no offer left out can better it. So the whole program is answered by a small part of it.
+Prices on the GPUs of each type decouple the jobs, and the cheapest offers bound the optimum from below. Only offers
+little dearer than their job's cheapest go to the solver; more are added until the answer is within the gap of the
+bound, or no offer left out can improve it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SMALL = 200
 class OfferProblem:
     """Offers sorted by job: `job`, `gpu_type`, `gpus` and `cost` of shape (m,).
 
-    `room` counts the GPUs of each type; `must` says of each job whether it has to get an offer. A job without one
-    costs nothing, so only offers of negative cost are worth taking. Jobs without offers are left out.
+    `room` counts the GPUs of each type; `must` marks the jobs that have to get an offer. A job without one costs
+    nothing, hence only offers of negative cost are worth taking. Jobs without offers are left out.
     """
 
     job: Integers

@@ -1,7 +1,7 @@
 """Linear programs solved by HiGHS through highspy.
 
-`scipy.optimize.linprog` passes the same program and options to the same solver, and gives the same answers (tested);
-but of a program with some 60 variables HiGHS takes 0.6 ms, and scipy's checks before and after it 3 ms.
+`scipy.optimize.linprog` calls the same solver with the same answers (tested), but of a program with some 60 variables
+HiGHS takes 0.6 ms, and scipy's checks around it 3 ms.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class SolverError(RuntimeError):
 
 
 class Program:
-    """Maximises over x >= 0 with `rows @ x <= bound`; small programs, from where the solution before has led.
+    """Maximises over x >= 0 with `rows @ x <= bound`; small programs start from the previous solution.
 
-    One object can solve many programs, which are the same as those of fresh ones: to make a solver takes as long as to
-    solve a small program.
+    Reuse one object for many programs: a new solver costs as much as a small program. Results equal those of a fresh
+    one.
     """
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ from simsched.toolkit.rounds.mechanism import Grant
 class Allocator:
     """Places the grants of one round after the other.
 
-    A job that holds GPUs of its type keeps them, and so does a pair that has them to itself; of two that shared GPUs
-    and no longer run together, the first keeps them. The others take what is free, largest first: the fullest node that
-    can hold a job whole, else the emptiest nodes.
+    A job, or a pair on its own, keeps the GPUs that it holds of its type; of two that no longer run together, the first
+    keeps them. The others take free GPUs, largest first: the fullest node that can hold a job whole, else the emptiest
+    nodes.
     """
 
     def __init__(self) -> None:
