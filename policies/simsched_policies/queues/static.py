@@ -24,7 +24,7 @@ from simsched.toolkit import refuse_unknown_counts
 class Static(Policy):
     """Gives every job `gpus` GPUs on one node, in order of arrival; the first that finds no room holds up the rest.
 
-    Where no node has so many GPUs, it is all of the largest. The total batch is `batch_per_gpu` for each of the `gpus`
+    If no node has so many GPUs, it gets all of the largest. The total batch is `batch_per_gpu` for each of the `gpus`
     (None: as submitted), within what the application accepts.
     """
 

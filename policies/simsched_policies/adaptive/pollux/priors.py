@@ -45,7 +45,7 @@ class PriorSource:
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return what has to be declared for it."""
+        """Return the signals that it needs."""
         if self._source == "offline":
             return frozenset({OFFLINE_PROFILES})
         if self._source == "pool":

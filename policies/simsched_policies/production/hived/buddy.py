@@ -20,7 +20,7 @@ Needs = dict[Cell, list[Cell]]
 class FreeCells:
     """The cells of a chain that belong to nobody, by level; a cell is split only when a smaller one is taken.
 
-    Taking a cell moves the last of its level to its place, so that the order of handing out is that of HiveD.
+    Taking a cell moves the last of its level to its place: the order of allocation is that of HiveD.
     """
 
     def __init__(self, chain: Chain) -> None:
@@ -102,8 +102,8 @@ def find_roots(
 ) -> Binding | None:
     """Choose free physical cells for owned virtual ones, one after the other; None where one finds none.
 
-    The smallest free cell that is large enough is split; if nothing in it is usable, larger ones are, but only as many
-    as leave what `reserved` says that tenants still own at their level (safe relaxed). `free` is left as it was.
+    The smallest free cell that is large enough is split; if nothing in it is usable, larger ones are, keeping what
+    `reserved` says that tenants still own at their level (safe relaxed). `free` is unchanged.
     """
     chosen: Binding = {}
     with free.trial() as taken:

@@ -47,9 +47,9 @@ class _Candidate:
 def classical_victims(
     tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload], *, by_usage: bool = False
 ) -> list[Victim]:
-    """Choose whom to preempt so that a workload can be admitted; an empty list if that cannot be had.
+    """Choose whom to preempt to admit a workload; an empty list if that is impossible.
 
-    `tree` counts the usage of `admitted` and is left as it was. Source: Kueue, preemption (classical), and hierarchical
+    `tree` counts the usage of `admitted` and is unchanged. Source: Kueue, preemption (classical), and hierarchical
     cohorts (KEP-79).
     """
     own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming, admitted)]

@@ -1,8 +1,8 @@
-"""Scenarios of quota as files: what goes in, what is expected, and whether the pieces of this folder agree.
+"""Scenarios of quota as files: the input, the expected outcome, and whether this package agrees.
 
-`python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each
-file, how many cases the model covers and how many of those come out equal; which are left out, and by which rule; and
-what differs. The form of a file is written down in `tests/data/kueue/README.md`.
+`python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each file, how many cases the
+model covers and how many of those agree; which are left out, and by which rule; and what differs. The format is
+documented in `tests/data/kueue/README.md`.
 """
 
 from __future__ import annotations
