@@ -1,7 +1,7 @@
 """Whether the files of a cell are the ones that were written: sizes and hashes, kept in its manifest.
 
 The manifest names every other file of its folder with size and SHA-256, and holds a hash of itself. The quick check
-looks at the manifest, the small files and the sizes of all; the full one reads everything.
+reads the manifest, the small files and all sizes; the full one reads everything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 def seal(folder: Path, manifest: Mapping[str, Any], contents: Mapping[str, bytes] = _NOTHING) -> None:
     """Write the manifest of a whole cell, with sizes and hashes of the other files; all of it is on disk afterwards.
 
-    `contents` are files that are still to be written, into a folder that nobody else looks into yet.
+    `contents` are files still to be written, into a folder that nobody else reads yet.
     """
     for name, content in contents.items():
         (folder / name).write_bytes(content)

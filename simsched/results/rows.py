@@ -2,7 +2,7 @@
 
 A field says its type, what it means, its unit and the feature that brings it. The engine fills these rows; the schema
 of the files, their writer and reader, the tables of `simsched.simulate` and `docs/results.md` follow from them. All
-times are seconds from the start of the workload, whole ones where the tick is a second.
+times are seconds from the start of the workload, whole ones if the tick is a second.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES 
 class Column:
     """One column: what it tells, its unit (empty for names and plain counts), and the feature that brings it, if any.
 
-    Numbers are at least 0, and finite unless the column is `endless`; texts have the form of the regular expression
-    `form`. `name` and `type`, the name of an Arrow type, are those of the field that it stands at.
+    Numbers are at least 0, and finite unless the column is `endless`; texts match the regular expression `form`. `name`
+    and `type`, the name of an Arrow type, are those of its field.
     """
 
     meaning: str

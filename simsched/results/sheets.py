@@ -22,7 +22,7 @@ _AGAIN = "run the experiment again"
 def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Read a CSV file that has at least `columns`, ids of jobs as text.
 
-    Raises `InputError` where it is missing or damaged, or lacks a column.
+    Raises `InputError` if it is missing or damaged, or lacks a column.
     """
     import pandas as pd  # slow to load, and few cells have such a file
 

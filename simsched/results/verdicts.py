@@ -4,8 +4,8 @@ A mean over few workloads says little: single jobs move it by half. What can be 
 that faced the same jobs, seed by seed, and its 95 % interval (`simsched.results.statistics.ratio`):
 
 - `differs`: it lies on the other side of 1 than the published ratio, or it contains 1 and excludes the published ratio;
-- `matches`: it is narrower than 10 % of the ratio and contains the ratio that the published simulator gives (a testbed
-  is no simulator, so nothing matches one);
+- `matches`: it is narrower than 10 % of the ratio and contains the ratio that the published simulator gives (nothing
+  matches a testbed);
 - `same direction`: it lies on the published side of 1 and contains the published ratio;
 - `direction right, ratio excluded`: it lies on the published side of 1, without the published ratio;
 - `undecided`: there is none (one seed), it is wider than 20 % of the ratio, or it contains both 1 and the published
@@ -36,8 +36,8 @@ SIMULATOR = "simulator"
 class Judged:
     """The ratio of a metric of one row to that of another, beside the published ratio.
 
-    `ratio` and `of_means` are None where there is none. `means` are the means of the metric of the two rows and
-    `published_levels` their published values, None where only a ratio was published, in `unit`.
+    `ratio` and `of_means` may be None. `means` are the means of the metric of the two rows and `published_levels` their
+    published values, None where only a ratio was published, in `unit`.
     """
 
     row: str

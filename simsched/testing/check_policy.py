@@ -188,7 +188,7 @@ def _job_larger_than_a_type(trial: Trial) -> None:
 
 
 def _node_lost(trial: Trial) -> None:
-    """Jobs whose node goes down while they hold it are placed anew, and not there."""
+    """Jobs on a node that goes down are placed again, and not there."""
     policy = trial.make()
     cluster = Cluster.uniform(2, 4)
     view, jobs = _view_and_jobs(policy, cluster, 3)

@@ -80,9 +80,9 @@ def _with_few_accents(text: str) -> str:
 
 
 def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any) -> None:
-    """Write a figure as `Figure.savefig` does, its names shortened until there is room for the panels.
+    """Write a figure as `Figure.savefig` does, shortening names until there is room for the panels.
 
-    Without `glyphs`, for drawings whose texts stay texts, whoever shows the drawing finds the fonts.
+    Without `glyphs`, for drawings whose texts stay texts, the viewer finds the fonts.
     """
     for longest in _LENGTHS:
         _settle(figure, longest, glyphs)
@@ -101,7 +101,7 @@ def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any
 
 
 def _settle(figure: Figure, longest: int, glyphs: bool) -> None:
-    """Make ready all texts of a figure: none is read as a formula, and all have glyphs and room.
+    """Prepare all texts of a figure: none is read as a formula, and all have glyphs and room.
 
     The numbers on axes stay as matplotlib writes them.
     """

@@ -45,11 +45,11 @@ def occupancy(
     """Draw one panel a policy: every node a row of GPUs, every job a bar on the GPUs that it held.
 
     `cells` maps labels to the tables of jobs and allocations of one cell each; `nodes` has the GPUs of each node, of
-    which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar begins
-    pale while the job starts or restarts, with a black edge from the second placement on; a cross
-    ends a job that failed or was killed. `outages` are the tables of outages of these cells, where there are any: the
-    rows of a node are hatched while it is out of order, and grey while it is off. Data: `policy` and the fields of
-    `simsched.results.stays.Stay`; with outages also `kind`, on rows that have no job.
+    which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar is pale
+    while the job starts or restarts, with a black edge from the second placement on; a cross ends a job that failed or
+    was killed. `outages` are the tables of outages of these cells, if any: a node's rows are hatched while it is out of
+    order, and grey while it is off. Data: `policy` and the fields of `simsched.results.stays.Stay`; with outages also
+    `kind`, on rows that have no job.
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
@@ -192,9 +192,9 @@ def _box(stay: Stay, tops: np.ndarray, start_s: float, end_s: float, factor: flo
 
 
 def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs") -> Drawn:
-    """Draw how many jobs wait over time, one panel a policy, stacked by tenant where there are several.
+    """Draw how many jobs wait over time, one panel a policy, stacked by tenant if there are several.
 
-    `cells` maps labels to the tables of jobs and allocations of one cell each. Data: `policy, time_s` (begin of the
+    `cells` maps labels to the tables of jobs and allocations of one cell each. Data: `policy, time_s` (start of the
     bin) and one column a tenant.
     """
     jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id")

@@ -115,9 +115,9 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 
 
 def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
-    """Return the look of each row of a table from the policy of each row: policies have a colour each.
+    """Return the look of each row of a table from the policy of each row: a colour per policy.
 
-    Rows of one policy differ by dashes and markers. Where there is one policy only, its rows have colours of their own.
+    Rows of one policy differ by dashes and markers; those of a single policy by colour.
     """
     if len(set(rows.values())) in (1, len(rows)):
         return looks(rows)
@@ -150,7 +150,7 @@ class ShownFigure(Figure):
 def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     """Make an empty figure with a title above and a small caption below its panels.
 
-    Sizes in inches; `height` is that of the panels, to which title, legend and caption add their own.
+    Sizes in inches; `height` is that of the panels; title, legend and caption add to it.
     """
     letters = int(width * _CAPTION_LETTERS_PER_INCH)
     lines = caption_lines(words_text(caption, letters // 2), letters)

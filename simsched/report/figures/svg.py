@@ -34,8 +34,7 @@ class Picture:
 def inline_svg(figure: Figure, prefix: str) -> Picture:
     """Write a figure as an `<svg>` element without title and caption; the same figure gives the same text.
 
-    Text stays text, and nothing refers to anything outside. Ids begin with `prefix`, so that several drawings can
-    stand on one page.
+    Text stays text, and nothing refers to anything outside. Ids begin with `prefix`: several drawings fit on one page.
     """
     words = take_words(figure)
     written = io.BytesIO()

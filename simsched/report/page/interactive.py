@@ -27,8 +27,8 @@ def occupancy_script() -> str:
 def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     """Write the occupancy of the first seed of each row, two panels side by side with linked time.
 
-    Returns the empty text where there are no intervals, or too many to be drawn on a page. Without script the page
-    keeps the picture of the same name.
+    Returns the empty text without intervals, or with too many for a page. Without script the page keeps the picture of
+    the same name.
     """
     cells = {row.shown_name: row.cells[0] for row in rows[:_MOST_POLICIES]}
     if not cells or not all(cell.has("allocations") for cell in cells.values()):

@@ -41,9 +41,9 @@ class Pairs:
         return left
 
     def judge(self, view: View) -> dict[str, str]:
-        """Part the pairs whose trial is over and does not pay, and return their guests by host.
+        """Part the pairs whose trial is over and did not pay, and return their guests by host.
 
-        A trial stops while its pair does not run.
+        A trial pauses while its pair does not run.
         """
         parted: dict[str, str] = {}
         for host in [host for host, end_s in self._trials.items() if end_s <= view.now_s]:
