@@ -50,7 +50,7 @@ class ViewSignal(_Signal[T]):
 
 
 class FileSignal(_Signal[None]):
-    """Knowledge that a policy takes from an input file that its parameters name; declared, and read by itself."""
+    """Knowledge that the policy itself reads from an input file named by its parameters."""
 
     __slots__ = ()
 
@@ -163,7 +163,7 @@ GOODPUT: JobSignal[GoodputReport] = JobSignal(
 MEASURED_SPEEDS: JobSignal[Mapping[Site, Speed]] = JobSignal(
     "measured_speeds", "the speed that the job itself has measured on each site where it ran", Known.REPORTED
 )
-#: Losses of what has been trained; None where the application reports none.
+#: Reported losses; None if the application reports none.
 LOSSES: JobSignal[LossReports | None] = JobSignal(
     "losses", "the losses that the job has reported so far", Known.REPORTED
 )

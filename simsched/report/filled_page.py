@@ -1,4 +1,4 @@
-"""A Markdown page whose tables come from results, so that its figures cannot part from them.
+"""A Markdown page whose tables are filled from results and cannot diverge from them.
 
 A table stands between two comments, and whatever stands there is replaced:
 

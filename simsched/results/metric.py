@@ -97,7 +97,7 @@ def means_by(names: Column, values: Column) -> dict[str, float]:
     by_name: dict[str, list[Any]] = {}
     for name, value in zip(names.tolist(), values.tolist(), strict=True):
         by_name.setdefault(name, []).append(value)
-    whole = np.issubdtype(values.dtype, np.integer)  # whole seconds below 2^53, of which every sum is exact
+    whole = np.issubdtype(values.dtype, np.integer)  # sums of whole seconds below 2^53 are exact
     return {name: (sum(group) if whole else _kahan(group)) / len(group) for name, group in sorted(by_name.items())}
 
 

@@ -27,7 +27,7 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     import pandas as pd  # slow to load, and few cells have such a file
 
     try:
-        sheet = pd.read_csv(path, converters={"job_id": str})  # an id such as `NA` or `007` is a text
+        sheet = pd.read_csv(path, converters={"job_id": str})  # an id like `NA` or `007` is text
     except (ValueError, OSError) as error:
         raise input_error(path, f"cannot be read: {error}", _AGAIN) from error
     missing = [column for column in columns if column not in sheet]

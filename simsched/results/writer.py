@@ -119,7 +119,7 @@ class TableWriter:
 
     @property
     def short(self) -> dict[str, pa.Table]:
-        """The tables that were written as one row group at most, for whoever needs them without reading them back."""
+        """The tables of at most one row group, kept to save reading them back."""
         return {
             name: table.whole for name, table in self._tables.items() if table is not None and table.whole is not None
         }

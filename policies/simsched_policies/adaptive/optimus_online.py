@@ -167,7 +167,7 @@ class OptimusOnline(Optimus):
         own = {site: speed for site, speed in job[MEASURED_SPEEDS].items() if site.gpu_type == pool.gpu_type}
         samples = {sample.workers: sample for sample in self._initial(job, limits, batch, pool)}
         samples |= {sample.workers: sample for sample in samples_of(own)}
-        if not samples:  # nothing is known, so that no second GPU saves anything
+        if not samples:  # nothing is known: no second GPU saves anything
             return 1.0
         ordered = tuple(samples[workers] for workers in sorted(samples))
         return self._models.of(job.id, ordered, batch).step_s(gpus) / error

@@ -6,12 +6,12 @@ known durations, and long jobs do not preempt each other all the time (Gu et al.
 Two ways of running it, by `interval_s`:
 
 - With an interval (the default, 60 s) it is the variant that Pollux compares with (OSDI'21, section 5.1, and its
-simulator): queues are examined every `interval_s`, where demotions take effect; a queue is ordered by who entered it
-first; promotion is off; and a starting job takes the nodes with most free GPUs.
+  simulator): queues are examined every `interval_s`, where demotions take effect; a queue is ordered by who entered it
+  first; promotion is off; and a starting job takes the nodes with most free GPUs.
 - Without one (`interval_s: null`) it is the paper's: decisions at every arrival and completion and at the very second
-at which a job crosses a threshold; in a queue, jobs that have run come before those that have not, the former ordered
-by their first start and the latter by arrival: nobody is preempted for a job of the same queue that has yet to start.
-The paper's own setting is one threshold of 3,200 GPU-seconds, no promotion and `placement: skew`.
+  at which a job crosses a threshold; in a queue, jobs that have run come before those that have not, the former ordered
+  by their first start and the latter by arrival: nobody is preempted for a job of the same queue that has yet to start.
+  The paper's own setting is one threshold of 3,200 GPU-seconds, no promotion and `placement: skew`.
 
 Service counts restarts, as it does in both sources. With promotion, a job that reaches the first threshold while still
 restarting (threshold / GPUs below the delay) cycles without progress: take thresholds well above the delay times the

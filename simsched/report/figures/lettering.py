@@ -52,7 +52,7 @@ def _drawable(sign: str) -> bool:
 
 
 def with_glyphs(text: str) -> str:
-    r"""Show the signs that no installed font has as `\u4e2d`, so that two names stay two."""
+    r"""Show the signs that no installed font has as `\u4e2d`, to keep names distinct."""
     return "".join(sign if sign.isascii() or _drawable(sign) else _code(sign) for sign in text)
 
 

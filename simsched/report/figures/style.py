@@ -137,7 +137,7 @@ def styled() -> AbstractContextManager[None]:
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows by itself, without any window system."""
+    """A figure that a notebook shows without any window system."""
 
     def _repr_png_(self) -> bytes:
         """Return the picture as PNG, which notebooks ask for."""

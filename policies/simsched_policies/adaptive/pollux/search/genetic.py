@@ -5,11 +5,11 @@ crossover between jobs with probability 0.9, rows reset to the current ones with
 growth into free GPUs, and repair. What differs, and why:
 
 - Selection and survival use the fitness alone. The published search sorts by fitness and a utility (NSGA-II) but
-returns the fittest; one objective spends no effort on a front that is thrown away.
+  returns the fittest; one objective spends no effort on a front that is thrown away.
 - The current allocation is always in the first population: the result is never worse than changing nothing, which the
-published search may lose. The previous population is taken over job by job, not by position.
+  published search may lose. The previous population is taken over job by job, not by position.
 - Repair takes GPUs from the second *distributed* job of a node; the published one also takes them from jobs on a single
-node that come later in the order. Pinned jobs are served first.
+  node that come later in the order. Pinned jobs are served first.
 - It stops when the best individual has not improved for some generations.
 
 Memory: 4 bytes x population x jobs x nodes, and 16 x population x jobs.

@@ -4,9 +4,10 @@ An unchanged row avoids the restart factor, hence most jobs keep theirs; a job t
 place, hence its row is only a choice of (node class, GPUs) on any nodes with room. See ``_anneal`` for the moves. The
 steps:
 
-1. price a GPU by the Lagrangian relaxation of the total capacity, which also bounds the value that can be reached; 2.
-start from the current allocation or the best allocation of the previous population, whichever is fitter after the jobs
-without a row have bought GPUs at that price; 3. anneal; stop at the bound.
+1. price a GPU by the Lagrangian relaxation of the total capacity, which also bounds the value that can be reached;
+2. start from the current allocation or the best allocation of the previous population, whichever is fitter after
+   the jobs without a row have bought GPUs at that price;
+3. anneal; stop at the bound.
 
 Exponents far from 0 are reached in two stages, because their terms differ by more than a double can hold.
 """
