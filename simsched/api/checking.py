@@ -65,7 +65,7 @@ def _apart(
     progress: Progress | None,
     limit_s: float | None = None,
 ) -> Any:
-    """Have work on a document done in a process of its own if it loads strangers' code; None where it is done here."""
+    """Process a document that loads third-party code in another process; None if it is done here."""
     foreign = foreign_code(document, overrides)
     if not foreign or current_process().daemon:  # which may have no processes of its own
         return None
@@ -103,7 +103,7 @@ def _grid(
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found by looking into an experiment: its name, how many cells it has, and those looked into."""
+    """The result of checking an experiment: its name, how many cells it has, and those checked."""
 
     name: str
     total: int
@@ -134,7 +134,7 @@ def _document(experiment: ExperimentSource) -> Document:
 
 
 def plain(value: Any) -> Any:
-    """Turn policy classes into their entries, and everything else into what JSON can say."""
+    """Turn policy classes into their entries, and everything else into JSON values."""
     if isinstance(value, type):
         return _entry(value)
     if isinstance(value, Mapping):

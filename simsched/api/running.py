@@ -68,7 +68,7 @@ def run(
 
 
 def check_ways(*, in_process: bool, workers: int, limits: Limits, dask: str | None = None) -> None:
-    """Raise `InputError` for limits that mean nothing, and where cells of this process are asked for what it cannot."""
+    """Raise `InputError` for invalid limits, and for what cells in this process cannot do."""
     if limits.cell_s is not None and not limits.cell_s > 0:
         raise input_error("timeout per cell", f"{limits.cell_s:g} s is no time to run in", "give more than 0 seconds")
     asked = {

@@ -32,7 +32,7 @@ _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).
 _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
 #: Fields that are texts; an id may be a number, and becomes one.
 _TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
-#: Features whose columns are there even where nothing uses them: what they hold then is true, if dull.
+#: Features whose columns are present even if unused; their values are then true, if dull.
 _SHOWN = frozenset(Feature) - {Feature.TOPOLOGY, Feature.FRAGMENTATION}
 _PAIR = 2
 _NODES = 16
@@ -226,7 +226,7 @@ def _jobs(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
 
 
 def _check_numbers(where: str, job: JobSpec) -> None:
-    """Raise `InputError` for a number of a job that is not finite, or no whole one where things are counted."""
+    """Raise `InputError` for a job's number that is not finite, or a count that is not whole."""
     for name in sorted(_NUMBERS):
         value = getattr(job, name)
         if value is None:

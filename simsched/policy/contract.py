@@ -105,7 +105,7 @@ class Policy(Protocol):
 
     @property
     def rigid(self) -> bool:
-        """Return whether this instance is rigid; as its traits say unless a parameter has it otherwise."""
+        """Return whether this instance is rigid: as its traits say, unless a parameter overrides them."""
         return self.traits.rigid
 
     @property
@@ -133,7 +133,7 @@ class Policy(Protocol):
 
     @property
     def counts_on(self) -> Wants:
-        """Return the physics that this instance counts on: what it wants, but for what its parameters switch off."""
+        """Return the physics that this instance counts on: what it wants, less what its parameters switch off."""
         return {wanted: becomes for wanted, becomes in self.traits.wants.items() if not becomes.switched_off(self)}
 
     def begin(self, cluster: Cluster) -> None:

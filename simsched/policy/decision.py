@@ -41,7 +41,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The job ends now, unfinished, with the final state `Cancelled`; what it held is free for the jobs placed."""
+    """The job ends now, unfinished, in the final state `Cancelled`; its GPUs are free for the jobs placed."""
 
     at: ClassVar[Allocation] = NOTHING
 

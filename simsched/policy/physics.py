@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Physics(NamedTuple):
-    """Something about jobs, cluster or engine that an experiment may lack: its name, and how a table says so."""
+    """A feature of jobs, cluster or engine that an experiment may lack: its name, and how a table says so."""
 
     name: str
     missing: str

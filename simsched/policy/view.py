@@ -97,7 +97,7 @@ class JobView:
 
     @property
     def max_gpus(self) -> int | None:
-        """The largest number of GPUs that the application can use, None where nothing but its batch bounds it."""
+        """The largest number of GPUs that the application can use, None if only its batch bounds it."""
         return self._state.facts.max_gpus
 
     @property

@@ -72,7 +72,7 @@ def _array(column: pa.ChunkedArray) -> Column:
     return np.fromiter(column.to_pylist(), column.type.to_pandas_dtype() if numbers else object, len(column))
 
 
-#: By how much a difference of two times may be less than 0, where time is continuous and sums are rounded.
+#: How far a difference of two times may fall below 0 through rounding in continuous time.
 _ROUNDING = 1e-6
 
 

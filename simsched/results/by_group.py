@@ -1,4 +1,4 @@
-"""Who waited, and who used what: figures of a run's jobs by tenant, user, queue or size."""
+"""Who waited, and who used what: a run's jobs by tenant, user, queue or size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets the policies of a run beside each other, and a run beside expected completion times."""
+"""Compares the policies of a run with each other, and a run with expected completion times."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def is_sealed(manifest: Mapping[str, Any]) -> bool:
 
 
 def quick_fault(folder: Path) -> str:
-    """Say what is wrong with a cell as far as can be seen without reading its tables; empty where nothing is."""
+    """Return what is wrong with a cell, as far as visible without reading its tables; empty if nothing."""
     return next(_faults(folder, full=False), "")
 
 
@@ -119,7 +119,7 @@ def _fault_of(path: Path, known: Mapping[str, Any], *, full: bool) -> Iterator[s
 
 
 def problems_of(cells: Mapping[str, Path]) -> list[Problem]:
-    """Find what is wrong with cells, given as what each is called and its folder; every file is read."""
+    """Find what is wrong with cells, given by name and folder; every file is read."""
     remedy = "run the experiment again, which repeats only what is missing or damaged"
     return [
         Problem(str(path), f"{fault} (cell {name})", remedy) for name, path in cells.items() for fault in faults(path)

@@ -22,7 +22,7 @@ SECONDS_PER_HOUR = 3600
 _GREATEST = MappingProxyType({"share": 1.0, "%": 100.0})
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
-#: Which metrics comparisons show unasked: all of a run, or those that few runs have and then want.
+#: Which metrics comparisons show by default: of every run, or only of runs that have them.
 ALWAYS: Literal["always"] = "always"
 IF_THERE: Literal["if there"] = "if there"
 

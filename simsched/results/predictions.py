@@ -1,4 +1,4 @@
-"""How right a policy was that left what it predicted of its jobs beside its results."""
+"""How accurate the predictions were that a policy left beside its results."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def read_cell(folder: Path) -> Cell:
     )
 
 
-#: By how much a metric may pass its range: a replay may let a job hold its GPUs a little beyond the end it records.
+#: Tolerance on a metric's range: in a replay a job may hold its GPUs a little beyond its recorded end.
 _SLACK = 1e-2
 
 

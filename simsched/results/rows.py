@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Feature(StrEnum):
-    """What brings columns of its own where an experiment uses it; fine time makes seconds fractional."""
+    """A feature that adds columns if an experiment uses it; fine time makes seconds fractional."""
 
     SHARING = "sharing"
     FINE_TIME = "fine-time"
@@ -234,7 +234,7 @@ class Table:
         return tuple(column for column in self.columns if column.feature is None or column.feature in features)
 
     def frame(self, rows: Iterable[Any], features: Collection[str] = ()) -> pd.DataFrame:
-        """Return rows as pandas has them, with the columns that are there with some features."""
+        """Return rows as a pandas table, with the columns of these features."""
         import pandas as pd  # slow to load, and the engine needs none of it
 
         whole = pd.DataFrame(rows, columns=self.record._fields)
@@ -262,7 +262,7 @@ JOBS, ALLOCATIONS, ROUNDS, OUTAGES = (
     Table("rounds", DecisionRecord),
     Table("outages", OutageRecord, occasional=True),
 )
-#: No number of a table is larger, in whatever unit: as seconds, thirty million years.
+#: The largest number in a table, in whatever unit: as seconds, thirty million years.
 LARGEST = 1e15
 #: Stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"

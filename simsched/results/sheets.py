@@ -1,4 +1,4 @@
-"""The CSV files that stand beside the tables of a cell, and published curves, read off a figure."""
+"""The CSV files beside the tables of a cell, and published curves, read off a figure."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from simsched.results.sheets import CurvePoint
 #: The key of a point under which the files of a folder of workloads stand; these count as replications.
 WORKLOAD_FILE = "workload"
 RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
-#: No result, in whatever unit, is as large; what is computed of two such numbers is a number still.
+#: Exceeds any result in any unit; arithmetic on two such numbers stays finite.
 _LARGEST = 1e30
 _LONGEST_SHOWN = 60
 
@@ -225,7 +225,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def faults(value: object, kind: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Say where a value is not of a kind: the place, as in `cells[0].seed`, and what is wrong there."""
+    """Return where a value is not of a kind (a place like `cells[0].seed`) and what is wrong there."""
     if kind is Any:
         return
     origin, inner = get_origin(kind), get_args(kind)

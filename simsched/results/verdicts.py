@@ -26,7 +26,7 @@ MATCHES, SAME_DIRECTION, DIFFERS, UNDECIDED = "matches", "same direction", "diff
 EXCLUDED = "direction right, ratio excluded"
 #: What an interval may span, relative to the ratio, if the ratio is to match.
 NARROW = 0.1
-#: What an interval may span, relative to the ratio, if it is to decide anything in favour.
+#: The widest interval, relative to the ratio, that can decide in favour.
 WIDE = 0.2
 #: What the published values of an experiment come from for a ratio to match them.
 SIMULATOR = "simulator"

@@ -22,7 +22,7 @@ from simsched.results.rows import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
-#: Rows that are held as they came; then they are made columns, which take less memory.
+#: Rows kept as tuples before they become columns, which take less memory.
 _ROWS_AS_THEY_CAME = 4096
 #: Tables of at most so many rows are neither compressed nor dictionary-encoded: that would dominate the time to write
 #: them, and save at most a quarter of some kilobytes.
@@ -54,7 +54,7 @@ class TableWriter:
         row_group_rows: int = ROW_GROUP_ROWS,
         keep_short: bool = False,
     ) -> None:
-        """Write into `folder`, which is made if need be; `features` bring columns of their own."""
+        """Write into `folder`, created if missing; `features` add columns."""
         unknown = sorted(set(tables) - set(TABLES))
         if unknown:
             raise input_error(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")

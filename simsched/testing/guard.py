@@ -59,7 +59,7 @@ class _Guarded:
 
 
 def guarded_jobs(jobs: Sequence[JobSpec], guard: Guard, policy: Policy) -> list[JobSpec]:
-    """Return jobs whose truth a policy cannot read, but for the duration where it declares that."""
+    """Return jobs whose truth a policy cannot read, except the duration if it declares that."""
     secret = set(_TRUTH) - ({"duration_s"} if RECORDED_DURATION in policy.signals else set())
     return [_Guarded(job, guard, secret, "a job's truth") for job in jobs]  # type: ignore[misc]  # it acts as one
 

@@ -29,7 +29,7 @@ _LOG_UNIT = 1e-12
 
 
 def finish_time_ratio(age_s: float, remaining_s: float, alone_s: float) -> float:
-    """Return rho: seconds from arrival to the expected finish over seconds alone in the cluster.
+    """Return rho: seconds from arrival to the expected finish over seconds in a private cluster.
 
     `remaining_s` is infinite for an application without GPUs; `alone_s` is positive.
     """

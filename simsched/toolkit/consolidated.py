@@ -92,13 +92,13 @@ class _Board:
         return moved
 
     def _best_fit(self, gpus: int, taken: Collection[int]) -> int | None:
-        """Return the node with the least room that suffices, of equals that where the most GPUs are idle now."""
+        """Return the node with the least sufficient room, ties by the most GPUs idle now."""
         room = self._room.free
         fitting = [node for node in range(len(room)) if room[node] >= gpus and node not in taken]
         return min(fitting, key=lambda node: (room[node], -self._view.free[node], node), default=None)
 
     def _cleared(self, gpus: int, taken: Collection[int], moved: list[str]) -> int | None:
-        """Move jobs off the node where the fewest GPUs have to be given up, and return it; None where it is none."""
+        """Clear the node where the fewest GPUs have to be given up, and return it; None if there is none."""
         best: tuple[int, int, list[str]] | None = None
         for node, size in enumerate(self._sizes):
             if size < gpus or node in taken:

@@ -82,7 +82,7 @@ def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Counts
 
 
 def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
-    """Return the plan that begins last of those that hold a share, or what is free of it, from then on."""
+    """Return the latest plan that holds a share, or what is free of it, from its start on."""
     if not len(room):
         return room if job.work <= 0 else None
     below = np.array([0, *(1 << count.bit_length() - 1 for count in range(1, share + 1))])
@@ -153,7 +153,7 @@ def _going_on(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: in
 
 
 def plan_beside(plans: Mapping[str, Counts], job: DeadlineJob, gpus: int) -> Counts | None:
-    """Plan a job on what the plans of others leave of `gpus` GPUs; None if it cannot be in time so."""
+    """Plan a job on what the plans of others leave of `gpus` GPUs; None if it cannot be in time."""
     return satisfactory_share(job, unplanned(plans, job.slots, gpus))
 
 

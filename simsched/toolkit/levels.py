@@ -109,7 +109,7 @@ class Levels:
         return lifted
 
     def next_promotion_s(self) -> float | None:
-        """Say when the next job will have waited long enough, None where none is waiting for that."""
+        """Return when the next job will have waited long enough, None if there is none."""
         while self._due:
             due_s, version, job_id = self._due[0]
             standing = self._standings.get(job_id)

@@ -119,7 +119,7 @@ BEST_FIT = Placer("best-fit", _best_fit)
 MOST_FREE = Placer("most-free", _most_free)
 #: As few machines as the empty cluster would need, the last of them by best fit; waits until there are such machines.
 CONSOLIDATED = Placer("consolidated", _consolidated, waits=True)
-#: A node with just so many free GPUs, else the smallest fragments first: whole machines stay whole.
+#: A node with exactly enough free GPUs, else the smallest fragments first: whole machines stay whole.
 FRAGMENTS = Placer("fragments", _fragments)
 #: The nodes of the lowest index first.
 ANY = Placer("any", _any)

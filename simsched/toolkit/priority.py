@@ -190,7 +190,7 @@ class PriorityScheduler:
                 heads.clear()
 
     def _settle(self) -> None:
-        """Place what was admitted without being placed, once everything that stops has given back its GPUs."""
+        """Place admitted jobs once everything that stops has given back its GPUs."""
         for entry in self._stopped:
             if not self._at_once:
                 self._free.give_back(entry.allocation)
@@ -229,7 +229,7 @@ class PriorityScheduler:
         return True
 
     def _reconsider(self, entry: Entry) -> None:
-        """Let a job run on that yielded more than was wanted of it, as far as there is room."""
+        """Let jobs that yielded more than needed run on, as far as there is room."""
         own = self._running[entry.on]
         if entry.gpus <= own.budget:
             if not self._at_once or self._free.holds(entry.allocation):
@@ -273,7 +273,7 @@ class PriorityScheduler:
         return [kind for _, kind in sorted(ranked, key=itemgetter(0), reverse=True)] + unranked
 
     def _pop_less_urgent(self, entry: Entry, kind: int, missing: int) -> list[Item]:
-        """Take the least urgent running jobs of a type out that hold `missing` GPUs; none, if they are too few."""
+        """Take out the least urgent running jobs of a type that hold `missing` GPUs; none if they hold too few."""
         running = self._running[kind].items
         yielding: list[Item] = []
         while missing > 0 and running:
@@ -313,7 +313,7 @@ class PriorityScheduler:
         return allocation
 
     def _refresh_last(self, running: list[Item]) -> None:
-        """Bring the key of the least urgent running job up to date; it may then not be the last any more."""
+        """Update the key of the least urgent running job, which may then not be the last any more."""
         if self._fresh_key is None:
             return
         while True:

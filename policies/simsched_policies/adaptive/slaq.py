@@ -61,7 +61,7 @@ from simsched.toolkit import (
     usable_gpus,
 )
 
-#: Reports that a fit looks at; with the default weights those before count for less than 5 % of the last.
+#: Reports that a fit uses; with the default weights earlier ones weigh less than 5 % of the last.
 _WINDOW = 30
 #: What is expected of a job that has reported too little: 1/(epochs + 1).
 _UNKNOWN = Fit("sublinear", (0.0, 1.0, 1.0, 0.0), 0.0)
@@ -170,7 +170,7 @@ def _gain(
 
 
 def _fastest(rate: Rate | None, most: int) -> int:
-    """Return the GPUs, up to `most`, beyond which a job would not become faster; `most` where its rate is not known."""
+    """Return the GPUs, up to `most`, beyond which a job is no faster; `most` if its rate is unknown."""
     if rate is None:
         return most
     return next((gpus for gpus in range(1, most) if rate(gpus + 1) <= rate(gpus)), most)

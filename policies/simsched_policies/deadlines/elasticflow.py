@@ -190,7 +190,7 @@ class ElasticFlow(Policy):
 
 
 def _planned_beside(plans: dict[str, Counts], jobs: list[DeadlineJob], gpus: int) -> dict[str, Counts] | None:
-    """Plan jobs on what plans leave, the earliest deadline first; None if one of them cannot be in time so."""
+    """Plan jobs on what plans leave, the earliest deadline first; None if one of them cannot be in time."""
     found = dict(plans)
     for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
         own = plan_beside(found, job, gpus)

@@ -49,7 +49,7 @@ class Static(Policy):
         self._largest = max(node.gpus for node in cluster.nodes)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch fixed; raises `InputError` for a job that can only have other GPUs, those that it asks for."""
+        """Keep the batch fixed; raises `InputError` for a job that can only run on the GPUs that it asks for."""
         if request.num_gpus != min(self.gpus, self._largest):
             refuse_unknown_counts(self.name, request, facts)
         limits = facts.limits

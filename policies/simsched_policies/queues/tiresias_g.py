@@ -127,7 +127,7 @@ class TiresiasG(Policy):
         return (level, -index, *start_order(job, runs=runs))
 
     def _watch(self, job_ids: Sequence[str], view: View) -> dict[str, float]:
-        """Ask to be told when a job reaches the next point at which it is ranked, or the limit of its queue."""
+        """Watch for the next point at which a job is ranked, or the limit of its queue."""
         levels = self._levels
         watch: dict[str, float] = {}
         for job_id in job_ids:

@@ -45,7 +45,7 @@ from simsched.policy import (
 )
 from simsched.toolkit import available_gpus, bid_of, finish_time_ratio, least_fair, partial_allocation, run_in_order
 
-#: With which GPUs an application that waits is ranked: all that it can use, or none.
+#: The GPUs with which a waiting application is ranked: all that it can use, or none.
 Waiting = Literal["served", "infinite"]
 
 

@@ -198,7 +198,7 @@ class _Board:
         return [job.id for job in jobs if _touches(self.held[job.id], allocation)]
 
     def pick(self, job: JobView, near: list[JobView], view: View) -> Allocation | None:
-        """Choose GPUs for an opportunistic job, from nodes with the most that it may use, nodes ascending."""
+        """Choose GPUs for an opportunistic job, from the nodes with most usable GPUs, nodes ascending."""
         usable = self._opportunistic
         barred = {other.id for other in self.running if other.id in self._names} - {other.id for other in near}
         if barred and self.sharing:

@@ -88,7 +88,7 @@ class Horus(Policy):
         return Decision.change(start)
 
     def _host(self, job: JobView, hosts: Iterable[str], pool: TypePool) -> str | None:
-        """Return the job beside which another is predicted to be disturbed least, None where it would be too much."""
+        """Return the job that is predicted to disturb another least, None if all disturb it too much."""
         fitting = [
             host
             for host in map(pool.jobs.__getitem__, hosts)

@@ -158,7 +158,7 @@ def _kind(group: Sequence[_Candidate]) -> tuple[tuple[float, ...], ...]:
 
 
 def _counter(gpus: int) -> Callable[[int], bool]:
-    """Return a count of GPUs that are left: it takes as many as are asked for, or tells that there are too few."""
+    """Return a counter of GPUs left that takes as many as asked for, or tells that there are too few."""
     left = gpus
 
     def fits(wanted: int) -> bool:

@@ -197,7 +197,7 @@ def _errors(part: pd.DataFrame) -> Any:
 
 
 def _clip(axes: Axes, data: pd.DataFrame, *, horizontal: bool) -> None:
-    """Let intervals of few seeds leave the panel rather than flatten what can be told apart."""
+    """Clip intervals of few seeds rather than flatten the lines."""
     low, high = data["mean"].min(), data["mean"].max()
     reach_low = max(data["low"].fillna(low).min(), low - 0.15, -_WIDEST)
     reach_high = min(data["high"].fillna(high).max(), high + 0.15, _WIDEST)

@@ -1,4 +1,4 @@
-"""The texts of a figure on their way out: names stand as they are, in fonts that are there, and take bounded room."""
+"""The texts of a figure as written: names verbatim, in installed fonts, in bounded room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter
 from simsched.outlets import formula_text, one_line, shortened, visible
 
 _FIRST = "DejaVu Sans"
-#: Fonts with signs that the first one lacks, in the order in which they are asked; only those that are installed are.
+#: Fonts with glyphs that the first one lacks, in order of preference; only installed ones are used.
 _OTHERS = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei",
     "Droid Sans Fallback", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Noto Sans CJK JP",

@@ -1,4 +1,4 @@
-"""How many nodes are rented over time, and what the jobs make of them: the two panels of Pollux's Figure 9."""
+"""Nodes rented over time, and the efficiency of the jobs on them: the two panels of Pollux's Figure 9."""
 
 from __future__ import annotations
 

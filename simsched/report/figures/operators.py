@@ -1,4 +1,4 @@
-"""What those who run a cluster ask: capacity, the effects of a change, recorded and simulated waits, packing."""
+"""Operators' figures: capacity, the effects of a change, recorded and simulated waits, packing."""
 
 from __future__ import annotations
 

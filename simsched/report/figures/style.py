@@ -131,7 +131,7 @@ def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
 
 
 def styled() -> AbstractContextManager[None]:
-    """Draw inside this context: the project's settings hold there, and whatever held before comes back after it."""
+    """Draw inside this context: it applies the project's settings and restores the previous ones."""
     settings: Any = {**_SETTINGS, "font.family": list(families())}
     return mpl.rc_context(settings)
 
@@ -179,7 +179,7 @@ def add_to_caption(figure: Figure, sentences: Sequence[str]) -> None:
 
 
 def caption_lines(caption: str, letters: int) -> list[str]:
-    """Break a caption into lines about equally long, and never between a number and what it counts."""
+    """Break a caption into lines of similar length, never between a number and what it counts."""
     bound = re.sub(r"(?<=\d) (?=[A-Za-z%])", _BOUND, caption)
     fewest = len(textwrap.wrap(bound, letters))
     even = next(size for size in range(len(bound) // max(fewest, 1), letters + 1)
@@ -214,7 +214,7 @@ def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None)
 
 
 def _named(axes: Axes) -> Iterator[Any]:
-    """Return what a legend can show, names that begin with an underscore too, which matplotlib would leave out."""
+    """Return the entries of a legend, including names with a leading underscore, which matplotlib leaves out."""
     yield from (one for one in axes.get_children() if isinstance(one, (Line2D, Patch, Collection)))
     yield from axes.containers
 

@@ -56,7 +56,7 @@ def inline_svg(figure: Figure, prefix: str) -> Picture:
 
 
 def _plain_names(root: ElementTree.Element) -> None:
-    """Take the namespaces off all names, as HTML wants it; drop what describes the file or styles the whole page."""
+    """Strip namespaces from all names for HTML; drop metadata and styles of the whole page."""
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in _DROPPED:

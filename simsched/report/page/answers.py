@@ -1,4 +1,4 @@
-"""One page of answers for people who run a cluster: can it be trusted, what would a change do, how many nodes."""
+"""One page of answers for operators: can it be trusted, what would a change do, how many nodes."""
 
 from __future__ import annotations
 

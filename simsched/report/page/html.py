@@ -1,4 +1,4 @@
-"""Gathers runs into one HTML page that needs nothing from elsewhere: no script, no font, no picture."""
+"""Gathers runs into one self-contained HTML page: no external script, font or picture."""
 
 from __future__ import annotations
 

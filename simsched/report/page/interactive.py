@@ -103,7 +103,7 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
 
 
 def _outages(cell: Cell, nodes: int) -> list[list[Any]]:
-    """Return when which node was out of use, those first that are off, as others are drawn upon them."""
+    """Return when each node was out of use, those that are off first: others are drawn over them."""
     rows = [
         [int(node), _short(start), _short(end), str(kind), bool(ended)]
         for node, start, end, kind, ended in cell.outages.itertuples(index=False)

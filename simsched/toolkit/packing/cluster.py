@@ -23,7 +23,7 @@ Request = tuple[int, int, int, str]
 
 
 def request_of(pod: Pod) -> Request:
-    """Return what a pod asks for; its memory decides only where it fits, so it is no part of this."""
+    """Return what a pod asks for, without its memory, which only decides where it fits."""
     return pod.cpu_milli, pod.num_gpus, pod.gpu_milli, pod.gpu_spec
 
 

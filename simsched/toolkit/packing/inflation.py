@@ -12,7 +12,7 @@ from simsched.toolkit.packing.cluster import Floats
 from simsched.toolkit.packing.names import NodeOrder
 from simsched.toolkit.packing.packer import Packer
 
-#: To so many digits the published runs rounded the share of GPUs allocated (0.01 %).
+#: The published runs rounded the share of GPUs allocated to so many digits (0.01 %).
 _DIGITS = 4
 
 
@@ -89,7 +89,7 @@ def _stream(seed: int, use: int) -> np.random.Generator:
 
 
 def _by_demand(demand: Floats, allocated: Floats, steps: int) -> Floats:
-    """Average what is allocated over each whole per cent of demand; where no pod came at one, it stays as it was."""
+    """Average what is allocated over each whole per cent of demand; one without a pod repeats the one before."""
     step = np.minimum(np.rint(demand * 100), steps).astype(np.int64)
     pods = np.bincount(step, minlength=steps + 1)
     sums = np.bincount(step, np.round(allocated, _DIGITS), minlength=steps + 1)

@@ -82,7 +82,7 @@ def choose_gpus(rule: int, books: Books, node: int, request: int, draw: float) -
 
 @leaf
 def _dot_product(free: Free, node: int, requests: Requests, request: int) -> int:
-    """Prefer the node whose free cores and GPUs are least alike to what is wanted, as a dot product."""
+    """Prefer the node whose free cores and GPUs match the request least, as a dot product."""
     cpu = requests.cpu_milli[request] / CPU_SCALE_MILLI * (free.room.cpu_milli[node] / CPU_SCALE_MILLI)
     asked = requests.num_gpus[request] * requests.gpu_milli[request] / GPU_SCALE_MILLI
     return int(100 * (1 - 0.5 * (cpu + asked * (free_of_gpus(free.room, node) / GPU_SCALE_MILLI))))

@@ -111,7 +111,7 @@ class Classes:
         return self._times_of(due, np.maximum, 0.0)
 
     def noise(self, due: Floats) -> Floats:
-        """Return for each variable what counts as nothing: 1e-8 of the time in which it gives one job what is `due`."""
+        """Return the noise level of each variable: 1e-8 of the time in which it gives one job what is `due`."""
         return _NOISE * self._times_of(due, np.minimum, 1.0)
 
     def _times_of(self, due: Floats, either: np.ufunc, start: float) -> Floats:

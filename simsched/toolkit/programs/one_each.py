@@ -84,7 +84,7 @@ def _reduced(problem: OfferProblem, prices: Floats) -> tuple[Floats, Integers, F
 
 
 def _if_room_is_plenty(problem: OfferProblem) -> Integers | None:
-    """Give every job its cheapest offer where all of these fit at once, which nothing can better; else None."""
+    """Give every job its cheapest offer if all of these fit at once, which is optimal; else None."""
     order = np.lexsort((np.arange(len(problem.job)), problem.cost, problem.job))
     first = order[np.unique(problem.job[order], return_index=True)[1]]
     first = first[(problem.cost[first] < 0) | problem.must[problem.job[first]]]
@@ -97,7 +97,7 @@ def _if_room_is_plenty(problem: OfferProblem) -> Integers | None:
 
 
 def _dearer(problem: OfferProblem, prices: Floats) -> Floats:
-    """Return how much dearer each offer is than what its job would choose at these prices."""
+    """Return each offer's extra cost over its job's choice at these prices."""
     costs, starts, _, best = _reduced(problem, prices)
     counts = np.diff(np.append(starts, len(costs)))
     dearer: Floats = costs - np.repeat(best, counts)

@@ -49,7 +49,7 @@ def remaining_of(epoch_s: Sequence[float], done: float) -> float:
 
 
 def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> float:
-    """Return how many epochs after `done` a training gets through in `seconds`, at most those that are left."""
+    """Return how many epochs after `done` a training completes in `seconds`, at most those left."""
     place, left = done, seconds
     while left > 0 and int(place) < len(epoch_s):
         whole = int(place)

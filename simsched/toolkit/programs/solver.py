@@ -25,7 +25,7 @@ Rows = Any
 
 
 class Csr(NamedTuple):
-    """A sparse matrix by rows as scipy's has its parts, for programs whose entries are known at once."""
+    """A sparse matrix by rows, in scipy's parts, for programs whose entries are known at once."""
 
     indptr: Integers
     indices: Integers
@@ -88,7 +88,7 @@ class Program:
         return Program, ()
 
     def load(self, rows: Rows, bound: Floats, method: Method = "auto") -> Program:
-        """Take rows in place of those before, and return the program; objectives come with `maximise`."""
+        """Replace the rows and return the program; objectives come with `maximise`."""
         if self._solver is None:
             self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
             self._set(_OPTIONS)
@@ -112,7 +112,7 @@ class Program:
         if not self._small:
             solver.clearSolver()
         solver.run()
-        # What is called optimal from where the solution before has led need not keep all rows.
+        # An optimum reached from the previous solution may violate rows.
         exact = solver.getModelStatus() == _OPTIMAL and solver.getInfo().max_primal_infeasibility <= _TOLERANCE
         if self._small and not exact:
             self._set(_USUAL)

@@ -1,4 +1,4 @@
-"""Water filling: raise all jobs together, freeze those that can rise no further, go on with the rest."""
+"""Water filling: raise all jobs together, freeze those that can rise no further, continue with the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES = ("fairness", "fifo")
 #: The least part of the total price at which a class counts as unable to rise; prices add up to 1.
 _PRICED = 1e-6
 
-#: How often levels may be lowered by `SLACK`, where what the solver reached is not quite feasible.
+#: How often levels may be lowered by `SLACK` when the solver's answer is not quite feasible.
 _MOST_LOWERED = 100
 
 #: With more classes than this, those that reach their best rate are searched for together, not one by one; the first

@@ -53,7 +53,7 @@ class Allocator:
         return changed
 
     def _now_free(self, view: View) -> Capacity:
-        """Return the GPUs that are free as things stand: what is known from the round before, brought up to date."""
+        """Return the GPUs that are free now, updated from the round before."""
         if view.up != self._free.up:
             self._free = Capacity.of(view)
         elif self._free.free != view.free:

@@ -69,7 +69,7 @@ class Fluid:
             self._agents.pop(job_id, None)
 
     def grant(self, jobs: Sequence[JobView], shares: Floats, gpu_types: Sequence[str], view: View) -> Decision:
-        """Set the rates of all jobs, put those that came onto GPUs, and have all of them run on at the new rates."""
+        """Set the rates of all jobs, place new ones, and run all of them at the new rates."""
         for job, row in zip(jobs, shares.tolist(), strict=True):
             agent, true = self._agents[job.id], job[TRUE_RATES]
             if not agent.total:

@@ -89,7 +89,7 @@ class Rounds:
         self._able = np.zeros(nobody, dtype=bool)
         #: Shares and deficits, negated, by type: what orders units of equal priority.
         self._ties: tuple[Floats, Floats] | None = None
-        #: Whether all units may hold GPUs of all types, worked out together with the former.
+        #: Whether all units may hold GPUs of all types, computed together with the former.
         self._everybody = False
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False

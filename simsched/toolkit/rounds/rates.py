@@ -1,4 +1,4 @@
-"""What a policy of shares takes as the speed of a job on each GPU type: the truth, or what jobs have measured."""
+"""The job speeds by GPU type that a policy of shares uses: the truth, or what jobs have measured."""
 
 from __future__ import annotations
 

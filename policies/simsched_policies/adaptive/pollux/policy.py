@@ -112,7 +112,7 @@ class Pollux(Policy):
         return self._priors.agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Search for the best allocation on each GPU type, starting from what is and from the last finds."""
+        """Search for the best allocation on each GPU type, starting from the current and the last ones found."""
         self._take_in(view)
         return self._allocate([pool for pool in type_pools(view) if pool.jobs], rng)
 

@@ -157,7 +157,7 @@ def _least_opportunistic(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def match(virtual: Cell, physical: Cell, needs: Needs, usable: Usable) -> Binding | None:
-    """Bind a virtual cell and all below it that is needed; None where the physical one does not do."""
+    """Bind a virtual cell and what is needed below it; None if the physical one does not suit."""
     if physical.node and not usable(physical):
         return None
     inside = match_all(needs.get(virtual, []), physical.children, needs, usable)

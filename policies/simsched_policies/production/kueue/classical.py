@@ -146,7 +146,7 @@ def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Sequence[_Candidat
 
 
 def fill_back(tree: QuotaTree, asked: Workload, taken: Sequence[Victim], *, borrow: bool = True) -> list[Victim]:
-    """Return to the tree those victims, latest first, without whom the workload fits as well; list the others."""
+    """Spare the victims, latest first, that the workload does not need; list the others."""
     kept = list(taken[-1:])
     for victim in reversed(taken[:-1]):
         tree.add(victim.workload.queue, victim.workload.usage)

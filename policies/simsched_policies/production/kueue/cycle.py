@@ -123,7 +123,7 @@ def run_cycle(tree: QuotaTree, asking: Sequence[Asking], admitted: Sequence[Work
 
 
 def _still(tree: QuotaTree, entry: Entry, taken: Mapping[str, Victim]) -> bool:
-    """Say whether an entry can go on after those before it: it fits, and nobody preempts its victims already."""
+    """Say whether an entry can proceed after those before it: it fits, and nobody preempts its victims already."""
     if any(victim.workload.id in taken for victim in entry.victims):
         return False
     gone = [*taken.values(), *entry.victims]

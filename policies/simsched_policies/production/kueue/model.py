@@ -1,4 +1,4 @@
-"""What a cluster administrator writes down about quotas, and what a workload asks of them."""
+"""What a cluster administrator declares about quotas, and what a workload asks of them."""
 
 from __future__ import annotations
 

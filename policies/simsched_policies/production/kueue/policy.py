@@ -178,7 +178,7 @@ class Kueue(Policy):
         self._free.give_back(allocation)
 
     def _look(self, view: View) -> QuotaTree:
-        """Take note of what came, ended and was lost, and of nodes that went down or came up."""
+        """Note arrivals, completions and losses, and nodes that went down or came up."""
         if self._tree is None:
             self._tree = self._quotas(view)
         self._sample(view.now_s)

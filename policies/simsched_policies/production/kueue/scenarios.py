@@ -78,7 +78,7 @@ def check_file(path: Path) -> Report:
 
 
 def expanded(content: Json, case: Json) -> Json:
-    """Return a case with what it takes over from its file: queues, rules, the preemptor's queue."""
+    """Return a case with its file's defaults: queues, rules, the preemptor's queue."""
     shared = {key: content[key] for key in ("fair_sharing", "preemptor_queue") if key in content}
     queues = {"queues": content.get("queues", [])} if case.get("queues") == "default" else {}
     return {**shared, **case, **queues}

@@ -1,4 +1,4 @@
-"""The dominant resource share of a node: how much it borrows, measured by what there is to be lent."""
+"""The dominant resource share of a node: how much it borrows, relative to what can be lent."""
 
 from __future__ import annotations
 

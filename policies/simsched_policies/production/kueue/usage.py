@@ -1,4 +1,4 @@
-"""Admission fair sharing: what each local queue used of late, halved every so many seconds."""
+"""Admission fair sharing: the recent usage of each local queue, halved every so many seconds."""
 
 from __future__ import annotations
 

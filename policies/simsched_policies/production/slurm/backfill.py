@@ -46,7 +46,7 @@ class Releases:
         self._count += 1
 
     def remove(self, end: int, gpus: int) -> None:
-        """Count out a job that was added with the same figures; raises `ValueError` where there is none."""
+        """Remove a job that was added with the same figures; raises `ValueError` if there is none."""
         if not _delete(self._ends, self._gpus, self._count, end, gpus):
             raise ValueError(f"no job of {gpus} GPUs ends at {end}")
         self._count -= 1

@@ -173,7 +173,7 @@ class SlurmBackfill(Policy):
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
-        """Start the jobs that may stop others, have suspended ones go on, and stop those whose grace is over."""
+        """Start the jobs that may stop others, resume suspended ones, and stop those whose grace is over."""
         now_s, stops = view.now_s, self._stops
         for name in [name for name, claim in stops.claims.items() if claim.at_s <= now_s]:
             for victim in stops.claims.pop(name).victims:

@@ -1,4 +1,4 @@
-"""Preemption by quality of service under Slurm: whom a job may stop, and what is owed to those that were stopped."""
+"""Preemption by quality of service under Slurm: whom a job may stop, and what the stopped are owed."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Preemption:
 
 
 def _needed(taken: Sequence[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
-    """Take back, from the last but one on, those without whom the job fits as well; list the others."""
+    """Spare, from the last but one on, victims that the job does not need; list the others."""
     kept = [taken[-1]]
     for one in reversed(taken[:-1]):
         free.take(one.allocation)

@@ -126,7 +126,7 @@ class Waiting:
 
 @jit
 def _close_gaps(whole: Ints, real: Numbers, count: int, gone: Ints) -> None:
-    """Move the columns of those that stay to the left, over the ascending places of those that go."""
+    """Shift the columns of those that stay to the left, over the ascending places of those that go."""
     for row in range(len(whole)):
         _close(whole[row], count, gone)
     for row in range(len(real)):

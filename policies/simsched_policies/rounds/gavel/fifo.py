@@ -59,7 +59,7 @@ class GavelFifo(PackedShares):
         return shares
 
     def _partners(self, snapshot: Snapshot) -> dict[str, str]:
-        """Return by running job the waiting one that joins it, of those with which it does best the first."""
+        """Return by running job the waiting one that joins it: its best partner, ties to the first."""
         problem, pairs = snapshot.problem, snapshot.problem.pairs
         if pairs is None:
             return {}

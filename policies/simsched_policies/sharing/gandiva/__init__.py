@@ -183,7 +183,7 @@ class Gandiva(Policy):
         return still
 
     def _unpack(self, allocations: dict[str, Allocation], view: View) -> list[str]:
-        """Give guests GPUs of their own where some are free, as jobs share only under overload, and return these."""
+        """Give guests GPUs of their own if some are free, as jobs share only under overload, and return them."""
         unpacked = []
         for host, guest in list(self._pairs.guests.items()):
             if self._homes.settle(view.jobs[guest], worst=Fit.ROOM):
@@ -198,7 +198,7 @@ class Gandiva(Policy):
             allocations[job.id] = home
 
     def _shrunk(self, view: View) -> dict[str, Allocation]:
-        """Return jobs that have to go back to the GPUs that they ask for, since others wait or it did not pay."""
+        """Return jobs that must shrink back to the GPUs that they ask for, since others wait or growth did not pay."""
         grown = [job for job in view.jobs.values() if gpus_of(job.allocation) > job.num_gpus]
         waits = any(not job.running for job in view.jobs.values())
         shrunk: dict[str, Allocation] = {}

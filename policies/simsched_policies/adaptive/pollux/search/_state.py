@@ -59,7 +59,7 @@ def draw(random: IntArray, bound: int) -> int:
 
 @leaf
 def _shift(levels: IntArray, which: int, node: int, level: int, more: int) -> None:
-    """Put a node among those with ``level`` GPUs free (``more`` 1) or take it away from them (-1)."""
+    """Add a node to those with ``level`` GPUs free (``more`` 1) or remove it (-1)."""
     levels[which, level, 0] += more
     levels[which, level, 1 + node // BLOCK] += more * (1 << (node % BLOCK))
 
@@ -95,7 +95,7 @@ def _next_from(levels: IntArray, level: int, start: int, passed: int, nodes: int
 
 @leaf
 def _give(problem: Problem, state: State, n: int, gpus: int, spread: int) -> None:
-    """Give a node so many free GPUs and distributed jobs more, or fewer where they are negative."""
+    """Change a node's free GPUs and distributed jobs by so many."""
     node, levels = state.node, state.levels
     level = node[n, FREE]
     after = level + gpus

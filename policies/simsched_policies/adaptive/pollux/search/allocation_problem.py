@@ -184,7 +184,7 @@ def fitness(problem: AllocationProblem, allocation: AnyIntArray) -> float:
 
 
 def violations(problem: AllocationProblem, allocation: AnyIntArray) -> list[str]:
-    """Say in words what makes an allocation [J, N] infeasible; an empty list for a feasible one."""
+    """Describe what makes an allocation [J, N] infeasible; an empty list if feasible."""
     allocation = np.asarray(allocation)
     if allocation.shape != problem.current.shape:
         return [f"allocation has shape {allocation.shape}, not {problem.current.shape}"]
