@@ -1,4 +1,4 @@
-"""Gives up a run that would not end: nothing happens any more, or things happen but no job comes nearer to its end."""
+"""Gives up runs that would not end: no events are left, or events without progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_FOR_EACH_JOB = 100
 
 
 class _Work(NamedTuple):
-    """What a job has done: all, what no failure can take from it, and a value that changes when it is thrown back."""
+    """A job's work: in total, safe from failures, and a value that changes when it is thrown back."""
 
     live: float
     saved: float
@@ -35,16 +35,16 @@ class _Work(NamedTuple):
         return _Work(job.live_progress, saved, (job.limit_from, lost))
 
     def is_beyond(self, before: _Work) -> bool:
-        """Return whether a job that was thrown back has more saved, or another has done more."""
+        """Return whether a job thrown back has more saved, or any other has more done."""
         return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
 
 
 @dataclass(eq=False)
 class StallDetector:
-    """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
+    """Detects stalls: counts idle rounds, and samples the progress of the `active` jobs.
 
-    Fewer than `_most_idle` idle rounds in a row are borne, or however many there are within `_pause_s` seconds. A job
-    that arrives or ends is progress too.
+    Tolerates fewer than `_most_idle` consecutive idle rounds, or any number within `_pause_s` seconds. Arrivals and
+    completions count as progress.
     """
 
     _policy: str
@@ -62,11 +62,11 @@ class StallDetector:
     _failed: int = 0
 
     def busy(self) -> None:
-        """Note that something runs or is due to happen."""
+        """Reset the idle rounds: something runs or is pending."""
         self._idle = 0
 
     def idle(self) -> None:
-        """Count an idle round; raises `StuckError` where it is one too many."""
+        """Count an idle round; raises `StuckError` past the limit."""
         if not self._idle:
             self._idle_from_s = self._clock.now_s
         self._idle += 1
@@ -74,16 +74,16 @@ class StallDetector:
             raise self.stuck()
 
     def stuck(self) -> StuckError:
-        """Return the error that names the policy and the jobs that wait."""
+        """Return the error that names the policy and the waiting jobs."""
         return StuckError(
             f"policy '{self._policy}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
             f"but {len(self._active)} jobs wait: {_named(self._active)}"
         )
 
     def look(self, submitted: int, finished: int) -> None:
-        """Look how far the jobs are, if enough has happened; raises `StalledError` where the run is to be given up.
+        """Sample the jobs' progress once enough has happened; raises `StalledError` if there is none.
 
-        `submitted` and `finished` are numbers of jobs from the start of the run.
+        `submitted` and `finished` count jobs since the start of the run.
         """
         clock, cluster = self._clock, self._cluster
         happened = cluster.job_starts + cluster.node_starts

@@ -1,4 +1,4 @@
-"""Checks a decision against cluster and jobs; the engine never repairs one."""
+"""Checks a decision against cluster and jobs, never repairing it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from simsched.model import NOTHING, Allocation
 from simsched.policy import Action, Cancel, Decision, Place, Stop
 from simsched.words import counted
 
-#: How a job is placed that shares nothing.
+#: The placement of a job that shares nothing.
 ALONE = Place(NOTHING)
 
 
 class Changes(NamedTuple):
-    """What a decision changes: the GPUs of jobs, () for those that it stops, in order; and the actions that it names.
+    """What a decision changes: the GPUs of jobs (() stops one), in order, and the named actions.
 
-    Jobs that get the GPUs of others come last.
+    Jobs that take over the GPUs of others come last.
     """
 
     gpus: dict[str, Allocation]
@@ -35,12 +35,12 @@ class Changes(NamedTuple):
 
     @property
     def cancelled(self) -> list[str]:
-        """The jobs that end now."""
+        """The jobs to cancel now."""
         return [job_id for job_id, action in self.actions.items() if isinstance(action, Cancel)]
 
     @property
     def shared(self) -> dict[str, Place]:
-        """The jobs that are placed beside others or onto their GPUs."""
+        """The jobs placed beside others or onto their GPUs."""
         places = ((job_id, one) for job_id, one in self.actions.items() if isinstance(one, Place))
         return {job_id: place for job_id, place in places if place.beside or place.onto is not None}
 
@@ -49,9 +49,9 @@ NO_CHANGES = Changes({}, MappingProxyType({}))
 
 
 def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: float) -> Changes:
-    """Reduce a decision to what it changes, in workload order where it names all jobs that go on.
+    """Reduce a decision to its changes, in workload order if it names all remaining jobs.
 
-    Raises `InfeasibleDecisionError` for what is no decision on a job.
+    Raises `InfeasibleDecisionError` for an invalid action on a job.
     """
     jobs = decision.jobs
     nothing: Allocation = ()
@@ -89,10 +89,7 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
 
 
 def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: float) -> None:
-    """Refuse a decision about jobs that are not active, or about other nodes than the cluster's.
-
-    Raises `InfeasibleDecisionError`.
-    """
+    """Reject decisions about inactive jobs or unknown nodes; raises `InfeasibleDecisionError`."""
     jobs, watch, wanted, wake_at_s = decision.jobs, decision.watch, decision.nodes, decision.wake_at_s
     if not (jobs.keys() <= active.keys() and watch.keys() <= active.keys()):
         unknown = {str(job_id) for job_id in (*jobs, *watch) if job_id not in active}
@@ -124,11 +121,9 @@ def check_changes(
     *,
     rigid: bool = False,
 ) -> None:
-    """Refuse changes that the nodes cannot hold, that are no allocations at all, or give a job GPUs it cannot use.
+    """Reject malformed allocations, those that nodes cannot hold, and GPUs that a job cannot use.
 
-    `rigid` tells that the policy promises every job the GPUs that it asked for, or none.
-
-    Raises `InfeasibleDecisionError` with every reason.
+    `rigid` policies grant every job all GPUs it asked for or none. Raises `InfeasibleDecisionError` with every reason.
     """
     if not changes.gpus and not changes.actions:
         return
@@ -166,7 +161,7 @@ def check_changes(
 
 
 def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:
-    """Find jobs placed beside others where nothing may be shared, or beside jobs that hold nothing."""
+    """Yield the faults of jobs placed beside others without sharing, or beside jobs without GPUs."""
     shared = changes.shared
     for job_id, place in shared.items():
         host = place.onto
@@ -182,7 +177,7 @@ def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, shari
 
 
 def _short_of_shares(changes: Changes, occupancy: Holders, nodes: Collection[int]) -> Iterator[str]:
-    """Try the changes on a copy of who holds what."""
+    """Try the changes on a copy of the holders."""
     trial, shared = occupancy.copy_of(nodes), changes.shared
     for job_id in changes.gpus:
         trial.give_back(job_id)
@@ -194,7 +189,7 @@ def _short_of_shares(changes: Changes, occupancy: Holders, nodes: Collection[int
 
 
 def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
-    """Say where another number of GPUs breaks the policy's promise, or is one on which the duration is not known."""
+    """List the faults of a GPU count: it breaks the policy's promise, or the job's duration on it is unknown."""
     said = f"job '{job.request.id}' asked for {counted(job.request.num_gpus, 'GPU')} and is given {given}"
     if rigid:
         return [f"{said}, but the policy is rigid; declare Traits(rigid=False) if it may do so"]
@@ -206,7 +201,7 @@ def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
 def check_nodes_to_leave(
     nodes: Collection[int], gpus: Mapping[str, Allocation], active: Mapping[str, JobState], policy: str, now_s: float
 ) -> None:
-    """Refuse to let nodes go that hold jobs after the decision.
+    """Reject the release of nodes that still hold jobs.
 
     Raises `InfeasibleDecisionError` with every such node and its jobs.
     """
@@ -222,7 +217,7 @@ def check_nodes_to_leave(
 
 
 def _whole(number: object) -> bool:
-    """Return whether something is a whole number, numpy's among them; `True` is none."""
+    """Return whether a value is an integer, numpy's included, but no bool."""
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 
