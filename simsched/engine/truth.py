@@ -103,7 +103,7 @@ class TrueRemainingWork:
 
 
 def true_rates(job: JobAtWork) -> Mapping[str, float]:
-    """Return progress per second in the current epoch by GPU type, on the requested GPUs, consolidated (0: unusable)."""
+    """Return progress per second in the current epoch by GPU type, on the requested GPUs, consolidated; else 0."""
     app = job.app
     rates = {}
     for gpu_type in job.cluster.gpus_by_type:
