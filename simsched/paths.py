@@ -1,4 +1,4 @@
-"""Where the data that ships with the project lies, in a checkout and in an installed wheel alike."""
+"""Locates the shipped data, in a checkout or an installed wheel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_folder(name: str) -> Path:
-    """Find a shipped data folder: `traces`, `workloads` or `experiments`.
+    """Return a shipped data folder: `traces`, `workloads` or `experiments`.
 
-    Raises `FileNotFoundError` where neither the checkout nor the installed package has it.
+    Raises `FileNotFoundError` if neither checkout nor package has it.
     """
     for root in (_PACKAGE / "data", _PACKAGE.parent):
         folder = root / name

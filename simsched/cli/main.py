@@ -1,4 +1,4 @@
-"""The entry point: the group of all commands, and what becomes of errors."""
+"""The command group and its error handling."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _PIPE_CLOSED = 141
 
 
 class SimschedGroup(click.Group):
-    """Turns errors into messages and exit codes; `--debug` lets them through with their tracebacks.
+    """Converts errors to messages and exit codes; `--debug` shows tracebacks.
 
-    All that a command writes goes through safe streams, on which a name can do nothing to the terminal.
+    Output goes through safe streams, which keep names from controlling the terminal.
     """
 
     def main(self, *args: Any, **how: Any) -> Any:
-        """Run a command, as `click` does."""
+        """Run a command."""
         with contextlib.ExitStack() as streams:
             if sys.stdout is not None:
                 streams.enter_context(contextlib.redirect_stdout(_safe(sys.stdout)))
@@ -57,7 +57,7 @@ class SimschedGroup(click.Group):
             return super().main(*args, **how)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; exit with 2 for wrong input, 1 for a failed run, 130 after Ctrl-C."""
+        """Run a command; exit with 2 for bad input, 1 for a failed run, 130 after Ctrl-C."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", InputWarning)
@@ -79,7 +79,7 @@ class SimschedGroup(click.Group):
 
 
 def _printing(usual: Callable[..., None]) -> Callable[..., None]:
-    """Make a `warnings.showwarning` that prints what is told of the input as the other messages; others as usual."""
+    """Return a `warnings.showwarning` that prints `InputWarning` like other messages."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, InputWarning):
@@ -95,7 +95,7 @@ def _safe(stream: TextIO) -> Any:
 
 
 def _report(error: Exception) -> int:
-    """Print what is wrong on stderr, and give the exit code that goes with it."""
+    """Print an error on stderr and return its exit code."""
     if isinstance(error, InputError):
         for problem in error.problems:
             click.echo(f"simsched: {problem}", err=True)

@@ -21,7 +21,7 @@ _FAILED = 1
 
 
 def _processors() -> int:
-    """Return the number of processors that this process may use."""
+    """Return the number of available processors."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -149,7 +149,7 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
 
 
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str:
-    """Print the tables of a run and where its figures are; returns why these could not be written, if so."""
+    """Print a run's tables and the paths of its figures; returns why figures failed, if so."""
     from simsched.cli.results import comparison_json, print_comparison
     from simsched.results import RUN_FILE, read_run
 
@@ -183,7 +183,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
 
 
 def _explain(failures: Sequence[Failure], undrawn: str) -> None:
-    """Say on stderr what failed, and end with exit code 1 if anything did."""
+    """Report failures on stderr; exit with 1 if there are any."""
     if undrawn:
         click.echo(f"simsched: {undrawn}", err=True)
     if not failures and not undrawn:

@@ -104,7 +104,7 @@ def _threads(client: Any) -> Mapping[str, int]:
 
 
 def _outcome_of(future: Any) -> Outcome | None:
-    """Return how a cell ended, None if the connection was lost first; a cell fails if workers die over it or cannot load it."""
+    """Return how a cell ended, failed if workers died over it or cannot load it; None if the connection was lost."""
     try:
         error = future.exception()
         if error is None:
