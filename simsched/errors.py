@@ -28,7 +28,6 @@ class Problem:
     line: int = 0
 
     def __str__(self) -> str:
-        """Render as `where:line: message; remedy`."""
         place = f"{self.where}:{self.line}" if self.line else self.where
         text = f"{place}: {self.message}" if place else self.message
         return f"{text}; {self.remedy}" if self.remedy else text

@@ -25,7 +25,6 @@ class StagedFile:
     """A hidden file beside a target, one per process, renamed to it when complete."""
 
     def __init__(self, target: Path) -> None:
-        """Choose the hidden file's `path` without creating it."""
         self.path = target.with_name(f".{target.name}.{os.getpid()}.partial")
         self._target = target
 
@@ -80,10 +79,7 @@ def sync(path: Path) -> None:
 
 
 def sync_all(paths: Collection[Path]) -> None:
-    """Flush several files and folders to disk in parallel, in little more time than one.
-
-    In sequence each would wait for a journal write that they can share.
-    """
+    """Flush several files and folders to disk in parallel; in sequence each would wait for its own journal write."""
     for _ in _syncing_threads(os.getpid()).map(sync, paths):  # raises what `sync` does
         pass
 

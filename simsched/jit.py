@@ -21,7 +21,7 @@ Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 
 def jit(function: Kernel) -> Kernel:
-    """Compile a kernel without the interpreter lock, cached on disk where writable.
+    """Compile a kernel that releases the interpreter lock, cached on disk where writable.
 
     Fast-math stays off: compiled and interpreted runs (`NUMBA_DISABLE_JIT=1`) do the same arithmetic.
     """

@@ -37,10 +37,7 @@ def key(default: Any, description: str, **bounds: float) -> Any:
 
 
 def problems_with(options: Any, section: str) -> Iterator[Problem]:
-    """Yield the fields of a dataclass of keys that are out of range or not among the known names.
-
-    Messages place them in `section` of the experiment.
-    """
+    """Yield fields of a dataclass of keys out of range or not among the known names; `section` is for messages."""
     hints = get_type_hints(type(options))
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)

@@ -98,7 +98,7 @@ def formula_text(text: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """Return a file name: letters, digits and `._-` stay, others are dropped and a hash is appended."""
+    """Return a file name: others than letters, digits and `._-` become `_`, and a hash keeps names apart."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", text).lstrip(".")
     if plain == text and len(plain) <= _LONGEST_FILE_NAME:
         return plain
@@ -147,7 +147,6 @@ class SafeStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Delegate to the underlying stream, hiding its bytes."""
         if name == "buffer":
             raise AttributeError(name)
         return getattr(self.plain, name)

@@ -8,10 +8,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_folder(name: str) -> Path:
-    """Return a shipped data folder: `traces`, `workloads` or `experiments`.
-
-    Raises `FileNotFoundError` if neither checkout nor package has it.
-    """
+    """Return `traces`, `workloads` or `experiments`; raises `FileNotFoundError` if it is not shipped."""
     for root in (_PACKAGE / "data", _PACKAGE.parent):
         folder = root / name
         if folder.is_dir():

@@ -1,7 +1,4 @@
-"""Reads users' files of known kinds and bounded size.
-
-Every problem with a file is an `InputError` with its name and, where possible, line.
-"""
+"""Reads users' files of bounded size; every problem is an `InputError` with the file's name and line, if any."""
 
 from __future__ import annotations
 
@@ -228,10 +225,7 @@ def check_header(where: object, header: Sequence[str], needed: Sequence[str] = (
 def unused(
     where: object, names: Iterable[str], used: Collection[str], idle: Collection[str] = (), what: str = "column"
 ) -> tuple[str, ...]:
-    """Return a file's unused columns or keys, and report those unknown to its format.
-
-    `idle` are known but unused.
-    """
+    """Return a file's unused columns or keys, reporting those unknown to its format; `idle` are known."""
     left = [name for name in names if name not in used]
     unknown = [name for name in left if name not in idle]
     if unknown:

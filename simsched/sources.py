@@ -49,10 +49,7 @@ def closure_of(roots: Sequence[str], *, own: Collection[str] = ("simsched",), wi
 
 
 def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closure:
-    """Return the closure of a plugin: the files of its class and bases, and their imports.
-
-    Includes all modules of a folder of the class's own, which it may load by name.
-    """
+    """Return the closure of a plugin's class and bases, with all modules of a folder of its own (loadable by name)."""
     kinds = [kind for kind in plugin.__mro__ if kind.__module__ != "builtins"]
     roots: dict[str, Path | None] = {kind.__module__: None for kind in kinds}
     roots |= {name: path for kind in kinds for name, path in _of_the_folder(kind)}
@@ -75,8 +72,6 @@ def content_of(path: Path) -> str:
 
 
 class _Walk:
-    """Follows imports and collects dependencies."""
-
     def __init__(self, own: Collection[str], without: Collection[str]) -> None:
         self._own = own
         self._seen = set(without)
@@ -167,10 +162,7 @@ def _imports(statement: ast.AST, package: str) -> Iterator[str]:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield all statements, nested ones too, except under `TYPE_CHECKING`.
-
-    Skips expressions, most of a tree, as they hold no statements.
-    """
+    """Yield all statements, nested ones too, except under `TYPE_CHECKING`; skips expressions, which hold none."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()

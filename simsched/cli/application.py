@@ -27,8 +27,6 @@ _MOST_SIZES = 6
 
 
 class _Nodes(NamedTuple):
-    """The nodes for which speeds are shown."""
-
     gpu_type: str
     gpus_per_node: int
 
@@ -262,7 +260,6 @@ def init(name: str, out: Path | None) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write text atomically."""
     try:
         write_text(path, text)
     except OSError as error:
@@ -322,7 +319,6 @@ def _on_types(
     gpus_per_node: int,
     gpu_counts: Sequence[int] = _GPUS,
 ) -> list[dict[str, Any]]:
-    """Compute throughput by GPU type."""
     return [
         {"gpu_type": kind, **row}
         for kind in types

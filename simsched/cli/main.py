@@ -42,10 +42,7 @@ _PIPE_CLOSED = 141
 
 
 class SimschedGroup(click.Group):
-    """Converts errors to messages and exit codes; `--debug` shows tracebacks.
-
-    Output goes through safe streams, which keep names from controlling the terminal.
-    """
+    """Converts errors to messages and exit codes, unless `--debug`, and escapes names in all output."""
 
     def main(self, *args: Any, **how: Any) -> Any:
         """Run a command."""

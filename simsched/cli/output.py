@@ -19,7 +19,6 @@ def print_json(content: object) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert to JSON types: numpy and non-finite numbers, mappings, paths."""
     if isinstance(value, str | bool | int | None):
         return value
     if isinstance(value, Mapping):
@@ -32,7 +31,6 @@ def _plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Return a valid JSON key."""
     plain = _plain(key)
     return plain if isinstance(plain, str | bool | int | float | None) else str(key)
 

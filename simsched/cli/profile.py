@@ -30,10 +30,7 @@ _SLOWEST = 5
 
 
 def profiled(grid: Grid) -> str:
-    """Profile the first cell in this process and return where its time went.
-
-    The profiler slows down small functions most: the shares are a guide.
-    """
+    """Profile the first cell in this process and return its shares of time, which the profiler distorts."""
     from simsched.experiment.running import run_cell
 
     cell = grid.wanted[0]

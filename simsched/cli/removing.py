@@ -19,10 +19,7 @@ yes_option = click.option("--yes", is_flag=True, help="Remove without asking.")
 
 
 def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
-    """List cells on stderr, confirm unless `yes`, and remove them where allowed.
-
-    Raises `InputError` if it cannot ask.
-    """
+    """List cells, confirm on stderr unless `yes`, and remove them; raises `InputError` if it cannot ask."""
     from simsched.experiment.running import Removal, remove, why_not_ours
 
     mine = [cell for cell in cells if not why_not_ours(cell)]

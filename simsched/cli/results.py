@@ -205,7 +205,6 @@ def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] =
 
 
 def _with_source(shown: TextTable, run: Run) -> TextTable:
-    """Add the source of published values to a table's notes."""
     from dataclasses import replace
 
     source = run.experiment.get("published_source")

@@ -21,7 +21,6 @@ _FAILED = 1
 
 
 def _processors() -> int:
-    """Return the number of available processors."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

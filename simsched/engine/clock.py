@@ -63,10 +63,7 @@ class _Environment(simpy.Environment):
         return self._eid
 
     def happen(self, clock: Clock) -> bool:
-        """Process events until the clock stops; return False if none is left.
-
-        Equivalent to calling `step` for each event, without the call.
-        """
+        """Process events until the clock stops; return False if none is left. Inlines `step`."""
         queue = self.due
         while not clock.stopped:
             if not queue:

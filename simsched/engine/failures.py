@@ -1,7 +1,4 @@
-"""Node failures and repairs, and jobs that fail by themselves.
-
-Every node and every rack has its own random stream, so all policies meet the same failures under one seed.
-"""
+"""Failures of nodes and jobs. Each node and rack has its own random stream: all policies meet the same failures."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ def draw_outages(
 
 @dataclass(eq=False)
 class Failures(Lifecycle):
-    """Fails and repairs nodes over time, and evicts jobs from failed nodes.
-
-    Reports every node failure with the jobs it hit, every job failure and every repair.
-    """
+    """Fails and repairs nodes, evicts their jobs, and reports failures with the jobs hit, and repairs."""
 
     _options: FailureOptions
     _seed: int

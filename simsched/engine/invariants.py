@@ -57,7 +57,7 @@ class CheckingRecorder:
     """Forwards records and checks them against each other (INV-2, INV-3, INV-4)."""
 
     def __init__(self, inner: Recorder, tick_s: float = 1, *, progress_falls: bool = False) -> None:
-        """Check records sent to `inner`; with `progress_falls`, progress may fall to a checkpoint (INV-6)."""
+        """With `progress_falls`, progress may fall to a checkpoint (INV-6)."""
         self._seen: dict[str, _Seen] | None = {} if progress_falls else None
         self._tick_s = tick_s
         self._inner = inner

@@ -84,7 +84,6 @@ class LiveView:
         return f"<view at {self.now_s} s: {jobs}, {sum(self.free)} of {self._cluster.available_gpus} GPUs free>"
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
-        """Read a declared signal."""
         if signal not in self._granted:
             raise undeclared(signal)
         return self._granted[signal]  # type: ignore[return-value]  # a signal's value is of its type

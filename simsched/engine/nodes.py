@@ -16,10 +16,7 @@ OFF = "off"
 
 @dataclass(eq=False)
 class Nodes:
-    """Brings nodes up and down, and records each interval out of use when it ends.
-
-    Times are in ticks; a requested node is up after `_start`.
-    """
+    """Brings nodes up, `_start` ticks after a request, and down, and records each interval out of use when it ends."""
 
     _clock: Clock
     _cluster: ClusterState
@@ -72,7 +69,6 @@ class Nodes:
             self._tell(since, node, kind, ended=False)
 
     def _back(self, node: int) -> None:
-        """Record that a node is back, or would be if it were not broken."""
         since = self._off.pop(node, None)
         if since is not None:
             self._tell(since, node, OFF)

@@ -245,7 +245,6 @@ class Simulation:
         return EngineError(f"'{self.terms.name}' at t={self._clock.now_s} s: {problem}; {remedy}")
 
     def _begin(self) -> None:
-        """Schedule the first events."""
         if self._stage != _NEW:
             raise self._misused("a decision is due", "answer it with act() before you advance()")
         if self.agents is not None:
@@ -360,7 +359,6 @@ class Simulation:
             self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self) -> None:
-        """Stop the clock for a decision."""
         self._due.remove(self._clock.now)
         self._ledger.retune_stale()
         if self._asks():

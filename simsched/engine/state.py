@@ -157,7 +157,6 @@ class ClusterState:
             self.allocated_gpus -= gpus
 
     def _recount(self, allocation: Allocation) -> None:
-        """Recompute the free GPUs of nodes."""
         assert self.occupancy is not None
         for node, _ in allocation:
             free = self.occupancy.free(node)

@@ -88,10 +88,7 @@ class TrueRemainingWork:
         return min(self.seconds_on(gpu_type) for gpu_type in able)
 
     def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
-        """Return the seconds left on consolidated GPUs of a type (default: as many as requested).
-
-        Raises `ValueError` if the speed is unknown.
-        """
+        """Return the seconds left on consolidated GPUs (default: as many as requested); `ValueError` if the speed is unknown."""
         app = self._job.app
         site, batch = _as_asked(self._job, gpu_type, gpus)
         seconds, progress = 0.0, self._progress

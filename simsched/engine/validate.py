@@ -20,10 +20,7 @@ ALONE = Place(NOTHING)
 
 
 class Changes(NamedTuple):
-    """What a decision changes: the GPUs of jobs (() stops one), in order, and the named actions.
-
-    Jobs that take over the GPUs of others come last.
-    """
+    """The GPUs of jobs that a decision changes (() stops one; takeovers come last), and the actions it names."""
 
     gpus: dict[str, Allocation]
     actions: Mapping[str, Action]
@@ -49,10 +46,7 @@ NO_CHANGES = Changes({}, MappingProxyType({}))
 
 
 def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: float) -> Changes:
-    """Reduce a decision to its changes, in workload order if it names all remaining jobs.
-
-    Raises `InfeasibleDecisionError` for an invalid action on a job.
-    """
+    """Reduce a decision to its changes, in workload order if it names all jobs; raises `InfeasibleDecisionError`."""
     jobs = decision.jobs
     nothing: Allocation = ()
     changes: dict[str, Any]
@@ -201,10 +195,7 @@ def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
 def check_nodes_to_leave(
     nodes: Collection[int], gpus: Mapping[str, Allocation], active: Mapping[str, JobState], policy: str, now_s: float
 ) -> None:
-    """Reject the release of nodes that still hold jobs.
-
-    Raises `InfeasibleDecisionError` with every such node and its jobs.
-    """
+    """Reject the release of nodes that hold jobs; `InfeasibleDecisionError` names every such node with its jobs."""
     kept = set(nodes)
     users: dict[int, list[str]] = {}
     for job_id, job in active.items():

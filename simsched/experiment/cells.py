@@ -27,7 +27,6 @@ class Lazy(Sequence[Item]):
     def __getitem__(self, index: slice) -> Sequence[Item]: ...
 
     def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
-        """Create an item, or a lazy slice."""
         if isinstance(index, slice):
             chosen = range(self._length)[index]
             return Lazy(len(chosen), lambda i: self._make(chosen[i]))
@@ -50,7 +49,7 @@ class Shape:
     """The number of cells at each point of a grid."""
 
     def __init__(self, counts: Sequence[int], times: int = 1) -> None:
-        """Take the counts by point, the whole list repeated `times` times."""
+        """The counts by point repeat `times` times."""
         self._ends = list(accumulate(counts))
         self._points = len(self._ends)
         self.total = self._ends[-1] * times

@@ -91,7 +91,6 @@ class Checks:
 
 
 def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
-    """Yield applications whose speed is unknown on all GPU types of the cluster."""
     for job, application in _kinds(jobs, applications):
         if application.limits is None:
             continue
@@ -108,7 +107,6 @@ def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: App
 
 
 def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:
-    """Yield applications with unknown stages."""
     for job, application in _kinds(jobs, applications):
         if not application.stages_s:
             message = f"the model interleaves stages, and those of {application.name} (job '{job.id}') are not known"

@@ -44,7 +44,6 @@ def _is_one_workload(draft: Draft, spec: ExperimentSpec) -> bool:
 
 
 def _remedy(key: str, spec: ExperimentSpec) -> str:
-    """Return what a key needs to take effect, empty if it has one."""
     recipe = spec.workload.recipe or "pollux"
     owners = [name for name, keys in _KEYS.items() if key in keys]
     if owners and recipe not in owners:

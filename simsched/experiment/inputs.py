@@ -94,10 +94,7 @@ class CellInputs:
         return self._jobs[what]
 
     def extremes(self, workload: WorkloadSpec, spec: ExperimentSpec) -> Gathered | None:
-        """Return jobs as hard to run as any the workload has under any seed.
-
-        None if only drawing tells whether a seed has enough jobs.
-        """
+        """Return jobs as hard to run as under any seed, None if only drawing tells whether there are enough."""
         what = (workload, spec.cluster, spec.applications)
         if what not in self._extremes:
             enough = self._with_margin(workload, spec)

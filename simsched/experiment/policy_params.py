@@ -17,10 +17,7 @@ from simsched.policy import INFINITE, INPUT_FILE, Policy
 
 
 def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
-    """Create a policy from an experiment's parameters, with those `diagnostics` it supports.
-
-    Raises `ValueError` or `TypeError` as the constructor does.
-    """
+    """Create a policy with its supported `diagnostics`; raises `ValueError` or `TypeError` as its constructor does."""
     known = {parameter.name: parameter for parameter in parameters(policy)}
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
     asked = policy.traits.diagnostics if diagnostics else ""
@@ -112,7 +109,6 @@ def _of_file(
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """Yield all numbers in a value, nested ones included."""
     if isinstance(value, dict | list | tuple):
         for one in value.values() if isinstance(value, dict) else value:
             yield from _numbers(one)

@@ -12,8 +12,6 @@ from simsched.model import Application, ApplicationSource, Cluster, JobRequest, 
 
 @dataclass(frozen=True)
 class _Submitted:
-    """A job at submission."""
-
     request: JobRequest
     app: Application
     cluster: Cluster

@@ -71,10 +71,7 @@ def _short(key: str) -> str:
 
 
 def _shown(key: str, value: str) -> tuple[str, bool]:
-    """Return a value's short form in a folder name, and whether it is complete.
-
-    Policies appear by name, a file by the last part of its path.
-    """
+    """Return a value's short form (names of policies, last part of a path), and whether it is complete."""
     names = _policy_names(value) if key == "policies" else None
     if names is not None:
         return ",".join(map(_plain, names)), all(isinstance(one, str) or set(one) == {"name"} for one in _list(value))

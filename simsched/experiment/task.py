@@ -107,9 +107,6 @@ def code() -> Closure:
 
 
 def key_of(task: Task, known: Mapping[str, str]) -> str:
-    """Return a cell's key from all inputs of its simulation and the code that runs it.
-
-    `known` holds digests of fields that tasks share, by name.
-    """
+    """Return a cell's key from its simulation's inputs and code; `known` holds digests of shared fields."""
     parts = {one.name: known.get(one.name) or digest_of(getattr(task, one.name)) for one in fields(task) if one.compare}
     return digest_of({**parts, "code": code().digest})[:20]

@@ -140,7 +140,7 @@ def _structural(draft: Draft) -> list[Problem]:
 
 
 class _Policies:
-    """The classes of an experiment's policies, each loaded once."""
+    """Loads each policy of an experiment once."""
 
     def __init__(self) -> None:
         self.classes: dict[str, type[Policy]] = {}
@@ -271,7 +271,6 @@ def _fairness_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
 
 
 def _curve_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
-    """Reject unreadable published curves."""
     if spec.report.curves is None:
         return
     try:

@@ -88,7 +88,7 @@ class Search:
     def find(self, least: int, first: int, most: int) -> int | None:
         """Return the least number from `least` to `most` that meets the target, starting at `first`.
 
-        After the bisection it also evaluates the answer's neighbours, to notice curves that are not monotone.
+        Also evaluates the answer's neighbours, to notice curves that are not monotone.
         """
         low, high = least - 1, max(first, least)
         while not self._met(high):

@@ -42,10 +42,7 @@ class ReplayPlan:
 def run_replay(
     plan: ReplayPlan, name: str, *, sweep: Mapping[str, Sequence[Any]] | None = None, listener: Listener | None = None
 ) -> Run:
-    """Replay the log and return the results, reusing earlier runs.
-
-    Raises `InputError` for bad input and if the policy fails.
-    """
+    """Replay the log, reusing earlier runs; raises `InputError` for bad input and if the policy fails."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     trace = plan.folder / LOG_FILE
     write_trace_csv(plan.log.trace, trace)

@@ -31,10 +31,7 @@ _CHANCE = 10.0  # per cent, ten classes
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The hyper-parameters of a trial.
-
-    `annealing` is the final learning rate relative to the initial one, `width` is relative to ResNet-18's.
-    """
+    """A trial's hyper-parameters: `annealing` relative to the initial learning rate, `width` to ResNet-18's."""
 
     learning_rate: float
     annealing: float

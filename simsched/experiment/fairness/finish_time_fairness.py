@@ -66,10 +66,7 @@ def run_with_fairness(
 
 
 def reference_cells(grid: Grid) -> dict[str, GridCell]:
-    """Return the cells under policy `isolated` that Gavel's rho compares with, by key of the wanted cell.
-
-    Empty for the other definitions.
-    """
+    """Return the `isolated` cells of Gavel's rho by key of the wanted cell, empty for the other definitions."""
     rule = grid.experiment.spec.finish_time_fairness
     if rule is None or rule.definition != "gavel":
         return {}

@@ -79,10 +79,7 @@ class SoloRuns:
         self._shared = Shared()
 
     def profile_s(self, job: JobSpec) -> float:
-        """Return a job's profiled seconds alone on its requested GPUs, without delays.
-
-        Raises `InputError` if its application has no table of rates.
-        """
+        """Return a job's profiled seconds alone, without delays; raises `InputError` without a table of rates."""
         app = self._applications.for_job(job.request, job.truth)
         if not isinstance(app, TabulatedJob):
             message = f"job '{job.id}' ({app.name}) has no profile"

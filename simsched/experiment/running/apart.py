@@ -1,7 +1,4 @@
-"""Runs work that calls third-party code in a separate process, before the experiment starts.
-
-The result returns as a value; crashes and hangs stay in that process.
-"""
+"""Runs work that calls third-party code in a separate process, which confines crashes and hangs."""
 
 from __future__ import annotations
 

@@ -68,7 +68,6 @@ class CellError(Exception):
     """A cell failed; `kind` is the class of the error."""
 
     def __init__(self, kind: str, message: str) -> None:
-        """Keep kind and message as plain text, which can cross processes."""
         super().__init__(kind, message)
         self.kind = kind
         self.message = message

@@ -1,7 +1,4 @@
-"""Runs cells on a dask cluster.
-
-Every worker needs the same version of simsched and the results folder under the same path.
-"""
+"""Runs cells on dask workers, which need the same version of simsched and path to the results."""
 
 from __future__ import annotations
 

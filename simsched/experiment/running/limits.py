@@ -42,10 +42,7 @@ class DecisionTimeoutError(BaseException):
 
 @contextlib.contextmanager
 def limited_memory(limits: Limits) -> Iterator[None]:
-    """Limit the data this process may allocate during the block; beyond it allocations raise `MemoryError`.
-
-    Has no effect on systems without such limits.
-    """
+    """Limit this process's data during the block, where supported; beyond it allocations raise `MemoryError`."""
     if resource is None or limits.memory_mib is None:
         yield
         return
@@ -70,10 +67,7 @@ def memory_of(process: int | str, what: str = "VmHWM") -> int:
 
 
 class TimedPolicy:
-    """Wraps a policy to time out its decisions; all else is delegated.
-
-    Needs the timer of the process's main thread; elsewhere no decision times out.
-    """
+    """Delegates to a policy and times out its decisions, where the main thread has a timer."""
 
     def __init__(self, policy: Policy, seconds: float) -> None:
         self._policy = policy

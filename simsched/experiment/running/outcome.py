@@ -18,10 +18,7 @@ from simsched.experiment.task import Task
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended: its seconds, or why it failed.
-
-    `died` means that its process vanished.
-    """
+    """How a cell ended: its seconds, or why it failed; `died` if its process vanished."""
 
     wall_s: float = 0.0
     error: str = ""
@@ -55,10 +52,7 @@ def run_to_outcome(
     report: Callable[[float, int], None],
     limits: Limits = NO_LIMITS,
 ) -> Outcome:
-    """Run a cell and convert its errors to an outcome with safe text.
-
-    Only `Cancelled` and the user's interrupt remain exceptions.
-    """
+    """Run a cell; errors become an outcome with safe text, except `Cancelled` and interrupts."""
     try:
         return Outcome(wall_s=run_cell(task, folder, environment, report, limits))
     except CellError as error:

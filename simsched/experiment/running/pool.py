@@ -60,10 +60,7 @@ class Watcher(Protocol):
 
 @dataclass
 class _Worker:
-    """A process, the scheduler's end of its pipe, the code it serves, its cell and that cell's start.
-
-    `memory_mib` is its observed peak.
-    """
+    """A process, its pipe, the code it serves, its cell and that cell's start; `memory_mib` is its observed peak."""
 
     process: SpawnProcess | ForkServerProcess
     pipe: Connection

@@ -16,7 +16,6 @@ class ProgressFile:
     """The simulated second and finished jobs of each cell, and one stop flag for all."""
 
     def __init__(self, path: Path) -> None:
-        """Open a file created by `make`."""
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
 

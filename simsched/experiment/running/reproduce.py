@@ -45,7 +45,6 @@ def reproduction_of(run: Run) -> Reproduction:
 
 
 def _candidates(name: str) -> Iterator[tuple[str, Path]]:
-    """List shipped experiments of a name."""
     named = re.compile(rf"^name:\s*[\"']?{re.escape(name)}[\"']?\s*(#.*)?$", re.MULTILINE)
     for key, path in shipped_experiments().items():
         if named.search(path.read_text(encoding="utf-8")):
@@ -105,7 +104,6 @@ def _policy_changes(base: list[dict[str, Any]], wanted: list[dict[str, Any]]) ->
 
 
 def _written(value: Any) -> str:
-    """Format a value for the command line."""
     if isinstance(value, str):
         try:
             if parse_value(value, "") == value:

@@ -197,7 +197,6 @@ def _started(
 def _collect(
     done: Generator[tuple[GridCell, Outcome], None, None], listener: Listener, outcomes: dict[str, Outcome]
 ) -> None:
-    """Store in `outcomes` how each cell ended."""
     with contextlib.closing(done):
         for cell, outcome in done:
             outcomes[cell.task.key] = outcome

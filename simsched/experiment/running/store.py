@@ -40,7 +40,6 @@ class Store:
     """The cells of one experiment below `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        """Point at `folder`; `open` creates it."""
         self.folder = folder
         self.cells = folder / "cells"
 
@@ -56,10 +55,7 @@ class Store:
 
     @contextlib.contextmanager
     def unused(self) -> Iterator[None]:
-        """Prevent runs from using the folder during the block.
-
-        Raises `InputError` if one uses it; file systems without locks cannot tell.
-        """
+        """Keep runs out of the folder during the block; raises `InputError` if one uses it (unknown without locks)."""
         try:
             lock = _lock(self.cells, wait=False)
         except BlockingIOError:
