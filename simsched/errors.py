@@ -69,7 +69,7 @@ def tell(where: object, message: str, remedy: str = "", *, line: int = 0) -> Non
 
     The command prints it on stderr; in Python it is an `InputWarning`.
     """
-    from multiprocessing import parent_process  # slow to load, and seldom needed
+    from multiprocessing import parent_process  # slow to load, rarely needed
 
     listener, problem = _LISTENER.get(), Problem(str(where), message, remedy, line)
     if listener is not None:
@@ -82,13 +82,13 @@ def said(error: BaseException) -> str:
     """Return an error's text even if its own `__str__` fails."""
     try:
         return str(error)
-    except BaseException as another:  # noqa: BLE001  # the class may be a stranger's, and raise what it likes
+    except BaseException as another:  # noqa: BLE001  # third-party code may raise anything
         return f"(its text cannot be made: __str__ raises {type(another).__name__})"
 
 
 def safe_text(text: str) -> str:
     """Return foreign text made safe for files and terminals (`visible`) and cut if very long."""
-    from simsched.outlets import visible  # seldom needed
+    from simsched.outlets import visible  # rarely needed
 
     return visible(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)")
 

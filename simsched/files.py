@@ -41,8 +41,7 @@ class StagedFile:
 def written_aside(target: Path) -> Iterator[Path]:
     """Yield the path of a hidden file to write, renamed to `target` at the end of the block.
 
-    If the block raises, the target is unchanged and nothing is left. A system error, such as a full disk, names the
-    target.
+    A block that raises leaves the target unchanged. System errors, such as a full disk, name the target.
     """
     staged = StagedFile(target)
     try:
@@ -67,7 +66,7 @@ def sync(path: Path) -> None:
     """Flush a file or folder to disk, where supported."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
-    except OSError:  # a system that opens no folders
+    except OSError:  # the system cannot open folders
         return
     try:
         os.fsync(descriptor)

@@ -29,10 +29,9 @@ def jit(function: Kernel) -> Kernel:
 
 
 def leaf(function: Kernel) -> Kernel:
-    """Compile a kernel that, with its callees, allocates no arrays, without reference counting.
+    """Compile a kernel that, with its callees, allocates no arrays, without atomic reference counting.
 
-    Counting is atomic and takes a third of the time of small kernels that pass arrays on. The option is internal to
-    numba; without it the kernel counts.
+    Counting takes a third of the time of small kernels that pass arrays on. The option is internal to numba.
     """
     return _compile(function, {"_nrt": False} if hasattr(numba.core.options.DefaultOptions, "_nrt") else {})
 
@@ -45,7 +44,7 @@ def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
             raise
         _say_once()
         return cast("Kernel", numba.njit(nogil=True, **options)(function))
-    kept: Any = getattr(compiled, "_cache", None)  # there is none where kernels are interpreted
+    kept: Any = getattr(compiled, "_cache", None)  # None if kernels are interpreted
     if hasattr(kept, "_impl") and hasattr(kept, "_cache_file"):
         # numba checks only whether the kernel's file has changed, not what it calls elsewhere.
         compiled.made_from = _made_from(function)

@@ -17,8 +17,7 @@ from simsched.errors import Problem, nearest
 #: resolve it against their own folder, and its content counts towards the cell's key.
 INPUT_FILE: Final = "simsched: input file"
 
-#: Marks a parameter that may be infinite, as in `patience_s: Annotated[float, INFINITE] = math.inf`; others must be
-#: finite.
+#: Marks a parameter that may be infinite, as in `patience_s: Annotated[float, INFINITE] = math.inf`.
 INFINITE: Final = "simsched: may be infinite"
 
 _BOUNDS = MappingProxyType(

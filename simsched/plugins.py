@@ -1,7 +1,6 @@
-"""Loads and inspects plugins by name: policies and agents.
+"""Loads and inspects plugins by name: policies and agents, shipped and third-party alike.
 
-A name is an entry point's, `package.module:Class` or `path/to/file.py:Class`. Shipped plugins use the same entry points
-as others.
+A name is an entry point's, `package.module:Class` or `path/to/file.py:Class`.
 """
 
 from __future__ import annotations
@@ -69,10 +68,9 @@ class Kind:
         return tuple(sorted({point.name for point in entry_points(group=self.group)}))
 
     def load(self, name: str, *, folder: Path | None = None) -> type[Any]:
-        """Load a class by name.
+        """Load a class by name; a relative `path/to/file.py:Class` counts from `folder` (default: the current one).
 
-        A relative `path/to/file.py:Class` counts from `folder` (default: the current one). Raises `InputError` for an
-        unknown name, a failing import, or a class of another kind.
+        Raises `InputError` for an unknown name, a failing import, or a class of another kind.
         """
         where = f"{self.noun} '{name}'"
         place, colon, attribute = name.rpartition(":")
@@ -127,7 +125,7 @@ def parameters(plugin: type[Any]) -> tuple[Parameter, ...]:
 @lru_cache(maxsize=64)
 def _parameters(plugin: Any) -> tuple[Parameter, ...]:
     constructor = plugin.__init__
-    if constructor.__name__ == "_no_init_or_replace_init":  # what Protocol puts where none is written
+    if constructor.__name__ == "_no_init_or_replace_init":  # Protocol's placeholder
         return ()
     named = [
         parameter
@@ -217,7 +215,7 @@ def _module(where: str, dotted: str) -> ModuleType:
         Exception,
         SystemExit,
         GeneratorExit,
-    ) as error:  # a stranger's module may raise anything while it is imported
+    ) as error:  # third-party modules may raise anything
         raise input_error(where, f"'{dotted}' cannot be imported: {_said(error)}") from error
 
 
@@ -232,11 +230,11 @@ def _module_of_file(where: str, path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise input_error(where, f"'{path}' is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[alias] = module  # dataclasses and annotations look their module up there
+    sys.modules[alias] = module  # dataclasses and annotations look up their module here
     try:
         with quiet_stdout():
             spec.loader.exec_module(module)
-    except (Exception, SystemExit, GeneratorExit) as error:  # a stranger's file may raise anything while it is imported
+    except (Exception, SystemExit, GeneratorExit) as error:  # third-party files may raise anything
         del sys.modules[alias]
         raise input_error(where, f"'{path}' cannot be loaded: {_said(error)}") from error
     return module

@@ -57,8 +57,7 @@ class _Bounded(io.RawIOBase):
 def open_bytes(path: Path, most: int = MOST_BYTES) -> Iterator[BinaryIO]:
     """Open a file (plain or .gz) to read up to `most` bytes of content.
 
-    Raises `InputError` if it is missing, no regular file, damaged or too large, and for errors of reading and decoding
-    in the block.
+    Raises `InputError` for missing, special, damaged or too large files, also when reading in the block.
     """
     size = _size(path)
     allowed = max(FREE_BYTES, MOST_EXPANSION * size)
@@ -99,8 +98,7 @@ def read_json(path: Path, remedy: str = "fetch or write the file again") -> Any:
     """Return the content of a JSON file (plain or .gz).
 
     Raises `InputError` for invalid JSON, nesting beyond `MOST_DEPTH`, duplicate keys, and numbers that are not finite
-    or exceed `MOST_DIGITS` digits. Beyond `MOST_LOOKED_INTO` characters, as in logs, duplicate keys pass and only the
-    parser bounds depth.
+    or exceed `MOST_DIGITS` digits; beyond `MOST_LOOKED_INTO` characters only the parser bounds depth and keys.
     """
     return parse_json(read_text(path), path, remedy)
 

@@ -1,8 +1,7 @@
 """The hashed import closure of code, to notice changes of what it depends on.
 
-A module's closure holds the files of all modules it imports, directly or not, also inside functions, that belong to
-simsched or to no installed package; the versions of the libraries they import; and the shipped data folders they name.
-It misses imports by computed names.
+It holds the files of all modules imported, directly or not, also inside functions, that belong to simsched or no
+installed package; the versions of imported libraries; and shipped data folders. It misses computed names.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.AST]:
         node = waiting.pop()
         for part in ("orelse", "finalbody", "handlers", "cases") if _for_types(node) else _PARTS:
             inside = getattr(node, part, None)
-            if isinstance(inside, list):  # of a conditional expression it is an expression
+            if isinstance(inside, list):  # conditional expressions hold an expression here
                 waiting += inside
         yield node
 

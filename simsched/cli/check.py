@@ -77,7 +77,7 @@ def _checked(name: str, seeds: int) -> tuple[str, list[Failure]]:
     from simsched.testing import check_policy
 
     kind = registry.load(name)
-    with contextlib.redirect_stdout(sys.stderr):  # what the policy prints does not belong to the results
+    with contextlib.redirect_stdout(sys.stderr):  # keeps the policy's prints out of the results
         return str(kind.name), check_policy(kind, seeds=seeds)
 
 

@@ -48,7 +48,7 @@ def _unused(run: Path) -> list[Path]:
     content = read_json(run / RUN_FILE)
     used = {str(entry.get("cell")) for entry in content.get("cells", []) if isinstance(entry, dict)}
     fairness = content.get("fairness")
-    if fairness:  # solo runs may be among the cells that are not named
+    if fairness:  # solo runs are not in the index
         return []
     candidates = [cell for cell in sorted((run / "cells").iterdir()) if cell.name not in used]
     reasons = {cell: why_not_ours(cell) for cell in candidates if not cell.name.startswith(".")}

@@ -63,11 +63,13 @@ class SimschedGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once more changes nothing
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # idempotent
             click.echo("simsched: interrupted; what was finished is kept", err=True)
             ctx.exit(_INTERRUPTED)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # avoids an error at exit, when Python flushes
             ctx.exit(_PIPE_CLOSED)
         except Exception as error:
             if ctx.params.get("debug"):
@@ -135,6 +137,6 @@ for command in (
 def main() -> None:
     """Run the command line."""
     one_thread_each()
-    with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or a system without it
+    with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or unsupported
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     cli(prog_name="simsched")

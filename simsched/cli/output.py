@@ -36,10 +36,9 @@ def _key(key: Any) -> Any:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, folded: bool = False) -> str:
-    """Align a table; the first `left` columns to the left.
+    """Align a table, the first `left` columns to the left.
 
-    Headers may span lines, and so may cells of a `folded` table; elsewhere line ends are escaped, as only a name can
-    hold them.
+    Headers and cells of a `folded` table may span lines; elsewhere line ends, which only names can hold, are escaped.
     """
     shown = visible if folded else one_line
     cells = [list(headers), *[list(map(shown, row)) for row in rows]]

@@ -155,7 +155,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
         return ""
     found = read_run(result.folder)
-    reference = found.reference if found.reference in found.policies else None  # it may not have been run yet
+    reference = found.reference if found.reference in found.policies else None  # it may not exist yet
     paths: Sequence[Path] = []
     undrawn = ""
     if plots:
@@ -163,7 +163,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
 
         try:
             paths = draw_run(found, result.folder / "figures", found.replicated_over)
-        except OSError as error:  # the disk is full, say; the results are there all the same
+        except OSError as error:  # e.g. a full disk; the results exist nonetheless
             remedy = f"the results are whole; draw them again with `simsched plot {result.folder}`"
             undrawn = f"{error.filename or result.folder}: {error.strerror or error}; {remedy}"
     if as_json:

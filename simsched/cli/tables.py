@@ -55,7 +55,7 @@ def blocks(shown: TextTable, width: int) -> Iterator[tuple[list[str], list[list[
         size
         for size in range(max(widths, default=0), max(room + _GAP, *widths, 0) + 1)
         if len(_groups(widths, size)) == fewest
-    )  # evens the blocks out
+    )  # balances the blocks
     for group in _groups(widths, least):
         yield _block(columns, [*fixed, *(len(fixed) + i for i in group)])
 

@@ -25,10 +25,9 @@ def check_jobs(
     rigid: bool,
     leave_out: str = LEAVE_OUT,
 ) -> None:
-    """Reject a workload with jobs that are malformed or never fit.
+    """Reject a workload with jobs that are malformed or never fit; `InputError` names up to 20 of them.
 
-    `rigid` policies grant a job all GPUs it asked for or none; `leave_out` is the remedy for jobs larger than `{most}`
-    GPUs. Raises `InputError` naming up to 20 jobs.
+    `rigid` policies grant a full request or nothing; `leave_out` is the remedy for jobs larger than `{most}` GPUs.
     """
     problems: list[Problem] = []
     if not jobs:

@@ -1,7 +1,7 @@
 """The clock: simpy's event list in ticks, with a fixed order of events within one instant.
 
-Engine times and durations are whole ticks (by default seconds), which keeps sums exact; views, records and files use
-seconds. With a tick of 0 time is continuous: float seconds, never rounded.
+Engine times are whole ticks (by default seconds), which keeps sums exact; views, records and files use seconds. A tick
+of 0 makes time continuous: unrounded float seconds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import simpy
 
 
 class Phase(IntEnum):
-    """What happens at one instant, in this order.
+    """The order of events within one instant; values start above simpy's own priorities.
 
-    PROGRESS precedes the decision and RESUME follows it: an epoch whose end is rounded down to an instant ends in
-    RESUME, as the job still runs when the policy decides. Values start above simpy's own priorities.
+    PROGRESS precedes the decision, RESUME follows it: an epoch whose end was rounded down ends after the decision.
     """
 
     PROGRESS = 10
@@ -86,8 +85,7 @@ class Clock:
         #: Ticks since the start of the workload.
         self.now: float = 0
         self.stopped = False
-        #: Seconds per tick, None where ticks are seconds; `unit_s` is then the integer 1, which keeps integers
-        #: integers.
+        #: Seconds per tick, None where ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
         self.unit_s: float = 1 if self.scale is None else self.scale
 
@@ -117,8 +115,7 @@ class Clock:
     def wake(self, seconds: float) -> float:
         """Convert the second of a requested wake-up to a future tick.
 
-        Float sums may land just above the intended tick; the policy would then find itself too early and be woken there
-        forever.
+        A float sum just above the intended tick would make the policy ask for that tick forever.
         """
         return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
 

@@ -37,10 +37,9 @@ _SHARED: frozenset[type] = frozenset(
 
 
 def copy_of(original: T, shared: Iterable[object]) -> T:
-    """Copy an object graph except what is frozen or `shared`.
+    """Copy an object graph except what is frozen or `shared`, and closures with their captured variables.
 
-    Copies closures with their captured variables, which `copy.deepcopy` shares. Raises `EngineError` for what cannot be
-    copied, such as an open file.
+    Raises `EngineError` for what cannot be copied, such as an open file.
     """
     buffer = BytesIO()
     copier = _Copier(buffer, shared)
@@ -77,7 +76,7 @@ class _Copier(pickle.Pickler):
             return CellType, (), _contents(obj), None, None, _fill
         if type(obj) is MappingProxyType:
             return MappingProxyType, (gc.get_referents(obj)[0],)
-        if type(obj) is count:  # which from Python 3.14 on cannot be copied
+        if type(obj) is count:  # not copyable from Python 3.14 on
             start = literal_eval(repr(obj).removeprefix("count"))
             return count, start if isinstance(start, tuple) else (start,)
         return NotImplemented
@@ -110,7 +109,7 @@ def _function(kept: _Kept, defaults: tuple[Any, ...] | None, closure: tuple[Cell
 def _contents(cell: CellType) -> tuple[object] | None:
     try:
         return (cell.cell_contents,)
-    except ValueError:  # nothing is captured yet
+    except ValueError:  # an empty cell
         return None
 
 

@@ -1,7 +1,6 @@
 """Tracks which jobs hold which GPU where GPUs can be shared.
 
-An allocation counts GPUs per node; sharing needs their indices. A job gets the least shared GPUs, lowest index first; a
-GPU is free once its last holder leaves.
+A job gets the least shared GPUs, lowest index first; a GPU is free once its last holder leaves.
 """
 
 from __future__ import annotations

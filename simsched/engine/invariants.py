@@ -170,7 +170,7 @@ def _check_shares(cluster: ClusterState, occupancy: Holders, active: Mapping[str
 
 def _check_progress(job: JobState, tick_s: float) -> None:
     if job.leasing is not None:
-        return  # what a lease is worth is the application's own affair
+        return  # a lease's progress is up to the application
     begin = job.app.epoch_end(job.epoch - 1) if job.epoch else 0.0
     end = job.app.epoch_end(job.epoch)
     slack = _SLACK * max(end, 1.0)

@@ -43,7 +43,7 @@ class Leases(Lifecycle):
     def _end(self, job: JobState, leasing: Leasing) -> None:
         lease = leasing.lease
         assert lease is not None
-        if leasing.began == self._clock.now:  # it did nothing, and still was its job's turn
+        if leasing.began == self._clock.now:  # an idle lease still counts as a turn
             self._ledger.record_interval(job, job.progress)
         self._ledger.settle(job)
         job.progress = lease.progress(lease.end_s)

@@ -1,8 +1,7 @@
 """The only writer of the state: places, releases, settles and completes jobs, and calls the recorder.
 
-Progress is linear between breakpoints (end of epoch, new batch, new placement) and settled before each change. Times
-round half to even to whole ticks while progress snaps exactly to the end of the epoch, as in the published Pollux
-simulator.
+Progress is linear between breakpoints (end of epoch, new batch, new placement), where it is settled. As in the
+published Pollux simulator, times round half to even, and progress snaps exactly to the end of the epoch.
 """
 
 from __future__ import annotations
@@ -244,7 +243,7 @@ class Ledger:
         for lifecycle in self.lifecycles:
             if lifecycle.begins(job, whole):
                 return
-        if whole == inf:  # held back by its neighbours: whoever goes sets it going again
+        if whole == inf:  # held back by its neighbours: the next to leave resumes it
             job.appointment = None
             return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME

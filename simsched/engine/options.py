@@ -30,20 +30,16 @@ LEAST_TICK_S = 1e-6
 class EngineOptions:
     """How the simulated cluster behaves.
 
-    Every change of placement, first starts included, costs `restart_delay_s` unless the application sets its own. A
-    distributed job that shares a node with another runs at (1 - `interference`) of its speed (Pollux, section 5.3.2).
-    After `idle_rounds` consecutive decisions that leave every GPU idle with no event pending, the run is given up.
+    Each placement, the first included, costs `restart_delay_s` unless the application sets its own. Distributed jobs
+    that share a node run at (1 - `interference`) of their speed (Pollux, section 5.3.2). The run is given up after
+    `idle_rounds` consecutive decisions that leave every GPU idle with no event pending. In a cloud, the first
+    `initial_nodes` nodes (None: all) are rented at the start, and a requested node is up after `node_start_s`, billed
+    from the request.
 
-    In a cloud, the first `initial_nodes` nodes (None: all) are rented at the start, and a node that a policy requests
-    is up after `node_start_s`, billed from the request.
-
-    Up to `max_jobs_per_gpu` jobs may share a GPU, where a policy places them together. With `gpu_shares` each takes its
-    `gpu_share` of it, in total at most 1.
-
-    With `kill_at_time_limit` a job that has held GPUs for its time limit ends in the final state `TimeLimit`. With
-    `fragmentation` every decision records the free GPUs that no waiting job can use.
-
-    Time advances in ticks of `tick_s` seconds, from a microsecond to a second; 0 makes it continuous.
+    Up to `max_jobs_per_gpu` jobs may share a GPU, where a policy places them together; with `gpu_shares` each takes its
+    `gpu_share`, in total at most 1. `kill_at_time_limit` ends a job that has held GPUs for its time limit as
+    `TimeLimit`. `fragmentation` records the free GPUs that no waiting job can use at each decision. Ticks last `tick_s`
+    seconds, from a microsecond to a second; 0 makes time continuous.
     """
 
     restart_delay_s: float = 30
@@ -80,11 +76,10 @@ class FailureOptions:
     """How nodes and jobs fail, and how jobs save checkpoints.
 
     A node fails after a Weibull time of mean `node_mtbf_s` (None: never) and `weibull_shape` (1: exponential; below 1:
-    clustered early failures); repair takes a log-normal time of median `repair_median_s` and `repair_sigma` of its
-    logarithm. Racks (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are additional fixed
-    downtimes. A job writes a checkpoint after every `checkpoint_interval_s` of running, pausing for
-    `checkpoint_cost_s`. `jobs` sets how jobs fail by themselves: as the attempts of a trace, or as published for
-    Philly.
+    clustered early failures); repair is log-normal with median `repair_median_s` and `repair_sigma` of the logarithm.
+    Racks (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are fixed extra downtimes. A job
+    pauses for `checkpoint_cost_s` after every `checkpoint_interval_s` of running. `jobs` sets how jobs themselves fail:
+    as the attempts of a trace, or as published for Philly.
     """
 
     node_mtbf_s: float | None = None
@@ -117,9 +112,9 @@ class FailureOptions:
 class Terms:
     """The terms on which a decision maker acts; a `Policy` declares them itself.
 
-    `name` appears in messages, `triggers` say when a decision is due and `signals` what views show. `rigid` promises
-    every job all GPUs it asks for, or none. With `guaranteed_first` a guaranteed job keeps its full speed on a shared
-    GPU. The cluster may stay idle on purpose for `longest_pause_s`.
+    `name` appears in messages, `triggers` say when a decision is due and `signals` what views show. A `rigid` one
+    grants full requests or nothing; with `guaranteed_first` guaranteed jobs keep full speed on shared GPUs. The cluster
+    may idle on purpose for `longest_pause_s`.
     """
 
     name: str = "driver"
@@ -169,7 +164,6 @@ class Settings(TypedDict, total=False):
 def stream(seed: int, name: str) -> np.random.Generator:
     """Return the random generator of the stream `name` under a non-negative seed.
 
-    Each stream depends only on seed and name: an extra draw from one shifts no other, and policies under one seed face
-    the same arrivals.
+    Streams are independent: an extra draw from one shifts no other, and policies face the same arrivals.
     """
     return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))

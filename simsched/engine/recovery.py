@@ -1,7 +1,7 @@
-"""Checkpoints of a job, and what failures cost it.
+"""Checkpoints of a job, and what failures cost it. Times are in ticks.
 
-After each checkpoint interval of running, a job pauses to write a checkpoint, which counts once written; planned
-preemption saves too. When a node or the job fails, progress falls back to the last save. Times are in ticks.
+A job pauses for a checkpoint at intervals of running, and planned preemption saves too. When a node or the job fails,
+progress falls back to the last completed save.
 """
 
 from __future__ import annotations

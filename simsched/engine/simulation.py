@@ -58,8 +58,7 @@ def simulate(
 ) -> Mapping[str, str]:
     """Run `jobs` to completion: a `Simulation` in which `policy` makes every decision.
 
-    Records go to `recorder` in the order of events. `agents` creates the agents in place of the policy. Returns the
-    agent classes by application; raises what `Simulation` raises.
+    Returns the agent classes by application. `agents` creates the agents in place of the policy.
     """
     simulation = Simulation(cluster, jobs, applications, options, seed, policy, recorder=recorder, **settings)
     with one_thread():
@@ -95,8 +94,8 @@ class Simulation:
         """Prepare to run `jobs` (sorted by submit time; ties keep their order) to completion.
 
         `policy` sets the terms of decisions and creates the agents unless `agents` does; with mere `Terms` each job has
-        the agent its user configured. Records go to `recorder`, by default to memory. The same arguments and decisions
-        give the same records. Raises `InputError` for a workload that cannot run.
+        the agent its user configured. `recorder` defaults to memory. The same arguments and decisions give the same
+        records. Raises `InputError` for a workload that cannot run.
         """
         policy = Terms() if policy is None else policy
         terms = policy if isinstance(policy, Terms) else Terms.of(policy)
@@ -178,7 +177,7 @@ class Simulation:
             if self._stage == _OVER:
                 return None
             self._begin()
-        self._stage = _FAILED  # unless all goes well
+        self._stage = _FAILED  # until it succeeds
         if not self._clock.run():
             raise self._stalls.stuck()
         if self._stage == _DUE:
@@ -200,7 +199,7 @@ class Simulation:
         if not isinstance(decision, Decision):
             raise InfeasibleDecisionError(self.terms.name, self._clock.now_s, [no_decision(decision)])
         changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
-        self._stage = _FAILED  # unless all goes well
+        self._stage = _FAILED  # until it succeeds
         self._clock.stopped = False
         moves = self._enactment.carry_out(changes, decision)
         self._record(moves, decision.diagnostics)
@@ -230,9 +229,8 @@ class Simulation:
     def fork(self) -> Simulation:
         """Return an independent copy; under the same decisions both go on alike.
 
-        Copies agents, records and random streams, and the policy if it creates the agents (the copy's `agents`), but no
-        other decision maker. Applications, jobs, cluster and functions are shared. Raises `EngineError` for what cannot
-        be copied, such as an open file.
+        Copies agents, records, random streams, and a policy that creates the agents (as `agents`), but shares
+        applications, jobs, cluster and functions. Raises `EngineError` for what cannot be copied, such as an open file.
         """
         applications = [self._applications, *(job.app for job in self._active.values())]
         return copy_of(self, [self.jobs, *applications])
@@ -340,7 +338,7 @@ class Simulation:
         self._delta.go(job_id)
         self._finished += 1
         self._history_gpu_s.append(record.attained_gpu_s)
-        del job.view  # which knows the job: two objects that would wait for the collector
+        del job.view  # breaks a reference cycle with the job
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
         if self._finished == self._expected:
@@ -381,7 +379,7 @@ class Simulation:
             check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
             self._stalls.busy()
-        elif not self._cluster.broken:  # otherwise the next repair may change something
+        elif not self._cluster.broken:  # another repair may help
             self._stalls.idle()
         if self._decisions % _PROGRESS_EVERY == 0:
             self._stalls.look(self._submitted, self._finished)

@@ -10,14 +10,11 @@ from simsched.engine.clock import Clock
 from simsched.engine.errors import StalledError, StuckError
 from simsched.engine.state import ClusterState, JobState
 
-#: Happenings in a row without progress of any job that are borne, and how many more for each job that is there.
-#:
-#: What happens is that a job is started or a node asked for, as in every circle that a failure, a restart or a change
-#: of nodes can run in. Waiting is no happening: a policy may decide every second for years, and cannot hold the clock,
-#: as it is woken at a later tick. A job that is stopped by plan keeps what it has done, so that a slow run, however
-#: often it preempts, does progress. One that failures throw back must have been thrown back ten thousand times, and no
-#: other job have progressed meanwhile, before it is given up: of runs whose last job needs a thousand attempts in the
-#: mean, that happens to one in twenty thousand (e to the power of -10).
+#: Events tolerated in a row without progress of any job, and how many more for each job. Events are starts of jobs and
+#: requests of nodes, which every cycle of failures, restarts or node changes contains, but not waiting: a policy may
+#: decide every second for years. Planned stops keep progress, so slow runs that preempt often do progress. A job that
+#: failures throw back is given up after ten thousand times without progress of any other: of runs whose last job needs
+#: a thousand attempts on average, one in twenty thousand (e to the power of -10).
 MOST_HAPPENINGS = 10_000
 MOST_FOR_EACH_JOB = 100
 
@@ -43,8 +40,7 @@ class _Work(NamedTuple):
 class StallDetector:
     """Detects stalls: counts idle rounds, and samples the progress of the `active` jobs.
 
-    Tolerates fewer than `_most_idle` consecutive idle rounds, or any number within `_pause_s` seconds. Arrivals and
-    completions count as progress.
+    Tolerates fewer than `_most_idle` consecutive idle rounds, or any number within `_pause_s` seconds.
     """
 
     _policy: str

@@ -75,7 +75,7 @@ class ClusterState:
         self.job_starts += 1
         if self.occupancy is not None:
             short = self.occupancy.take(job_id, allocation, beside, onto)
-            assert short is None, short  # the decision has been checked
+            assert short is None, short  # the decision was checked before
             self._recount(allocation)
             return
         for node, gpus in allocation:
@@ -179,9 +179,8 @@ class JobState:
     """The full state of a submitted, unfinished job.
 
     A job with GPUs is restarting, running (as `running` since `since`, at `rate` progress per second) or at a
-    breakpoint of the current instant; `appointment` is its next event. Service is settled up to `since`, and the
-    properties add the rest. Times and services are in ticks unless named otherwise. `speeds` holds measurements by site
-    and `losses` the reports, None if nothing reads them.
+    breakpoint; `appointment` is its next event. Service is settled up to `since`, and properties add the rest. Times
+    are in ticks unless named otherwise. `speeds` are by site; `losses` is None if nothing reads them.
     """
 
     request: JobRequest

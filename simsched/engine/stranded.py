@@ -12,8 +12,7 @@ from simsched.model import Cluster
 class Stranded(NamedTuple):
     """Free GPUs that no waiting job can use: on any nodes of one type, on the fewest nodes, in the fewest domains.
 
-    Fewest means as few as the job needs in the empty cluster; domains are those of the lowest level above nodes, or the
-    whole cluster.
+    The fewest are those needed in the empty cluster; domains are of the lowest level above nodes, or the cluster.
     """
 
     gpus: int = 0

@@ -73,8 +73,7 @@ class TrueRemainingWork:
     def seconds(self) -> float:
         """Seconds left on the GPU type held, or while waiting on the fastest usable type.
 
-        Assumes the requested GPUs, consolidated, with the requested batch and no disturbance. Raises `ValueError` if no
-        type is usable.
+        Assumes requested GPUs and batch, consolidated and undisturbed. Raises `ValueError` if no type is usable.
         """
         job = self._job
         if job.site is not None:
@@ -88,7 +87,7 @@ class TrueRemainingWork:
         return min(self.seconds_on(gpu_type) for gpu_type in able)
 
     def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
-        """Return the seconds left on consolidated GPUs (default: as many as requested); `ValueError` if the speed is unknown."""
+        """Return the seconds left on consolidated GPUs (default: as requested); `ValueError` for an unknown speed."""
         app = self._job.app
         site, batch = _as_asked(self._job, gpu_type, gpus)
         seconds, progress = 0.0, self._progress

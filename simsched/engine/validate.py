@@ -218,7 +218,7 @@ def _malformed(allocation: Allocation, cluster: ClusterState) -> list[str]:
     if broken:
         return [f"{broken[0]!r} is no whole number, as nodes and their GPUs are, in {allocation}"]
     if len(allocation) == 1 and 0 <= allocation[0][0] < known and up[allocation[0][0]] and allocation[0][1] >= 1:
-        return []  # as nearly all are
+        return []  # the common case
     nodes = [node for node, _ in allocation]
     reasons = [f"there is no node {node}" for node in nodes if not 0 <= node < known]
     if reasons:

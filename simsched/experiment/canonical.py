@@ -1,8 +1,7 @@
 """The canonical form of a value: equal values give equal text, whatever their objects.
 
-A dataclass, named tuple or section counts by its class and all compared fields, new ones included; a field marked
-`INPUT_FILE` or a path by the content of the file or folder; a plugin's class by its sources. A method `canonical`
-returns a stand-in.
+A dataclass, named tuple or section counts by its class and all compared fields; a path or field marked `INPUT_FILE` by
+content; a plugin's class by its sources. A method `canonical` returns a stand-in.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class _Form:
 
 def _fields(form: _Form, value: Any) -> str:
     values = form.read(value)
-    if not form.files and _PLAIN.issuperset(map(type, values)):  # as with nearly all of a million jobs
+    if not form.files and _PLAIN.issuperset(map(type, values)):  # the common case among a million jobs
         return form.head + repr(values)
     told = (Path(one) if place in form.files and one is not None else one for place, one in enumerate(values))
     return f"{form.head}({', '.join(map(canonical, told))}{',' * (len(values) == 1)})"

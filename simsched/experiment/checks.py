@@ -24,8 +24,7 @@ class _Failure(Problem):
 class Checks:
     """Collects the problems of cells, checking what cells share once.
 
-    With `failures` any exception of a policy or its agents counts; without it only input errors, and other cells of the
-    run still go on.
+    With `failures` any exception of a policy or its agents is a problem; without it only input errors are.
     """
 
     def __init__(self, *, failures: bool = False) -> None:
@@ -56,7 +55,7 @@ class Checks:
         """Check one cell; `policy_text` and `jobs_hash` identify its policy with parameters and its jobs.
 
         Messages refer to lines of `jobs_file`; `leave_out` is the remedy for large jobs. `staged` jobs need stage times
-        to share GPUs. The check begins the policy and asks it for agents, so pass an instance of its own.
+        to share GPUs. The policy is begun and asked for agents, and must not be reused.
         """
         if len(self._problems) >= _MOST_PROBLEMS:
             return
@@ -152,7 +151,7 @@ def _agent_problems(
     except InputError as error:
         yield from error.problems
         return
-    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (a stranger's; its cells will fail)
+    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (third-party code; its cells will fail)
         yield _Failure(f"policy '{policy.name}'", f"{type(error).__name__}: {error}")
         return
     for job, application in _kinds(jobs, applications):
@@ -162,7 +161,7 @@ def _agent_problems(
                 agent = agents.agent(job.request, facts)
                 told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
                 if agents is not policy:
-                    policy.agent(job.request, facts)  # refuses jobs that it cannot schedule, whatever their agents
+                    policy.agent(job.request, facts)  # rejects jobs that it cannot schedule with any agent
             if not told:
                 yield replace(no_goodput(job.id), where=f"agent, policy '{policy.name}'")
                 return

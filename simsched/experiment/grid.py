@@ -99,9 +99,8 @@ class Grid:
 def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | None = None) -> Grid:
     """Create the cells of an experiment: read data, draw workloads, hash what determines results.
 
-    Above `MOST_KEPT` cells the grid is lazy: it creates cells on access and checks an evenly spread sample. `progress`
-    receives the number of cells done and the total. Raises `InputError` for unreadable data and for jobs that can never
-    run.
+    Above `MOST_KEPT` cells the grid is lazy and checks only an evenly spread sample. `progress` receives the cells done
+    and the total. Raises `InputError` for unreadable data and jobs that can never run.
     """
     maker = _Maker(experiment, CellInputs(), Checks())
     shape = maker.shape()
@@ -123,11 +122,10 @@ def look_into(
 ) -> tuple[int, tuple[GridCell, ...]]:
     """Check an experiment without creating all cells; returns their number and that of the created ones.
 
-    Creates all cells of a grid of at most `_MOST_CHECKED` on a recorded trace; otherwise only the first seed's for each
-    point, policy and workload file, as drawing a generated year per seed is slow. Even then it draws only the first
-    weeks if they hold enough jobs, so these cells resemble those of a run but differ. Other seeds are checked by bounds
-    over the recipe, and by drawing where bounds are inconclusive. Raises `InputError` as `make_grid` does, and for what
-    a policy raises before its first decision.
+    Creates all cells of up to `_MOST_CHECKED` on a recorded trace; otherwise the first seed's for each point, policy
+    and workload file, from the first weeks of a generated year if those hold enough jobs. Other seeds are checked by
+    bounds over the recipe, and by drawing where bounds are inconclusive. Raises `InputError` as `make_grid` does, and
+    for what a policy raises before its first decision.
     """
     maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True))
     shape = maker.shape()
@@ -140,7 +138,7 @@ def look_into(
         made.append(maker.cell(index, shape))
         if progress is not None:
             progress(len(made), len(chosen))
-    if drawn and maker.checks.problems:  # which the jobs of a run, being others, need not have
+    if drawn and maker.checks.problems:  # other jobs of a run need not have it
         maker = _Maker(experiment, CellInputs(), Checks(failures=True))
         made = [maker.cell(index, shape) for index in chosen]
     maker.checks.raise_problems()
@@ -283,7 +281,7 @@ class _Maker:
     ) -> Policy:
         """Check a task before the run; the returned policy must not be reused."""
         workload = spec.workload_of(policy)
-        colocation_of(task.sharing)  # refuses a bad table
+        colocation_of(task.sharing)  # rejects a bad table
         made = task.policy.make()
         checks.check(
             made,

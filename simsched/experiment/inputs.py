@@ -47,10 +47,9 @@ class CellInputs:
     """Creates applications, job lists and hashes once for all cells."""
 
     def __init__(self, *, alike: bool = False) -> None:
-        """Start empty.
+        """Start empty; with `alike`, sample generated traces from a month instead of a year.
 
-        With `alike`, sample jobs of generated traces from a month instead of a year: the same kinds in a tenth of the
-        time, enough to check whether they can run.
+        The kinds of jobs are the same, and drawing takes a tenth of the time: enough to check that they can run.
         """
         self._alike = alike
         self._jobs: dict[tuple[object, ...], Gathered] = {}
@@ -85,7 +84,7 @@ class CellInputs:
 
     def gathered(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Gathered:
         """Return a workload's job list under a seed; `file` picks one of a folder."""
-        seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
+        seed = 0 if file else seed if workload.seed is None else workload.seed  # a job list is deterministic
         what = (workload, file, seed, spec.cluster, spec.applications)
         if what not in self._jobs:
             drawn = self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec)
@@ -129,7 +128,7 @@ class CellInputs:
         try:
             return self._draw(workload.model_copy(update={"days": _ENOUGH_DAYS, "stratify": False}), file, seed, spec)
         except InputError:
-            return None  # the whole year tells whether there is something wrong, and what
+            return None  # the whole year shows what is wrong, if anything
 
     def _draw(self, workload: WorkloadSpec, file: str, seed: int | None, spec: ExperimentSpec) -> Drawn:
         """Draw jobs, or without a seed the extremes of any seed."""

@@ -139,7 +139,7 @@ def _validated(annotation: Any, value: Any) -> Any:
     """Convert plain data as strict JSON: lists may become tuples, but text no numbers."""
     try:
         adapter = _adapter(annotation)
-    except PydanticSchemaGenerationError:  # a type that only the policy itself understands; its constructor decides
+    except PydanticSchemaGenerationError:  # a type of the policy's own; its constructor decides
         return value
     return adapter.validate_json(json.dumps(value), strict=True)
 

@@ -30,8 +30,8 @@ def with_deadlines(
     """Return the jobs with deadlines: `factor`, or one drawn between two, times a job's time alone in seconds.
 
     Alone means consolidated, on the requested GPUs and batch, of the fastest usable type, without delays. A drawn
-    `share` of the jobs gets deadlines; the others are unchanged. Draws depend on the seed, not the factors: a sweep
-    over factors keeps the same jobs. Raises `InputError` for a job that runs on no type of the cluster.
+    `share` of the jobs gets deadlines, the same over a sweep of factors. Raises `InputError` for a job that no type of
+    the cluster can run.
     """
     rng = stream(seed, "deadlines")
     low, high = factor if isinstance(factor, tuple) else (factor, factor)

@@ -30,7 +30,7 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
     changes = [change.partition("=") for change in experiment.changed]
     said = [(key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY]
     said = [(key, value) for key, value in said if not had_to_be_given(experiment.file, key)]
-    named = any(key.strip() == "name" for key, _, _ in changes)  # the user has told this run apart
+    named = any(key.strip() == "name" for key, _, _ in changes)  # the user named this run
     if not said or named or _as_in_file(experiment):
         return own
     parts = [(f"{_short(key)}={shown}", whole) for key, value in sorted(said) for shown, whole in [_shown(key, value)]]

@@ -1,7 +1,6 @@
-"""The schema of an experiment's YAML.
+"""The schema of an experiment's YAML: structure, types and ranges.
 
-These classes check structure, types and ranges; `simsched.experiment.validation` checks the rest, such as whether a
-policy exists and takes its parameters.
+`simsched.experiment.validation` checks the rest, such as whether a policy exists and takes its parameters.
 """
 
 from __future__ import annotations

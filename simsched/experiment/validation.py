@@ -56,8 +56,8 @@ class Point:
 class Experiment:
     """A checked experiment: its file, and one resolved specification per point.
 
-    `policies` maps policy names, as written, to classes; `folders` and `agent_folders` map names of policies and agents
-    to the folders their paths count from; `changed` lists the `key=value` options applied.
+    `policies` maps policy names, as written, to classes; `folders` and `agent_folders` give the folders that paths in
+    names count from; `changed` lists the `key=value` options applied.
     """
 
     file: Path
@@ -77,8 +77,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Experiment:
     """Check an experiment's document with `key=value` overrides.
 
-    Raises `InputError` with all problems (YAML, keys, types, ranges, policies and their parameters), each with its line
-    or override.
+    Raises `InputError` with all problems (YAML, keys, types, ranges, policies, parameters), each with line or override.
     """
     draft = draft_of(document, overrides)
     draft.refuse_special_files()
@@ -103,7 +102,7 @@ def foreign_code(document: Document, overrides: Sequence[str] = ()) -> tuple[str
     """List a document's policies and agents that do not ship with simsched, without loading them, sorted."""
     try:
         data = draft_of(document, overrides).data
-    except InputError:  # is raised again, and the code not loaded, when the document is checked
+    except InputError:  # raised again by the document's check
         return ()
     sweep = data.get("sweep")
     swept = sweep.items() if isinstance(sweep, dict) else ()
@@ -160,7 +159,7 @@ class _Policies:
                     yield draft.problem(("policies", index, "name"), f"'{name}': {problem.message}", problem.remedy)
                 continue
             if ":" in name and entry.get("label") is None:
-                entry["label"] = policy.name  # tables call it by its name, never by its path
+                entry["label"] = policy.name  # tables show its name, never its path
             params = entry.get("params", {})
             if isinstance(params, dict):
                 for parameter in input_files(policy, params):
@@ -281,7 +280,7 @@ def _curve_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
 
 
 def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str]) -> Iterator[Problem]:
-    replaced = any(path[0] == "policies" for path in draft.origins)  # then published values may well be left over
+    replaced = any(path[0] == "policies" for path in draft.origins)  # then published values may be unused
     for name, values in spec.published.items():
         label = name.partition(" [")[0]  # 'pollux [load=2.0]' names one point of a sweep
         if name not in labels and label not in labels and not replaced:
@@ -369,8 +368,7 @@ def _sweep_problems(draft: Draft, found: _Policies, key: str, values: Sequence[A
 def check_workload(options: Sequence[str]) -> ExperimentSpec:
     """Read `key=value` options of a workload alone, as `simsched workload make` takes them.
 
-    A key without a dot belongs to section `workload`. Returns an experiment that holds this workload; raises
-    `InputError` as `read_experiment` does.
+    Keys without a dot belong to section `workload`. Raises `InputError` as `read_experiment` does.
     """
     full = [option if "." in option.partition("=")[0] else f"workload.{option}" for option in options]
     draft = draft_of(yaml_lines.parse("{name: workload, policies: [{name: fifo}]}", "workload"), full)

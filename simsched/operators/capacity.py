@@ -66,8 +66,8 @@ class Point:
 class Answer:
     """The nodes needed, None if no number tried suffices, and all points tried by nodes.
 
-    `monotone` means that no larger number tried made the metric worse; otherwise `nodes` is the least number from which
-    all larger ones tried meet the target.
+    `nodes` is the least number tried from which all larger ones meet the target; `monotone` if none is worse than a
+    smaller.
     """
 
     gpu_type: str

@@ -42,8 +42,7 @@ def read_operator_log(
 ) -> OperatorLog:
     """Read a scheduler's log, or any trace if waits do not matter.
 
-    Leaves out invalid jobs and those of more than `gpus` GPUs (0: any) or on other `nodes` (empty: any); with `strict`
-    they are errors.
+    Leaves out (`strict`: rejects) invalid jobs, and those of more than `gpus` GPUs (0: any) or on other `nodes`.
     """
     if not path.exists():
         raise input_error(path, "there is no such file", "name the log of your cluster")
@@ -107,7 +106,7 @@ def peak_gpus(log: ClusterLog) -> int:
     gpus = np.ceil(table["gpus"].to_numpy("float64"))
     times = np.concatenate([table["end_s"].to_numpy("int64"), table["start_s"].to_numpy("int64")])
     changes = np.concatenate([-gpus, gpus])
-    order = np.lexsort((changes, times))  # what ends at an instant makes room for what starts
+    order = np.lexsort((changes, times))  # ends precede starts at an instant
     return int(np.cumsum(changes[order]).max())
 
 

@@ -21,9 +21,8 @@ _SHARE = (0.0, 1.0)
 class Packed:
     """The GPUs a rule allocated over all seeds: by demand, as shares of the cluster's, and at the end.
 
-    A seed draws the arrivals and the order of nodes, which breaks ties. `spread_arrivals` is the standard deviation of
-    `allocated` with the first seed's order and varying arrivals, `spread_orders` that with fixed arrivals and varying
-    orders; None with one seed or one order.
+    A seed draws arrivals and the node order, which breaks ties. `spread_arrivals` and `spread_orders` are the standard
+    deviations of `allocated` with one varying, the other as for the first seed; None with one seed or order.
     """
 
     rule: str
@@ -91,8 +90,8 @@ PUBLISHED_IDLE = ("seeds", "ci95_low", "ci95_high", "sd")
 def read_published(path: str | Path, lists: Sequence[str]) -> Mapping[tuple[str, str], float]:
     """Read published shares of allocated GPUs by pod list and rule, for those of `lists` in the file.
 
-    Columns: `pod_list,rule,mean_percent`. A file of `lists` matches a `pod_list` if its stem is that or ends with _ and
-    that. Raises `InputError` with every bad cell, or if no list matches.
+    Columns: `pod_list,rule,mean_percent`. A file matches a `pod_list` if its stem is that or ends with _ and that.
+    Raises `InputError` with every bad cell, or if no list matches.
     """
     sheet = open_sheet(Path(path), ("pod_list", "rule", "mean_percent"), idle=PUBLISHED_IDLE)
     names = {published: rule for rule, published in PUBLISHED_NAMES.items()}

@@ -19,7 +19,7 @@ from simsched.model import Application, ApplicationSource, JobRequest, JobSpec, 
 if TYPE_CHECKING:
     import pandas as pd
 
-_WIDTH = "@"  # sets a trial's application off from its width: `cifar10@1.25`
+_WIDTH = "@"  # separates application and width: `cifar10@1.25`
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """The final accuracy of a tuning trial: a synthetic response surface.
 
-The accuracies of Pollux's trials (OSDI'21, section 5.4, Table 3) are unpublished, so they follow a formula with the
-known traits of ResNet-18 on CIFAR-10: a smooth peak in the effective learning rate lr / (1 - momentum), weight decay
-and annealing, a small gain from width, and a spread between seeds. It ignores GPUs, batch sizes and time: equal
-hyper-parameters and trial numbers give equal accuracy under any scheduler.
-
-Only the peak's height and the spread are calibrated: with 100 trials of a TPE, four at a time, the best five should
-average 95.4 to 95.5 % with a standard deviation of 0.2 to 0.3, as published.
+The accuracies of Pollux's trials (OSDI'21, section 5.4, Table 3) are unpublished. This formula has the known traits of
+ResNet-18 on CIFAR-10: a smooth peak in the effective learning rate lr / (1 - momentum), weight decay and annealing, a
+small gain from width, and a spread between seeds. It ignores GPUs, batch sizes and time: equal hyper-parameters and
+trial numbers give equal accuracy under any scheduler. Only the peak's height and the spread are calibrated: with 100
+trials of a TPE, four at a time, the best five should average 95.4 to 95.5 % with a standard deviation of 0.2 to 0.3, as
+published.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MOMENTUM = (0.5, 0.99)
 WEIGHT_DECAY = (1e-5, 1e-2)
 
 PEAK = 94.6  # per cent, at width 1 and everything else at its best
-SPREAD = 0.65  # per cent, standard deviation between runs that differ in their seed alone
+SPREAD = 0.65  # per cent, standard deviation between seeds
 _CHANCE = 10.0  # per cent, ten classes
 
 

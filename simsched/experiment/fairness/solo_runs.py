@@ -89,8 +89,8 @@ class SoloRuns:
     def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: float | None) -> float:
         """Return a job's completion time alone on `gpus` GPUs, or as many as it can use.
 
-        `interval_s` is the policy's (None: it decides at events). A job without a batch size runs on the GPUs it asked
-        for; on fewer, its work, but not waiting and restarting, takes proportionally longer.
+        `interval_s` is the policy's (None: it decides at events). Without batch size a job runs on its requested GPUs;
+        on fewer, its work takes proportionally longer.
         """
         app = self._applications.for_job(job.request, job.truth)
         wait_s = 0 if interval_s is None else max(-(-job.submit_time_s // interval_s), 1) * interval_s

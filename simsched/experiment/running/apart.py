@@ -34,8 +34,7 @@ def done_apart(
 ) -> Result:
     """Return `work(*arguments, progress)`, a module-level function, called in a separate process.
 
-    Raises `InputError` as the work does; it also names `whose` code crashed, raised, or ran longer than `limit_s` or
-    `LONGEST_S`.
+    Raises `InputError` as the work does, or blaming `whose` code crashes, raises or exceeds `limit_s` or `LONGEST_S`.
     """
     process, pipe = start(_serve, work, arguments, str(Path.cwd()))
     most_s, since = limit_s or LONGEST_S, 0.0
@@ -82,11 +81,11 @@ def _serve(pipe: Connection, work: Callable[..., Any], arguments: tuple[object, 
             watched(lambda enters: say(_ENTERS if enters else _LEAVES)),
         ):
             found = work(*arguments, lambda *numbers: say(_PROGRESS, numbers))
-        if os.getpid() == owner:  # a stranger's module may have copied the process
+        if os.getpid() == owner:  # third-party code may have forked
             say(_DONE, found)
     except InputError as error:
         say(_REFUSED, error.problems)
-    except BaseException as error:  # noqa: BLE001 (a stranger's may be of any kind)
+    except BaseException as error:  # noqa: BLE001 (third-party code may raise anything)
         say(_RAISED, safe_text(f"{type(error).__name__}: {said(error)}"))
 
 
@@ -103,4 +102,4 @@ class _Pickler(pickle.Pickler):
 
 
 def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    return MappingProxyType(values)  # the class itself has no name by which it could be found
+    return MappingProxyType(values)  # the class cannot be pickled by name

@@ -80,10 +80,9 @@ def run_cell(
     progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> float:
-    """Simulate a cell and write its results below `folder`; returns the seconds taken.
+    """Simulate a cell and write its results below `folder`, whole or not at all; returns the seconds taken.
 
-    The cell's folder appears whole or not at all. Raises `CellError` if policy or engine fails or a limit is exceeded,
-    and `InputError` if results cannot be written.
+    Raises `CellError` if policy, engine or a limit fails it, and `InputError` if results cannot be written.
     """
     store = Store(folder)
     staged = store.begin(task.key)
@@ -160,7 +159,7 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
         raise
     except EngineError as error:
         raise CellError(type(error).__name__, str(error)) from error
-    except BaseException as error:  # a stranger's policy may raise any
+    except BaseException as error:  # third-party code may raise any
         if raised_by_user(error):
             raise
         kind = task.policy.load()

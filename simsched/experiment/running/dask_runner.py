@@ -35,9 +35,8 @@ def run_on_dask(
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells on the scheduler at `address` and yield them as they finish.
 
-    A lost worker's cells go to others; a cell that costs several workers fails. After a lost connection, cells are sent
-    again once a scheduler is back, and fail otherwise. Raises `InputError` if dask is missing or nothing answers at the
-    address.
+    A lost worker's cells go to others; a cell that costs several workers fails. After a lost connection cells are sent
+    again if a scheduler returns, else fail. Raises `InputError` if dask or the scheduler is missing.
     """
     try:
         from distributed import Client, as_completed
@@ -79,7 +78,7 @@ def run_on_dask(
                 running.add(send())
             if time.monotonic() >= again:
                 again = time.monotonic() + _LOOK_EVERY_S
-                with suppress(OSError):  # the next future will tell that the connection is lost
+                with suppress(OSError):  # the next future reports the lost connection
                     if (now := len(_threads(client))) != known:
                         known = now
                         watcher.workers(now)

@@ -1,7 +1,7 @@
 """A process pool in which a dying process loses one known cell and no other.
 
-Each worker has its own pipe, without locks that a killed process could leave behind. A worker serves only one
-third-party policy, isolating other cells from its code; shipped policies share workers.
+Workers have pipes of their own, without locks that a killed process could leave behind. A worker serves only one
+third-party policy; shipped policies share workers.
 """
 
 from __future__ import annotations
@@ -75,9 +75,8 @@ def run_in_pool(
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells over `workers` processes and yield them as they end.
 
-    A cell whose process dies runs once more, alone, after the others; it fails if that process dies too. Closing the
-    iterator or an interrupt stops the cells after some seconds of grace, and a second interrupt kills them. Neither
-    leaves processes or temporary files behind.
+    A cell whose process dies runs once more, alone, after the others. Closing the iterator or an interrupt stops the
+    cells after some seconds of grace, a second interrupt at once, leaving no processes or temporary files.
     """
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-"))).resolve()
@@ -184,14 +183,14 @@ class _Pool:
                 worker = _Worker(*start(serve_cells, self._common), code)
                 self._workers.append(worker)
             worker.number, worker.since = waiting.take(worker.code), time.monotonic()
-            with contextlib.suppress(OSError):  # it has just died, as will be seen
+            with contextlib.suppress(OSError):  # it has just died; noticed later
                 worker.pipe.send((worker.number, self._missing[worker.number].task))
 
     def _outcome_of(self, worker: _Worker) -> Outcome | None:
         """Read a worker's message; None unless its cell ended."""
         content = b""
         with contextlib.suppress(EOFError, OSError):
-            if worker.pipe.poll():  # a copy that a policy has made of its process may hold the pipe of a dead one
+            if worker.pipe.poll():  # a process forked by a policy may hold a dead one's pipe
                 content = worker.pipe.recv_bytes(LONGEST_MESSAGE)
         if content == READY:
             worker.since = time.monotonic()
@@ -234,7 +233,7 @@ class _Pool:
         self._progress.cancel()
         try:
             end = time.monotonic() + _GRACE_S
-            for worker in self._busy:  # says something, or is gone
+            for worker in self._busy:  # sent a message, or exited
                 worker.pipe.poll(max(end - time.monotonic(), 0))
         finally:
             with sigint_ignored():

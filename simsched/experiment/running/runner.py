@@ -98,11 +98,11 @@ def run_grid(
     """Run an experiment into `out`/NAME: reuse complete cells, run the others over `workers` processes.
 
     Cells in `beside` run too but stay out of the run's index. With `dask` (a scheduler's address) all cells run there;
-    with `in_process` in this process, for a debugger. A failed cell, even one that kills its process, does not stop the
-    others; the index names it. Results do not depend on `workers`. Raises `InputError` if nothing can be written.
+    with `in_process` in this process, for a debugger. Failed cells do not stop the others; the index names them.
+    Results do not depend on `workers`. Raises `InputError` if nothing can be written.
     """
     heard = listener or Silence()
-    grid = replace(grid, cells=tuple(grid.cells))  # those of a large grid are made each time that they are asked for
+    grid = replace(grid, cells=tuple(grid.cells))  # large grids create cells on each access
     store = Store(out / grid.folder_name)
     with store.in_use():
         return _run_grid(grid, store, workers, heard, dask, beside, limits, in_process=in_process)
@@ -128,7 +128,7 @@ def _run_grid(
     try:
         done = _started(missing, store.folder, workers, heard, dask, limits, in_process=in_process)
         _collect(done, heard, outcomes)
-    except BaseException:  # the user stops the run, or is told why it cannot go on; what there is can be shown
+    except BaseException:  # interrupted or failed: finished cells can be shown
         if len(grid.cells) <= MOST_KEPT:
             _write_index(grid, store, keys, missing, outcomes)
         raise
@@ -145,7 +145,7 @@ def _write_index(
         for cell in missing
         if cell.task.key in outcomes and outcomes[cell.task.key].error
     }
-    unheard = [cell.task.key for cell in missing if cell.task.key not in outcomes]  # perhaps finished while stopping
+    unheard = [cell.task.key for cell in missing if cell.task.key not in outcomes]  # may have finished while stopping
     gone = {key for key in unheard if store.fault(key) or not store.has(key)} | failures.keys()
     complete = [cell for cell in grid.cells if _complete(store, cell, keys, gone)]
     if complete:
@@ -215,6 +215,6 @@ def _run_here(
         def report(now_s: float, finished_jobs: int, cell: GridCell = cell) -> None:
             listener.advanced([(cell, int(now_s), finished_jobs)])
 
-        with contextlib.chdir("."):  # a policy may go elsewhere
+        with contextlib.chdir("."):  # a policy may change it
             outcome = run_to_outcome(cell.task, folder.resolve(), environment, report, limits)
         yield cell, outcome

@@ -110,7 +110,7 @@ class Store:
         try:
             for file in sorted(found.iterdir()):
                 _link(file, staged.path / file.name)
-        except OSError:  # it went away, or cannot be read: then it is simply run again
+        except OSError:  # missing or unreadable: it runs again
             self.discard(staged)
             return False
         self.publish(staged, key)
@@ -124,7 +124,7 @@ class Store:
             while True:
                 path.mkdir(parents=True)
                 lock = _lock(path, wait=True)
-                if path.is_dir():  # nobody took it for abandoned before it was locked
+                if path.is_dir():  # not swept as abandoned before it was locked
                     return StagedCell(path, lock)
                 _unlock(lock)
         except OSError as error:
@@ -134,7 +134,7 @@ class Store:
         """Rename a finished cell; if another process was faster, its equal cell stays."""
         target = self.cell(key)
         try:
-            if target.exists() and not self.has(key):  # somebody took files away, or changed them
+            if target.exists() and not self.has(key):  # files were removed or changed
                 shutil.rmtree(target)
             staged.path.replace(target)
             sync(self.cells)

@@ -72,10 +72,9 @@ def begin_loading() -> None:
 
 
 def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess | ForkServerProcess, Connection]:
-    """Start a process that calls `serve` with its end of a pipe and `arguments`, and ends when that returns.
+    """Start a process that calls `serve` with its end of a pipe and `arguments`; returns it and the other end.
 
-    Returns the process and this end of the pipe. The process inherits environment and current folder, prints only on
-    stderr, and runs no other user code.
+    It inherits environment and current folder, prints only on stderr, and runs no other user code.
     """
     context = cast("Any", get_context(_method()))
     ours, theirs = context.Pipe()
@@ -83,14 +82,14 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     for left in reversed(range(_TRIES)):
         begin_loading()
         try:
-            with sigint_deferred(), _stranger_free():  # the process inherits that interrupts do not reach it
+            with sigint_deferred(), _stranger_free():  # the process inherits the ignored interrupts
                 process.start()
             break
-        except (ConnectionError, EOFError):  # a policy has just ended what workers are copied from
+        except (ConnectionError, EOFError):  # a policy has just killed the fork server
             if not left:
                 raise
             time.sleep(_AGAIN_S)
-        except KeyboardInterrupt:  # that came while the process was started, which nobody knows yet
+        except KeyboardInterrupt:  # during the start, before the process is registered
             if process.pid is not None:
                 process.kill()
             raise
@@ -112,7 +111,7 @@ def how_it_ended(code: int | None) -> str:
 def _stranger_free() -> Iterator[None]:
     """Start processes without running the user's main script or importing from the current folder."""
     main, safe = sys.modules["__main__"], os.environ.get(_SAFE_PATH)
-    sys.modules["__main__"] = ModuleType("__main__")  # what has no file is not run again
+    sys.modules["__main__"] = ModuleType("__main__")  # a module without a file is not run again
     os.environ[_SAFE_PATH] = "1"
     try:
         yield
@@ -139,10 +138,10 @@ def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, 
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
     try:
         serve(pipe, *arguments)
-    except (EOFError, OSError):  # the other side is gone, or a policy has closed what is not its own
+    except (EOFError, OSError):  # the other end is gone, or a policy closed the pipe
         pass
     finally:
-        os._exit(0)  # no thread, no exit handler of a stranger keeps the process
+        os._exit(0)  # skips third-party threads and exit handlers
 
 
 def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
@@ -153,7 +152,7 @@ def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
         number, task = pipe.recv()
         os.chdir(home)
         outcome = _run(number, task, surroundings)
-        if os.getpid() != owner:  # a policy has copied the process; only the original answers
+        if os.getpid() != owner:  # a policy forked the process; only the original answers
             return
         pipe.send_bytes(outcome.packed())
 
