@@ -256,7 +256,6 @@ def _behind_the_door(name: str) -> Iterator[str]:
 
 @cache
 def _offered(stub: Path) -> dict[str, str]:
-    """Return the module of each name that a stub exports."""
     statements = ast.parse(stub.read_text(encoding="utf-8")).body
     imports = [one for one in statements if isinstance(one, ast.ImportFrom) and one.level == 1 and one.module]
     return {alias.name: str(one.module) for one in imports for alias in one.names}

@@ -271,7 +271,6 @@ def _percent(*shares: float) -> list[str]:
 
 
 def _some_sizes(sizes: Sequence[int]) -> list[int]:
-    """Pick some batch sizes, first and last included."""
     if len(sizes) <= _MOST_SIZES:
         return list(sizes)
     step = (len(sizes) - 1) / (_MOST_SIZES - 1)
@@ -300,7 +299,6 @@ def _print_facts(found: Application) -> None:
 def _throughputs(
     found: Application, sizes: Sequence[int], nodes: _Nodes, gpu_counts: Sequence[int] = _GPUS
 ) -> Iterator[dict[str, float]]:
-    """Compute examples per second on the fewest nodes, wherever the batch can be split."""
     from simsched.model import Site, batch_for_target, consolidated_shape
 
     for size in sizes:

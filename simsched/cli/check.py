@@ -72,7 +72,6 @@ def policy(name: str, seeds: int, timeout: float, in_process: bool, as_json: boo
 
 
 def _checked(name: str, seeds: int) -> tuple[str, list[Failure]]:
-    """Run the kit; returns the policy's name and failures."""
     from simsched.policy import registry
     from simsched.testing import check_policy
 

@@ -94,7 +94,6 @@ def _safe(stream: TextIO) -> Any:
 
 
 def _report(error: Exception) -> int:
-    """Print an error on stderr and return its exit code."""
     if isinstance(error, InputError):
         for problem in error.problems:
             click.echo(f"simsched: {problem}", err=True)

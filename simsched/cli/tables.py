@@ -74,7 +74,6 @@ def _groups(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def _wrapped(header: str, cells: Sequence[str], is_text: bool) -> str:
-    """Wrap a header to about the width of its cells."""
     if is_text:
         return header
     width = max([_LEAST_HEADER, *map(cells_wide, cells)])

@@ -179,7 +179,6 @@ class Ledger:
             job.interference = interference
 
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
-        """Set a job's neighbours and its speed beside them."""
         # A lease that ends at this instant is over, not cut short by a neighbour that ended a moment before.
         lease = None if job.leasing is None else job.leasing.lease
         over = lease is not None and self._clock.ticks(lease.end_s) <= self._clock.now

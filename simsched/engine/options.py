@@ -164,6 +164,7 @@ class Settings(TypedDict, total=False):
 def stream(seed: int, name: str) -> np.random.Generator:
     """Return the random generator of the stream `name` under a non-negative seed.
 
-    Streams are independent: an extra draw from one shifts no other, and policies face the same arrivals.
+    Each stream depends only on seed and name: an extra draw from one shifts no other, and policies face the same
+    arrivals.
     """
     return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))

@@ -102,7 +102,6 @@ class Simulation:
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
         checking, failures = settings.get("check_invariants"), settings.get("failures")
         self._checking = wanted_by_environment() if checking is None else checking
-        #: Receives the records.
         self.recorder = recorder = MemoryRecorder() if recorder is None else recorder
         if self._checking:
             recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
@@ -110,7 +109,6 @@ class Simulation:
         self._applications = applications
         #: Creates the agents: the policy unless another is given; None where users configure them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
-        #: The arguments.
         self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
         self._triggers = terms.triggers
         self._progress = settings.get("progress")
@@ -257,7 +255,6 @@ class Simulation:
             self._clock.at(time, Phase.ARRIVAL, self._arrive)
 
     def _arrive(self) -> None:
-        """Submit the listed jobs that arrive now."""
         clock, specs = self._clock, self.jobs
         while self._listed < len(specs) and clock.ticks(specs[self._listed].submit_time_s) <= clock.now:
             self._listed += 1
@@ -271,7 +268,6 @@ class Simulation:
         return self._clock.seconds(self._clock.ticks(self.jobs[self._listed].submit_time_s))
 
     def _coming_jobs(self) -> list[JobView]:
-        """Return the views of jobs yet to arrive."""
         coming = self.jobs[self._listed :]
         return views_at_submission(coming, self._cluster.cluster, self._applications, self.terms.signals)
 
@@ -347,7 +343,6 @@ class Simulation:
             self._request(self._clock.now)
 
     def _expect(self, replies: Sequence[JobSpec]) -> None:
-        """Schedule the arrivals of jobs that follow a completion."""
         check_replies(
             replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid
         )

@@ -49,7 +49,6 @@ class ClusterState:
         #: Broken nodes with their number of causes, and those that come back once repaired.
         self.broken: dict[int, int] = {}
         self.returning: set[int] = set()
-        #: Node failures so far.
         self.failures = 0
         self.allocated_gpus = 0
         self.running_jobs = 0

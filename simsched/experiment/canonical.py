@@ -82,7 +82,6 @@ def _fields(form: _Form, value: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _form_of(kind: Any) -> _Form | None:
-    """Return the form of a dataclass, named tuple or section, None for other classes."""
     if dataclasses.is_dataclass(kind):
         names: Iterable[str] = (one.name for one in dataclasses.fields(kind) if one.compare)
     elif issubclass(kind, BaseModel):

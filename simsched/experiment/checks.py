@@ -116,7 +116,6 @@ def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) ->
 def _policy_problems(
     policy: Policy, cluster: Cluster, options: EngineOptions, jobs: Sequence[JobSpec]
 ) -> Iterator[Problem]:
-    """Yield reasons for which a policy cannot make progress on a cluster."""
     quantum = policy.traits.quantum
     try:
         if quantum:

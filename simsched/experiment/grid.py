@@ -211,7 +211,6 @@ class _Maker:
         )
 
     def _place(self, index: int, shape: Shape) -> tuple[Mapping[str, Any], ExperimentSpec, PolicySpec, int, str]:
-        """Return point, specification, policy, seed and workload file of a cell."""
         number, rest = shape.place(index)
         point, spec, files = self._at(number)
         rest, seed = divmod(rest, len(spec.seeds))

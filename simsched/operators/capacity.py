@@ -18,7 +18,6 @@ _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
 #: The search stops beyond this multiple of the initial nodes.
 MOST_TIMES = 64
-#: Hours in a month.
 MONTH_H = 730
 
 
@@ -50,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Point:
-    """The result for a number of nodes: the metric in the target's unit over all seeds, and whether it meets that.
+    """The metric at a number of nodes, in the target's unit over all seeds, and whether it meets the target.
 
     `cost_per_month` covers the whole cluster for 730 hours, None without prices.
     """
@@ -66,8 +65,7 @@ class Point:
 class Answer:
     """The nodes needed, None if no number tried suffices, and all points tried by nodes.
 
-    `nodes` is the least number tried from which all larger ones meet the target; `monotone` if none is worse than a
-    smaller.
+    `nodes` is the least number from which all tried meet the target; `monotone` means more nodes never did worse.
     """
 
     gpu_type: str

@@ -199,7 +199,6 @@ def _run(
     temporary: Path,
     progress: ProgressCallback | None,
 ) -> _Simulated:
-    """Simulate a task's jobs or its hyper-parameter tuning."""
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)

@@ -182,7 +182,6 @@ def _started(
     *,
     in_process: bool,
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
-    """Return an iterator that runs cells as it advances."""
     if dask is not None:
         return run_on_dask(dask, missing, folder, listener, limits)
     if in_process or not missing:
