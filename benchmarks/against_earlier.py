@@ -47,6 +47,7 @@ def simulate_here(policy: str, trace: Path, seed: int) -> dict[str, float | str]
     import pandas as pd  # which Arrow would load at its first table
 
     import simsched
+
     # By their modules, since earlier states have no doors.
     from simsched.engine.options import EngineOptions
     from simsched.engine.simulation import simulate

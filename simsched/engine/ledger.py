@@ -48,6 +48,10 @@ class Lifecycle:
         """Hear of a job that is done."""
 
 
+#: What a lifecycle can hear of.
+_HOOKS = tuple(name for name in vars(Lifecycle) if not name.startswith("_"))
+
+
 class Ledger:
     """Changes jobs and cluster; nothing else does."""
 
@@ -67,16 +71,20 @@ class Ledger:
         self._on_complete = on_complete
         #: What goes on beside the epochs of jobs.
         self.lifecycles: list[Lifecycle] = []
+        self._hearing: dict[str, list[Lifecycle]] = {hook: [] for hook in _HOOKS}
         #: Jobs whose agent might choose another batch now, in the order in which they came to be.
         self.stale: dict[str, JobState] = {}
         #: Where GPUs are shared: what neighbours leave each other, and the jobs whose neighbours have changed.
         self.neighbourhood: Neighbourhood | None = None
         self._disturbed: dict[str, JobState] = {}
 
-    def tell_first(self, lifecycle: Lifecycle) -> None:
-        """Tell a lifecycle what happens to jobs, before others, now that there are some that it matters to."""
-        if lifecycle not in self.lifecycles:
-            self.lifecycles.insert(0, lifecycle)
+    def tell(self, lifecycle: Lifecycle, *, first: bool = False) -> None:
+        """Tell a lifecycle what happens to jobs from now on, after the others unless `first`."""
+        if lifecycle in self.lifecycles:
+            return
+        self.lifecycles.insert(0 if first else len(self.lifecycles), lifecycle)
+        for hook, hearing in self._hearing.items():  # those that would do nothing cost 2 % of a long trace
+            hearing[:] = [one for one in self.lifecycles if getattr(type(one), hook) is not getattr(Lifecycle, hook)]
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away; its progress and its agent's knowledge stay."""
@@ -127,7 +135,7 @@ class Ledger:
         if self.neighbourhood is None and job.facts.memory is not None:
             check_memory(job, self._cluster.cluster, memory_mb(job))
         self.resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["placed"]:
             lifecycle.placed(job)
 
     def settle(self, job: JobState) -> None:
@@ -214,13 +222,13 @@ class Ledger:
         self.settle(job)
         self._cancel(job)
         job.running = None
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["breaks"]:
             lifecycle.breaks(job)
         self.resume(job, self._clock.now)
 
     def resume(self, job: JobState, time: float) -> None:
         """Have a job begin to run at a tick, after the decision of that instant."""
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["resumes"]:
             lifecycle.resumes(job)
         job.appointment = self._clock.at(time, Phase.RESUME, lambda: self.begin(job))
 
@@ -245,7 +253,7 @@ class Ledger:
         if self._clock.scale is not None:
             missing /= self._clock.scale
         whole = missing if self._clock.continuous or missing == inf else round(missing)
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["begins"]:
             if lifecycle.begins(job, whole):
                 return
         if whole == inf:  # held back by its neighbours: whoever goes sets it going again
@@ -293,7 +301,7 @@ class Ledger:
             self.release(job)
         self.set_speeds()
         self.stale.pop(job.request.id, None)
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["completed"]:
             lifecycle.completed(job)
         record = job_record(job, status or job.truth.status)
         self._recorder.job(record)
