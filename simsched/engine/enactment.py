@@ -64,7 +64,7 @@ class Enactment:
         if decision.nodes is not None:
             self._nodes.provision(set(decision.nodes))
         for job_id, attained_gpu_s in decision.watch.items():
-            self._ledger.tell_first(self._watches)
+            self._ledger.tell(self._watches, first=True)
             self._watches.watch(self._active[job_id], attained_gpu_s)
         return moves
 

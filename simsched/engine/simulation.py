@@ -141,7 +141,7 @@ class Simulation:
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
         self._leases = Leases(self._clock, ledger, self._on_leases_over)
         if options.kill_at_time_limit:
-            ledger.lifecycles.append(TimeLimits(self._clock, ledger))
+            ledger.tell(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         coming = (self._next_arrival_s, self._coming_jobs)
         self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, seed)
@@ -159,7 +159,7 @@ class Simulation:
             heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
             state = (self._clock, self._cluster, ledger, self._active, self._nodes)
             self._failures = Failures(failures, seed, *state, *heard)
-            ledger.lifecycles.append(self._failures)
+            ledger.tell(self._failures)
 
     def __repr__(self) -> str:
         jobs = f"{len(self._active)} of {self._expected} jobs active, {self._finished} finished"
@@ -279,7 +279,7 @@ class Simulation:
         job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         if isinstance(job.agent, LeasingAgent):
             job.leasing = Leasing(job.agent)
-            self._ledger.tell_first(self._leases)
+            self._ledger.tell(self._leases, first=True)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
