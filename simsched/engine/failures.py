@@ -34,7 +34,7 @@ def draw_outages(
 
 @dataclass(eq=False)
 class Failures(Lifecycle):
-    """Fails and repairs nodes, evicts their jobs, and reports failures with the jobs hit, and repairs."""
+    """Fails and repairs nodes, evicts their jobs, and reports both, failures with the jobs hit."""
 
     _options: FailureOptions
     _seed: int

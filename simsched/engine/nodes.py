@@ -50,7 +50,7 @@ class Nodes:
         self._on_join()
 
     def break_down(self, node: int, kind: str) -> None:
-        """Break an empty node."""
+        """Mark an empty node as broken."""
         self._cluster.break_down(node)
         self._broken.append((self._clock.now, node, kind))
         if node in self._cluster.returning:

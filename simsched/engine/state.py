@@ -128,7 +128,7 @@ class ClusterState:
             self.free[node] = 0
 
     def break_down(self, node: int) -> None:
-        """Break an empty node; once repaired it comes back if it was up or starting."""
+        """Mark an empty node as broken; once repaired it comes back if it was up or starting."""
         self.failures += 1
         self.broken[node] = self.broken.get(node, 0) + 1
         if self.up[node] or node in self.starting:

@@ -122,7 +122,7 @@ def _manifest(
 
 
 def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> dict[str, float]:
-    """Summarise a cell whose manifest is `about`, without reading the tables `at_hand`."""
+    """Summarise a cell whose manifest is `about`, taking the tables `at_hand` from memory."""
     groups = about["cluster"]
     gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
     power = Power.of(groups, about["power"]) if "power" in about else None
