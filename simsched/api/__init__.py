@@ -1,6 +1,6 @@
-"""The way in from Python: run experiments, simulate without files, read results as pandas tables; no command line.
+"""The Python API: run experiments, simulate without files, read results as pandas tables; no command line.
 
-Each of these is loaded when it is first used.
+Each function is loaded on first use.
 """
 
 import lazy_loader

@@ -44,9 +44,9 @@ def prepare(
 ) -> Grid:
     """Read and check an experiment with `key=value` overrides, and make its cells; nothing is run.
 
-    With `ahead` the process that workers are copied from begins to load meanwhile. Policies that do not ship with
-    simsched are loaded and made in a process of their own, or `in_process`; there each piece of their code may take
-    `limit_s`. Raises `InputError` with everything that is wrong.
+    `ahead` starts to load the process that workers are forked from. Third-party policies are loaded and made in a
+    process of their own, or `in_process`; there each piece of their code may take `limit_s`. Raises `InputError` with
+    everything that is wrong.
     """
     document = _document(experiment)
     rest = (tuple(labels), name)
@@ -65,7 +65,7 @@ def _apart(
     progress: Progress | None,
     limit_s: float | None = None,
 ) -> Any:
-    """Have work on a document done in a process of its own if it loads strangers' code; None where it is done here."""
+    """Process a document that loads third-party code in another process; None if it is done here."""
     foreign = foreign_code(document, overrides)
     if not foreign or current_process().daemon:  # which may have no processes of its own
         return None
@@ -103,7 +103,7 @@ def _grid(
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found by looking into an experiment: its name, how many cells it has, and those looked into."""
+    """The result of checking an experiment: its name, how many cells it has, and those checked."""
 
     name: str
     total: int
@@ -111,7 +111,7 @@ class Checked:
 
 
 def check(experiment: ExperimentSource, overrides: Sequence[str] = (), progress: Progress | None = None) -> Checked:
-    """Check an experiment with `key=value` overrides as `simsched validate` does; strangers' code as in `prepare`.
+    """Check an experiment with `key=value` overrides as `simsched validate` does; third-party code as in `prepare`.
 
     Raises `InputError` with everything that is wrong.
     """
@@ -134,7 +134,7 @@ def _document(experiment: ExperimentSource) -> Document:
 
 
 def plain(value: Any) -> Any:
-    """Turn policy classes into their entries, and everything else into what JSON can say."""
+    """Turn policy classes into their entries, and everything else into JSON values."""
     if isinstance(value, type):
         return _entry(value)
     if isinstance(value, Mapping):
@@ -148,7 +148,7 @@ def plain(value: Any) -> Any:
 
 
 def _entry(policy: type) -> dict[str, str]:
-    """Name a policy class so that another process finds it."""
+    """Name a policy class for another process to find."""
     label = str(getattr(policy, "name", policy.__name__))
     if policy.__module__ != "__main__" and not policy.__module__.startswith("simsched_file_"):
         return {"name": f"{policy.__module__}:{policy.__qualname__}", "label": label}

@@ -38,7 +38,7 @@ def progress_listener() -> Iterator[Listener]:
 
 
 def grid_progress() -> Callable[[int, int], None]:
-    """Make what says every few seconds on stderr how many cells of an experiment have been read and checked."""
+    """Make a reporter that says on stderr, every few seconds, how many cells have been read and checked."""
     said = time.monotonic()
 
     def tell(made: int, total: int) -> None:

@@ -80,9 +80,9 @@ class RunResults:
     def table(self, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Return one row a policy and point: the mean of each metric, its 95 % interval, and the number of seeds.
 
-        Of each metric (default: the usual ones; see `simsched list metrics`) there are three columns: `NAME`,
-        `NAME_low` and `NAME_high`, the latter two missing where there is no interval, and in the unit of the name. The
-        column `mark` says whether the policy reads what no real scheduler knows (†) or was profiled before (‡).
+        Each metric (default: the usual ones; see `simsched list metrics`) has the columns `NAME`, `NAME_low` and
+        `NAME_high` in the unit of the name, the latter two missing without an interval. The column `mark` says whether
+        the policy reads what no real scheduler knows (†) or was profiled before (‡).
         """
         readings = [find_metric(name) for name in metrics or (*HEADLINE, *OCCASIONAL)]
         lines = []
@@ -167,7 +167,7 @@ class RunResults:
     def plot(self, name: str = "bars", *, metrics: Sequence[str] = ()) -> Figure:
         """Return a figure, which a notebook shows by itself; `figures()` names those that fit.
 
-        `metrics` are those shown by figures that compare metrics (`bars` and sweeps).
+        `metrics` are for figures that compare metrics (`bars` and sweeps).
         """
         from simsched.report.figures import draw_figure
 
@@ -194,6 +194,6 @@ class RunResults:
 def read_run(folder: str | Path) -> RunResults:
     """Read the results of a run from its folder, as far as they are there.
 
-    Raises `InputError` where the folder is not that of a run, or where it is damaged.
+    Raises `InputError` for a folder that is damaged or not that of a run.
     """
     return RunResults(read_folder(Path(folder)))

@@ -30,18 +30,18 @@ def run(
     timeout_per_cell_s: float | None = None,
     in_process: bool = False,
 ) -> RunResults:
-    """Run an experiment and return its results; what a former run has finished is not run again.
+    """Run an experiment and return its results; cells that an earlier run finished are not run again.
 
-    `experiment` is the name of a shipped experiment, the path of a YAML file, or a dict of what such a file says, in
-    which a policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on
-    the command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
+    `experiment` is the name of a shipped experiment, the path of a YAML file, or a dict of the same form, in which a
+    policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on the
+    command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
     given. `workers` is the number of processes, `policies` the labels of those to run, all by default; `progress` shows
     bars in a terminal and in a notebook. A cell that runs for longer than `timeout_per_cell_s` is killed. Policies run
-    in processes of their own, so that what they break is theirs; with `in_process` they run in this one, for a
+    in processes of their own, where they can break nothing else; with `in_process` they run in this one, for a
     debugger.
 
-    Raises `InputError` for whatever is wrong with the input, and where no cell could be run to its end; cells that
-    failed while others did not are named by `RunResults.failed`.
+    Raises `InputError` for invalid input, and if no cell finished; `RunResults.failed` names cells that failed while
+    others finished.
 
     >>> import tempfile
     >>> results = run("tiresias/worked-example", {"seeds": 1}, out=tempfile.mkdtemp())
@@ -68,7 +68,7 @@ def run(
 
 
 def check_ways(*, in_process: bool, workers: int, limits: Limits, dask: str | None = None) -> None:
-    """Raise `InputError` for limits that mean nothing, and where cells of this process are asked for what it cannot."""
+    """Raise `InputError` for invalid limits, and for what cells in this process cannot do."""
     if limits.cell_s is not None and not limits.cell_s > 0:
         raise input_error("timeout per cell", f"{limits.cell_s:g} s is no time to run in", "give more than 0 seconds")
     asked = {

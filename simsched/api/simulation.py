@@ -32,7 +32,7 @@ _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).
 _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
 #: Fields that are texts; an id may be a number, and becomes one.
 _TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
-#: Features whose columns are there even where nothing uses them: what they hold then is true, if dull.
+#: Features whose columns are present even if unused; their values are then true, if dull.
 _SHOWN = frozenset(Feature) - {Feature.TOPOLOGY, Feature.FRAGMENTATION}
 _PAIR = 2
 _NODES = 16
@@ -51,7 +51,7 @@ class SimulationResults:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
     `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
-    the policy reads, and `marks` explains it where it is more than one could know (†) or profiled before (‡).
+    the policy reads, and `marks` explains it if that is more than one could know (†) or profiled before (‡).
     """
 
     jobs: pd.DataFrame
@@ -89,12 +89,12 @@ def simulate(
 
     `jobs` is a DataFrame or a list of dicts with the fields of a job: `num_gpus` and `submit_time_s`, `duration_s` for
     one that knows only GPUs and seconds, or `application` and `batch_size`; or a list of `JobSpec`. `policy` is a
-    class, an instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict such as
-    `{"nodes": 2, "gpus_per_node": 8, "gpu_type": "v100"}`, by default 16 nodes of 4 T4. `applications` names a folder
-    or holds applications, by default the shipped ones. `engine` are the fields of `EngineOptions`, such as
+    class, an instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict like `{"nodes": 2,
+    "gpus_per_node": 8, "gpu_type": "v100"}`, by default 16 nodes of 4 T4. `applications` names a folder or holds
+    applications, by default the shipped ones. `engine` are the fields of `EngineOptions`, for example
     `restart_delay_s`. The same arguments give the same tables.
 
-    Raises `InputError` for jobs that could never run, and `EngineError` where the policy decides what cannot be done.
+    Raises `InputError` for jobs that could never run, and `EngineError` for decisions that cannot be carried out.
 
     >>> found = simulate(jobs=[{"num_gpus": 4, "duration_s": 60}] * 2, policy="fifo", cluster=(1, 4), restart_delay_s=0)
     >>> found.jobs["jct_s"].tolist()
@@ -226,7 +226,7 @@ def _jobs(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
 
 
 def _check_numbers(where: str, job: JobSpec) -> None:
-    """Raise `InputError` for a number of a job that is not finite, or no whole one where things are counted."""
+    """Raise `InputError` for a job's number that is not finite, or a count that is not whole."""
     for name in sorted(_NUMBERS):
         value = getattr(job, name)
         if value is None:

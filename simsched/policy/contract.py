@@ -21,10 +21,9 @@ from simsched.policy.view import JobView, View
 class Triggers:
     """When a policy is asked: every `interval_s` while jobs are active, or when something happens.
 
-    With an interval, decisions fall on its multiples, the first one after time 0. `node_change` means that a node went
-    down or came up, `leases_over` that of the jobs that run in leases the last one under way has ended its lease. With
-    `quiet` an interval, a completion and an end of leases count while no job is active, too, as long as jobs are still
-    to come.
+    Intervals fall on multiples of `interval_s`, the first after time 0. `node_change` means that a node went down or
+    came up, `leases_over` that the last lease of the running jobs has ended. With `quiet`, intervals, completions and
+    ends of leases count without active jobs too, as long as jobs are still to come.
     """
 
     interval_s: float | None = None
@@ -53,16 +52,16 @@ class Triggers:
 class Traits:
     """What a policy is, whatever its parameters.
 
-    `needs` are the signals that it always reads, all others being absent from its view, and `wants` the physics that it
-    counts on, with what it becomes in an experiment without. Under a `rigid` policy a job gets just the GPUs that it
-    asked for, or none. A `type_aware` one weighs GPU types against each other, if only with some parameters; to others
-    each type is a pool of its own. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps all
-    of its speed on a GPU that it shares, and the others divide what it leaves; otherwise all divide it as the
-    experiment's model of sharing says. One that `scales` has nodes come and go (`Decision.nodes`).
+    `needs` are the signals that it always reads, all others being absent from its view; `wants` is the physics that it
+    counts on, with what it becomes without. Under a `rigid` policy a job gets just the GPUs that it asked for, or none.
+    A `type_aware` one weighs GPU types against each other, at least with some parameters; to others each type is a pool
+    of its own. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps its full speed on a shared
+    GPU, and the others divide what it leaves; otherwise all divide it by the experiment's model of sharing. One that
+    `scales` has nodes come and go (`Decision.nodes`).
 
-    Three traits concern parameters: one that `reads_tenants` has a parameter `tenants`, which the experiment's section
-    of that name fills; `quantum` and `diagnostics` name the parameters that hold the seconds of its time slice, longer
-    than a restart, and the further diagnostics that it is asked for (empty: there is none).
+    Three traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
+    section of that name; `quantum` and `diagnostics` name the parameters that hold the seconds of its time slice,
+    longer than a restart, and the further diagnostics asked for (empty: there is none).
     """
 
     needs: Set[Signal] = frozenset()
@@ -83,8 +82,8 @@ _ATTRIBUTES = ("needs", "wants", "rigid", "type_aware", "guaranteed_first", "sca
 class Policy(Protocol):
     """Decides who holds which GPUs; subclass it, or provide the same members.
 
-    One instance serves one run and may keep state of its own. Its constructor's parameters are the `params` of an
-    experiment, so they have annotations and defaults.
+    One instance serves one run and may keep state. Its constructor's parameters are the `params` of an experiment, and
+    need annotations and defaults.
     """
 
     #: Short name, as in the registry.
@@ -106,7 +105,7 @@ class Policy(Protocol):
 
     @property
     def rigid(self) -> bool:
-        """Return whether this instance is rigid; as its traits say unless a parameter has it otherwise."""
+        """Return whether this instance is rigid: as its traits say, unless a parameter overrides them."""
         return self.traits.rigid
 
     @property
@@ -123,7 +122,7 @@ class Policy(Protocol):
     def longest_pause_s(self) -> float:
         """Return the seconds for which the policy may leave everything idle on purpose although jobs wait.
 
-        A policy that goes on to do so for a thousand decisions, and for longer than this, is stuck, which ends the run.
+        A policy that idles for longer than this, over a thousand decisions, is stuck, which ends the run.
         """
         return 0.0
 
@@ -134,7 +133,7 @@ class Policy(Protocol):
 
     @property
     def counts_on(self) -> Wants:
-        """Return the physics that this instance counts on: what it wants, but for what its parameters switch off."""
+        """Return the physics that this instance counts on: what it wants, less what its parameters switch off."""
         return {wanted: becomes for wanted, becomes in self.traits.wants.items() if not becomes.switched_off(self)}
 
     def begin(self, cluster: Cluster) -> None:
@@ -144,16 +143,16 @@ class Policy(Protocol):
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent that runs beside a job; by default it keeps the batch or the batch rule asked for.
 
-        `facts` is what a user or a profiler knows of the application. Raises `InputError` where the policy cannot
-        schedule such a job.
+        `facts` is what a user or a profiler knows of the application. Raises `InputError` for a job that the policy
+        cannot schedule.
         """
         return configured_agent(request, facts)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Refuse the jobs of a workload for which the policy's input files were not made, by an `InputError`.
+        """Raise `InputError` for a workload that the policy's input files were not made for.
 
-        Asked before anything runs, of an instance that is then put away. The views show jobs as they will be submitted,
-        in the order of the workload, with the signals declared, as far as these are known before a job has run.
+        Asked before anything runs, of an instance that is then thrown away. The views show jobs as they will be
+        submitted, in the order of the workload, with the declared signals as far as these are known before a job runs.
         """
         return
 

@@ -16,11 +16,11 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 class Place:
     """The job holds the GPUs `at`, with more to say about it than plain GPUs do.
 
-    It may share GPUs with the jobs `beside` it and gets the least shared of its nodes; or it gets the very GPUs of the
-    job `onto`, which holds the same numbers and is not itself placed onto a third. With `restart` it is placed again
-    even where its nodes stay the same. Where it moves and is not `saved`, it falls back to its last checkpoint, or to
-    nothing without one, and its time limit begins again. `guaranteed` says whether it is (see
-    `Traits.guaranteed_first`) from now on; None leaves that as it is.
+    It may share GPUs with the jobs `beside` it and gets the least shared of its nodes; or it gets exactly the GPUs of
+    the job `onto`, which holds the same numbers and is not itself placed onto a third. `restart` places it again even
+    on the same nodes. A job that moves and is not `saved` falls back to its last checkpoint, or to nothing without one,
+    and its time limit begins again. `guaranteed` sets whether it is (see `Traits.guaranteed_first`); None leaves that
+    as it is.
     """
 
     at: Allocation
@@ -41,7 +41,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The job ends now, unfinished, with the final state `Cancelled`; what it held is free for the jobs placed."""
+    """The job ends now, unfinished, in the final state `Cancelled`; its GPUs are free for the jobs placed."""
 
     at: ClassVar[Allocation] = NOTHING
 
@@ -61,12 +61,12 @@ CANCEL: Final = Cancel()
 class Decision(NamedTuple):
     """What happens to each job: `jobs` maps ids to the GPUs that they hold from now on, or to an action.
 
-    What is not named `stops`, unless the `rest` `stays`. `wake_at_s` asks for one more decision at that second. `watch`
+    Jobs not named `stop`, unless the `rest` `stays`. `wake_at_s` asks for one more decision at that second. `watch`
     asks for a decision at the very second at which a job's attained service reaches so many GPU-seconds, more than by
-    now; a watch stays until it strikes, is replaced, or the job finishes. `nodes` are those to provision from now on
-    (None: as before): others go down at once and must be empty by then, and those that are down come up after the
-    start-up delay. `diagnostics` are numbers about the decision for the table of decisions. With `renew_leases` the
-    leases of running jobs end at this decision, and new ones begin.
+    now; a watch stays until it fires, is replaced, or the job finishes. `nodes` are those to provision from now on
+    (None: as before): others go down at once and must be empty by then; those that are down come up after the start-up
+    delay. `diagnostics` are numbers for the table of decisions. `renew_leases` ends the leases of running jobs at this
+    decision, and begins new ones.
 
     >>> Decision({"a": ((0, 4),), "b": Place(((0, 4),), onto="a")}).allocations
     {'a': ((0, 4),), 'b': ((0, 4),)}

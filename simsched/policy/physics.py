@@ -1,7 +1,7 @@
-"""Physics that a policy counts on, and what it becomes in an experiment that has none of it.
+"""Physics that a policy counts on, and what it becomes in an experiment without it.
 
-What an experiment may lack is defined once, here, and looked for once, in `simsched.experiment.offers`. A policy lists
-what it counts on in `wants`; tables and manifests of results say what it is without.
+Each is defined here and detected in `simsched.experiment.offers`. A policy lists what it counts on in `wants`; tables
+and manifests of results say what it is without.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Physics(NamedTuple):
-    """Something about jobs, cluster or engine that an experiment may lack: its name, and how a table says so."""
+    """A feature of jobs, cluster or engine that an experiment may lack: its name, and how a table says so."""
 
     name: str
     missing: str
@@ -40,9 +40,8 @@ TENSORS = Physics("tensors", "the tensors of no job's model are known")
 class Becomes:
     """What a policy is without some physics, in words that go on from its name ("serves ... in order of arrival").
 
-    Where that is to every digit what another policy does, `same_as` names it and `params` are its parameters; with
-    `params` alone it is the same policy with these, and one that has them already counts on nothing. A test holds both
-    claims.
+    If that equals another policy to every digit, `same_as` names it and `params` are its parameters; with `params`
+    alone it is the same policy with these, and one that has them already counts on nothing. Both claims are tested.
     """
 
     words: str

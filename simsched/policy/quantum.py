@@ -1,4 +1,4 @@
-"""A clock for policies that look at running jobs every so many seconds, and only while somebody waits."""
+"""A clock for policies that re-examine running jobs every so many seconds, only while jobs wait."""
 
 from __future__ import annotations
 

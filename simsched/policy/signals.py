@@ -1,8 +1,8 @@
 """What a policy may know beyond the queue and the cluster.
 
-A signal is defined once, here, and provided once, in `simsched.engine.providers`. A policy lists the signals that it
-needs in its traits, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every
-result records them.
+Each signal is defined here and provided by `simsched.engine.providers`. A policy lists the signals it needs in its
+traits, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every result records
+them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ViewSignal(_Signal[T]):
 
 
 class FileSignal(_Signal[None]):
-    """Knowledge that a policy takes from an input file that its parameters name; declared, and read by itself."""
+    """Knowledge that the policy itself reads from an input file named by its parameters."""
 
     __slots__ = ()
 
@@ -145,8 +145,8 @@ class Speed(NamedTuple):
 class LossReports(NamedTuple):
     """The losses that a job has reported so far, each with the epochs trained by then, both in order of time.
 
-    `done` are the epochs trained by now, parts included, and `epoch_progress` is the progress of an epoch, in the unit
-    of `Speed.rate`.
+    `done` are the epochs trained by now, parts included; `epoch_progress` is the progress of an epoch, in the unit of
+    `Speed.rate`.
     """
 
     epochs: tuple[float, ...]
@@ -163,7 +163,7 @@ GOODPUT: JobSignal[GoodputReport] = JobSignal(
 MEASURED_SPEEDS: JobSignal[Mapping[Site, Speed]] = JobSignal(
     "measured_speeds", "the speed that the job itself has measured on each site where it ran", Known.REPORTED
 )
-#: Losses of what has been trained; None where the application reports none.
+#: Reported losses; None if the application reports none.
 LOSSES: JobSignal[LossReports | None] = JobSignal(
     "losses", "the losses that the job has reported so far", Known.REPORTED
 )

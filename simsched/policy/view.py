@@ -1,7 +1,7 @@
 """The read-only window through which a policy sees jobs and cluster.
 
-Nothing is copied: a view shows the live state at the time of the decision, and must not be kept for later. Signals that
-the policy did not declare are absent.
+Nothing is copied: a view shows the live state at the decision, and must not be kept. Signals that the policy did not
+declare are absent.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class JobView:
 
     @property
     def max_gpus(self) -> int | None:
-        """The largest number of GPUs that the application can use, None where nothing but its batch bounds it."""
+        """The largest number of GPUs that the application can use, None if only its batch bounds it."""
         return self._state.facts.max_gpus
 
     @property
@@ -132,12 +132,12 @@ class JobView:
 
     @property
     def starts(self) -> int:
-        """How often the job was placed anew, the first start included."""
+        """How often the job was placed, the first start included."""
         return self._state.starts
 
     @property
     def restarts(self) -> int:
-        """How often the job was placed anew after its first start."""
+        """How often the job was placed again after its first start."""
         return max(self._state.starts - 1, 0)
 
     @property
@@ -161,7 +161,7 @@ class View(Protocol):
     """The state of queue and cluster at a decision.
 
     `jobs` holds the active jobs by id, in the order of the workload. `arrived` and `reached_threshold` list jobs since
-    the last decision (a job that has finished meanwhile is in neither); `finished` lists ids of jobs that are gone.
+    the last decision (neither lists a finished job); `finished` lists ids of jobs that are gone.
     """
 
     @property

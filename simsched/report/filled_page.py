@@ -1,4 +1,4 @@
-"""A Markdown page whose tables come from results, so that its figures cannot part from them.
+"""A Markdown page whose tables are filled from results and cannot diverge from them.
 
 A table stands between two comments, and whatever stands there is replaced:
 
@@ -47,8 +47,8 @@ METRIC = re.compile(r"[^\s\[]+(?:\[[^\]]*\])?")
 class FilledPage:
     """A page with its tables filled from results.
 
-    `same` and `changed` name the tables of which there are results, as `ratios table2 jct_mean_h`; `missing` names the
-    runs of which there are none.
+    `same` and `changed` name the tables with results, as `ratios table2 jct_mean_h`; `missing` names the runs without
+    any.
     """
 
     path: Path
@@ -61,8 +61,8 @@ class FilledPage:
 def filled(path: Path, results: Path) -> FilledPage:
     """Fill all tables of a page from a folder of runs.
 
-    A table of a run that is missing stays as it was, and says so where it was empty. Raises `InputError` where
-    the page cannot be read or has no table to fill.
+    A table of a missing run stays as it was, and says so if it was empty. Raises `InputError` for a page that cannot be
+    read or has no table to fill.
     """
     page = _read(path)
     found = list(_TABLE.finditer(page))

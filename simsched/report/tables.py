@@ -50,8 +50,8 @@ def comparison_table(
     """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
 
     `metrics` (default: the headline ones, occasional ones, and those with published values) may name a unit, as in
-    `makespan_min`; otherwise each column gets the unit that reads best, and efficiency is left out where no job trains.
-    Of a `run` the notes say what it was of, and policies without any result have rows that say so.
+    `makespan_min`; otherwise each column gets the unit that reads best, and efficiency is left out if no job trains.
+    The notes say what a `run` was of; policies without any result have rows that say so.
     """
     readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
     if metrics is None:
@@ -85,7 +85,7 @@ def _trains(rows: Sequence[Row]) -> bool:
 
 
 def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], ...]:
-    """Return a row for each policy of which no cell has a result."""
+    """Return a row for each policy without a result in any cell."""
     return tuple((label, *[""] * swept, "failed", *["-"] * (metrics - 1)) for label in run.lost)
 
 
@@ -169,7 +169,7 @@ def difference_table(
 ) -> TextTable:
     """Show the relative differences from the reference policy in per cent, seed by seed, with 95 % intervals.
 
-    An asterisk marks differences whose interval leaves zero out.
+    An asterisk marks differences whose interval excludes zero.
     """
     wanted = (*HEADLINE, *OCCASIONAL) if metrics is None else metrics
     readings = [find_metric(name) for name in wanted]

@@ -1,4 +1,4 @@
-"""How numbers are shown: the unit that reads best, and as many digits as mean something."""
+"""How numbers are shown: the unit that reads best, and only significant digits."""
 
 from __future__ import annotations
 

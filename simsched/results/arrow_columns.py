@@ -1,8 +1,7 @@
 """Arrow schemas of the tables, and Arrow arrays of the values of their rows.
 
-`pyarrow.array` makes arrays too, and loads pandas to ask whether the values are some of its own, which takes longer
-than a short run. Long columns, and values of a kind that a column does not expect, are left to it all the same: it is
-quicker with many, and says best what is wrong.
+`pyarrow.array` loads pandas to check for its types, which takes longer than a short run. Long columns and unexpected
+values go to it all the same: it is quicker with many values, and has the best error messages.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def arrow_schema(table: Table, features: Collection[str] = ()) -> pa.Schema:
 
 
 def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return an array of a type; mappings are given as sequences of pairs.
+    """Return the array that `pyarrow.array` makes of a type; mappings are given as sequences of pairs.
 
-    The array is the one that `pyarrow.array` makes. Raises its errors for values that do not fit the type.
+    Raises its errors for values that do not fit the type.
     """
     made = _short_array(values, kind) if len(values) <= _FEW else None
     return pa.array(values, kind) if made is None else made

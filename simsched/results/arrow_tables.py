@@ -26,7 +26,7 @@ _LONGEST_SHOWN = 60
 def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a result table of a cell folder, or some of its columns; those of features that it lacks are left out.
 
-    Raises `KeyError` for columns that the table does not declare, and `InputError` where the file is missing, damaged,
+    Raises `KeyError` for columns that the table does not declare, and `InputError` for a file that is missing, damaged,
     of another version, or lacks a column of the schema.
     """
     path = Path(folder) / TABLES[name].file
@@ -72,7 +72,7 @@ def _array(column: pa.ChunkedArray) -> Column:
     return np.fromiter(column.to_pylist(), column.type.to_pandas_dtype() if numbers else object, len(column))
 
 
-#: By how much a difference of two times may be less than 0, where time is continuous and sums are rounded.
+#: How far a difference of two times may fall below 0 through rounding in continuous time.
 _ROUNDING = 1e-6
 
 

@@ -1,4 +1,4 @@
-"""Who waited, and who used what: figures of a run's jobs by tenant, user, queue or size."""
+"""Who waited, and who used what: a run's jobs by tenant, user, queue or size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES: Sequence[tuple[str, int | None]] = (
 )  # fmt: skip
 #: What jobs can be grouped by.
 By = Literal["tenant", "user", "queue", "size"]
-#: Run times below this, in seconds, count as this in slow-downs, so that tiny jobs do not rule them.
+#: Least run time, in seconds, counted in slow-downs, lest tiny jobs dominate them.
 LEAST_RUN_S = 10.0
 
 
@@ -44,7 +44,7 @@ class GroupRow:
 class Groups:
     """All groups, that of all jobs last, and how even they are.
 
-    `fairness` is Jain's index of the groups' mean slow-downs: 1 where they are equal, 1/n where one bears all.
+    `fairness` is Jain's index of the groups' mean slow-downs: 1 if equal, 1/n if one bears all.
     """
 
     by: str
@@ -63,7 +63,7 @@ def size_of(gpus: Sequence[float] | npt.NDArray[Any]) -> npt.NDArray[Any]:
 def by_group(jobs: pd.DataFrame, by: By) -> Groups:
     """Group the rows of a table of jobs; tenants, users and queues by name, sizes from small to large.
 
-    Tables of results have a column `queue` where any job names one; elsewhere whoever groups by it joins it on.
+    Result tables have a column `queue` if any job names one; otherwise join it on to group by it.
     """
     keys = pd.Series(size_of(jobs["num_gpus"].to_numpy()) if by == "size" else jobs[by].to_numpy(), index=jobs.index)
     names: list[str] = [name for name, _ in SIZES] if by == "size" else sorted(set(keys))

@@ -25,7 +25,7 @@ def type_of_placements(placements: pd.Series, groups: Sequence[Mapping[str, Any]
 def summarise_types(
     jobs: pd.DataFrame | Columns, allocations: pd.DataFrame | Columns, groups: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Compute `gpu_utilisation[TYPE]`, `gpu_hours[TYPE]` and `jct_mean_s[TYPE]`; nothing where there is one type.
+    """Compute `gpu_utilisation[TYPE]`, `gpu_hours[TYPE]` and `jct_mean_s[TYPE]`; nothing with a single type.
 
     The JCT is that of jobs that got most of their GPU-seconds on the type (on a tie: the first by name). A type whose
     GPUs nobody held has no JCT.

@@ -1,4 +1,4 @@
-"""Sets the policies of a run beside each other, and a run beside expected completion times."""
+"""Compares the policies of a run with each other, and a run with expected completion times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Replica = tuple[Hashable, ...]
 class Row:
     """One policy at one point of the sweep, over all its seeds.
 
-    `values` has, for each metric of the summaries, one value per replication; `published` the published values, in the
+    `values` has one value per replication for each metric of the summaries; `published` the published values, in the
     units of the summaries.
     """
 
@@ -62,7 +62,7 @@ class Row:
     def estimate(self, metric: str) -> Estimate | None:
         """Average a metric (named as in the summaries) over the replications; None where no summary has it.
 
-        The interval keeps to the range of the metric. Ratios are averaged geometrically. Copies of one run are counted
+        The interval stays within the range of the metric. Ratios are averaged geometrically. Copies of one run count
         once.
         """
         values = self.values.get(metric)
@@ -100,9 +100,9 @@ def row_name(policy: str, point: Mapping[str, Any]) -> str:
 def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
     """Gather the cells of a run into rows, one per policy and sweep point, in the order of the grid.
 
-    Swept keys named in `replicate_over` (say, a list of workload files) count as replications beside the seed and not
-    as points. Published values are looked up under the name of the row, else under the label of the policy if that has
-    one row only.
+    Swept keys in `replicate_over` (say, a list of workload files) count as replications beside the seed and not as
+    points. Published values are looked up under the name of the row, else under the label of the policy if that has one
+    row only.
     """
     unknown = [key for key in replicate_over if key not in run.swept]
     if unknown:
@@ -171,8 +171,8 @@ def paired_differences(
 ) -> list[DifferenceRow]:
     """Compare every row with the row of the policy labelled `reference` at the same point, seed by seed.
 
-    A reference that a swept key does not concern stands for all values of that key. `metrics` are named as in the
-    summaries (default: all). Raises `InputError` where no policy has that label.
+    A reference that a swept key does not concern serves all values of that key. `metrics` are named as in the summaries
+    (default: all). Raises `InputError` where no policy has that label.
     """
     references = [row for row in rows if row.policy == reference]
     if not references:

@@ -1,4 +1,4 @@
-"""Sets two runs of the same policies on the same workloads beside each other, such as two kinds of physics."""
+"""Sets two runs of the same policies on the same workloads side by side, for example two kinds of physics."""
 
 from __future__ import annotations
 

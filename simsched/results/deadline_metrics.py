@@ -10,7 +10,7 @@ from simsched.results.metric import HIGHER, IF_THERE, LOWER, SECONDS_PER_HOUR, C
 
 
 def _of_deadlines(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
-    """Return a metric of the jobs with a deadline that is there only where there are such jobs."""
+    """Return a metric of the jobs with a deadline, shown only if there are any."""
 
     def of_tables(tables: Tables) -> float | None:
         if "deadline_s" not in tables.done:

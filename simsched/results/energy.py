@@ -1,8 +1,8 @@
 """Energy: what the nodes of a cell have drawn, from its tables and the power of its GPU types.
 
-A GPU draws `busy_w` while a job holds it and `idle_w` while its node is up or coming up and nobody does; a node draws
-`node_w` besides its GPUs while it is up or coming up, and `asleep_w` in all otherwise. A held GPU counts as fully
-loaded, so energy is estimated from above.
+A GPU draws `busy_w` while held and `idle_w` while it is not but its node is up or coming up; a node draws `node_w`
+besides its GPUs while it is up or coming up, and `asleep_w` in all otherwise. A held GPU counts as fully loaded: energy
+is estimated from above.
 """
 
 from __future__ import annotations

@@ -56,9 +56,8 @@ class Agreement:
 def compare_expected(results: Cell | Path, expected: Path) -> list[Agreement]:
     """Compare a cell, its folder, or every cell of a run's folder with a CSV of `workload,job,jct_s`.
 
-    The workload of a cell is the name in its manifest, for a workload file its stem. Cells whose workload the CSV does
-    not name are left out; if none is left, or the CSV is malformed or has other jobs than a cell, that is an
-    `InputError`.
+    A cell's workload is the name in its manifest, for a workload file its stem; cells not in the CSV are left out.
+    Raises `InputError` if none is left, or the CSV is malformed or has other jobs than a cell.
     """
     times = read_expected(expected)
     cells = _cells(results)

@@ -1,7 +1,7 @@
-"""Finish-time fairness: how long a job took, beside what it would have taken with its fair share of the cluster.
+"""Finish-time fairness: how long a job took, relative to its fair share of the cluster.
 
-The ratio rho has been defined in at least four ways; each is here by name. All compare a job's completion time with
-that of a solo run of it, start-up included, and differ in what that run is:
+The ratio rho has been defined in at least four ways, here by name. All divide a job's completion time by that of a solo
+run of it, start-up included, and differ in what that run is:
 
 * `pollux`: alone on 1/n of the GPUs, n being the mean number of jobs in the system during the job's life (Themis,
   NSDI'20, section 3; Sia, SOSP'23; taken here for Pollux, OSDI'21, figure 7, where it is not spelt out);
@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
     """Average, over the life of each job, how many jobs are in the system, the job itself included.
 
-    `submit_s` and `end_s` have one value a job, in seconds; so long as a job is submitted and not finished it counts.
+    `submit_s` and `end_s` have one value a job, in seconds; a job counts from submission to end.
     """
     submit, end = np.asarray(submit_s, dtype=np.float64), np.asarray(end_s, dtype=np.float64)
     if not submit.size:
@@ -55,9 +55,9 @@ def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
 
 
 def time_on_share(share: float, seconds: Callable[[int], float], rounding: Rounding = "floor") -> float:
-    """Return the seconds of a job alone on `share` GPUs, from `seconds`, which tells them for whole numbers of GPUs.
+    """Return the seconds of a job alone on `share` GPUs, given its `seconds` on whole numbers of GPUs.
 
-    On less than one GPU it takes the time on one divided by the share, unless that is rounded up.
+    Below one GPU it is the time on one divided by the share, unless the share is rounded up.
     """
     low, high = math.floor(share), math.ceil(share)
     if rounding == "ceil" or low == high:

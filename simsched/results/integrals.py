@@ -40,7 +40,7 @@ def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: fl
 def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
     """Integrate over each bin the sum of the weights of the intervals that cover an instant.
 
-    The sum is a step function of time, so its integral from the left is piecewise linear between the breakpoints.
+    The sum is a step function of time: its integral from the left is piecewise linear between the breakpoints.
     """
     if not len(start):
         return np.zeros(len(edges) - 1)

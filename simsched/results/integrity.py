@@ -1,7 +1,7 @@
 """Whether the files of a cell are the ones that were written: sizes and hashes, kept in its manifest.
 
 The manifest names every other file of its folder with size and SHA-256, and holds a hash of itself. The quick check
-looks at the manifest, the small files and the sizes of all; the full one reads everything.
+reads the manifest, the small files and all sizes; the full one reads everything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 def seal(folder: Path, manifest: Mapping[str, Any], contents: Mapping[str, bytes] = _NOTHING) -> None:
     """Write the manifest of a whole cell, with sizes and hashes of the other files; all of it is on disk afterwards.
 
-    `contents` are files that are still to be written, into a folder that nobody else looks into yet.
+    `contents` are files still to be written, into a folder that nobody else reads yet.
     """
     for name, content in contents.items():
         (folder / name).write_bytes(content)
@@ -67,7 +67,7 @@ def is_sealed(manifest: Mapping[str, Any]) -> bool:
 
 
 def quick_fault(folder: Path) -> str:
-    """Say what is wrong with a cell as far as can be seen without reading its tables; empty where nothing is."""
+    """Return what is wrong with a cell, as far as visible without reading its tables; empty if nothing."""
     return next(_faults(folder, full=False), "")
 
 
@@ -119,7 +119,7 @@ def _fault_of(path: Path, known: Mapping[str, Any], *, full: bool) -> Iterator[s
 
 
 def problems_of(cells: Mapping[str, Path]) -> list[Problem]:
-    """Find what is wrong with cells, given as what each is called and its folder; every file is read."""
+    """Find what is wrong with cells, given by name and folder; every file is read."""
     remedy = "run the experiment again, which repeats only what is missing or damaged"
     return [
         Problem(str(path), f"{fault} (cell {name})", remedy) for name, path in cells.items() for fault in faults(path)

@@ -22,7 +22,7 @@ SECONDS_PER_HOUR = 3600
 _GREATEST = MappingProxyType({"share": 1.0, "%": 100.0})
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
-#: Which metrics comparisons show unasked: all of a run, or those that few runs have and then want.
+#: Which metrics comparisons show by default: of every run, or only of runs that have them.
 ALWAYS: Literal["always"] = "always"
 IF_THERE: Literal["if there"] = "if there"
 
@@ -34,9 +34,9 @@ Column = npt.NDArray[Any]
 
 
 class Columns:
-    """A table as arrays by name: all that a metric needs, and quicker than a DataFrame where the table is short.
+    """A table as arrays by name, quicker than a short DataFrame.
 
-    A column is made or read when it is first asked for, and kept.
+    A column is read on first use, and kept.
     """
 
     def __init__(self, names: Collection[str], rows: int, read: Callable[[str], Column]) -> None:
@@ -97,7 +97,7 @@ def means_by(names: Column, values: Column) -> dict[str, float]:
     by_name: dict[str, list[Any]] = {}
     for name, value in zip(names.tolist(), values.tolist(), strict=True):
         by_name.setdefault(name, []).append(value)
-    whole = np.issubdtype(values.dtype, np.integer)  # whole seconds below 2^53, of which every sum is exact
+    whole = np.issubdtype(values.dtype, np.integer)  # sums of whole seconds below 2^53 are exact
     return {name: (sum(group) if whole else _kahan(group)) / len(group) for name, group in sorted(by_name.items())}
 
 
@@ -125,7 +125,7 @@ class Tables:
     Metrics read the tables as arrays: `done`, `held` and `decided` are those of jobs, allocations and rounds.
     `node_price_per_h` is what a node costs an hour, `gpu_price_per_h` what a GPU of each node does (empty: unknown),
     `power` what GPUs and nodes draw, `accuracies` are those of the trials of hyper-parameter tuning, in per cent, `rho`
-    the ratios of finish-time fairness, and `losses` those of the applications over progress; None where there are none.
+    the ratios of finish-time fairness, and `losses` those of the applications over progress; None if there are none.
     """
 
     jobs: pd.DataFrame | Columns
@@ -161,8 +161,8 @@ class Metric:
 
     `unit` is `s`, `GPU h`, `node h`, `1/h`, `$`, `kWh`, `%`, `share` (of 1) or empty (a plain count); `better` is
     `lower`, `higher` or empty where neither is. `compute` gives None where the tables do not allow the metric.
-    `greatest` is the greatest possible value, where the unit does not tell it. `shown` says whether comparisons show it
-    unasked. `of` says what it can be had of besides whole runs, in brackets behind its name.
+    `greatest` is the greatest possible value, unless the unit tells it. `shown` says whether comparisons show it by
+    default. `of` lists what else than whole runs it exists for, in brackets behind its name.
     """
 
     name: str

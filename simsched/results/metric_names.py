@@ -17,9 +17,9 @@ _SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
 
 @dataclass(frozen=True)
 class Reading:
-    """A metric as somebody named it.
+    """A metric as a user named it.
 
-    Summaries have it under `key`, in `stored_unit`; times `factor` it is in the `unit` that was asked for.
+    Summaries have it under `key`, in `stored_unit`; times `factor` it is in the `unit` asked for.
     """
 
     key: str
@@ -33,10 +33,10 @@ class Reading:
 def find_metric(name: str) -> Reading:
     """Look a metric up by the name that a user wrote.
 
-    Times may be asked for in seconds, minutes or hours by the end of the name: `makespan_h` reads `makespan_s`
-    divided by 3600. A bracket picks an application, a tenant or a GPU type, `jct_mean_h[imagenet]`, or, of rho, leaves
-    one out: `rho_above_1[all but ncf]`. With `_ratio` for the unit the metric is divided by the reference policy's:
-    `makespan_ratio`. Raises `InputError` on other names.
+    The end of a time's name gives its unit (seconds, minutes or hours): `makespan_h` reads `makespan_s` divided by
+    3600. A bracket picks an application, a tenant or a GPU type, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
+    `rho_above_1[all but ncf]`. The unit `_ratio` divides by the reference policy's: `makespan_ratio`. Raises
+    `InputError` on other names.
     """
     match = _NAME.fullmatch(name)
     stem, application = (match["name"], match["application"]) if match else (name, None)

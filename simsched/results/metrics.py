@@ -1,7 +1,7 @@
 """What is computed from the result tables: every metric with its name, unit, formula and direction.
 
-A metric is a pure function of the tables of one cell and of the number of GPUs in the cluster. `summarise` computes
-all that the tables allow. Means per application and per tenant are added under `jct_mean_s[NAME]`: what Table 2 of the
+A metric is a pure function of the tables of one cell and of the number of GPUs in the cluster. `summarise` computes all
+that the tables allow. Means per application and per tenant are added under `jct_mean_s[NAME]`: what Table 2 of the
 Pollux paper prints as the 99th percentile is the mean JCT of its ImageNet jobs, `jct_mean_s[imagenet]` here. A time
 divided by that of the reference policy under the same seed is called `_ratio`, as in `jct_mean_ratio`.
 """
@@ -76,8 +76,8 @@ def summarise(
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
-    Where nodes or jobs may fail, that of each final state too (`jct_mean_s[Failed]`). A metric without a value (no
-    job, no table) is left out rather than given as not-a-number. Percentiles are interpolated linearly.
+    If nodes or jobs may fail, that of each final state too (`jct_mean_s[Failed]`). A metric without a value (no job, no
+    table) is left out rather than NaN. Percentiles are interpolated linearly.
     """
     tables = Tables(
         jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, None, losses, power, gpu_price_per_h

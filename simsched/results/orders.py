@@ -1,10 +1,10 @@
 """Whether policies rank as published, at each point of a sweep, by a rule that can fail.
 
-Two policies are compared where their published values lie further apart than `APART`: a published mean that is closer
-to another than a simulator comes to its own prints ranks nothing. A pair is *separated* where the 95 % interval of its
-ratio, paired by seed, leaves out 1; all other pairs are undecided, whatever their means. The order `differs` where a
-separated pair stands the other way round than published. It `matches` where none does and at least `ENOUGH` of the
-pairs are separated, and is `undecided` where fewer are: pairs that nobody can tell apart match nothing.
+Two policies are compared if their published values lie further apart than `APART`: means closer to each other than a
+simulator comes to its own prints rank nothing. A pair is *separated* if the 95 % interval of its ratio, paired by seed,
+excludes 1; all other pairs are undecided, whatever their means. The order `differs` if a separated pair stands the
+other way round than published. It `matches` if none does and at least `ENOUGH` of the pairs are separated, and is
+`undecided` if fewer are: pairs that nobody can tell apart match nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ENOUGH = 0.5
 class Ranked:
     """The pairs of policies at one point of a sweep whose order was published.
 
-    Of `pairs`, `in_order` are separated and stand as published, `reversed_pairs` are separated and stand the other way
-    round, as `first > second` where the first should be less, and `undecided_pairs` are not separated.
+    Of `pairs`, `in_order` are separated and stand as published, `reversed_pairs` are separated and reversed (as `first
+    > second` where the first should be less), and `undecided_pairs` are not separated.
     """
 
     point: str

@@ -17,8 +17,8 @@ _HELD = ("job_id", "start_s", "end_s", "gpus", "placement", "restarting", "neigh
 def pair_speeds(cells: Iterable[Cell]) -> pd.DataFrame:
     """Gather the pairs of single-GPU jobs that shared a GPU, both ways round, by application, batch and GPU type.
 
-    `speed` is that of the first beside the other, relative to alone, in the mean over the seconds in which they shared
-    a GPU; `sum` that of both. Sorted by type and pair.
+    `speed` is that of the first beside the other, relative to alone, on average over the seconds in which they shared a
+    GPU; `sum` that of both. Sorted by type and pair.
     """
     parts = [_shared(cell) for cell in cells]
     seen = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=[*COLUMNS[:5], "worth", "s"])])

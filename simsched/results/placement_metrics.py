@@ -1,4 +1,4 @@
-"""Metrics of placement that are there only where it was recorded: free GPUs of no use, and jobs spread over domains."""
+"""Metrics of placement, where recorded: unusable free GPUs, and jobs spread over domains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How right a policy was that left what it predicted of its jobs beside its results."""
+"""How accurate the predictions were that a policy left beside its results."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def prediction_errors(cell: Cell) -> pd.DataFrame:
     """Return the errors of a cell's predictions, in their order.
 
     Columns: `job_id`, `application`, `done` (share of the training done at the time), `end_error` (of the progress at
-    completion), `gpus` (given), `step_error` (of the seconds of a step on these; not-a-number where the job never ran
-    on them). Errors are relative to the truth. Raises `InputError` where the file is damaged.
+    completion), `gpus` (given), `step_error` (of the seconds of a step on these; NaN if the job never ran on them).
+    Errors are relative to the truth. Raises `InputError` for a damaged file.
     """
     told = read_sheet(cell.folder / PREDICTIONS_FILE, COLUMNS)
     held = cell.table("allocations", _LIFE)

@@ -1,7 +1,7 @@
-"""How far the losses of jobs have fallen, and when: metrics that are there where an experiment records `losses`.
+"""How far the losses of jobs have fallen, and when: metrics for experiments that record `losses`.
 
-A loss is normalised: 1 before training, 0 at its end. What it is at some progress stands in a file of its own beside
-the tables of a cell, by application; the progress itself stands in the table of allocations.
+A loss is normalised: 1 before training, 0 at its end. A file beside the tables of a cell has the loss by progress of
+each application; the table of allocations has the progress.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Cell:
     """The results of one policy under one seed at one point of the sweep.
 
     `policy` is the label under which the policy is shown, `policy_name` the policy itself; `point` maps swept keys to
-    their values, and `own` the keys of conditions that this policy alone is under. The tables are read when first asked
-    for and kept; `table` reads without keeping.
+    their values, and `own` the conditions of this policy alone. The tables are read on first use and kept; `table`
+    reads without keeping.
     """
 
     folder: Path
@@ -110,11 +110,11 @@ class Cell:
 class Run:
     """All cells of an experiment, in the order of its grid.
 
-    `published` maps the label of a row to metrics and their published values, which stand in `published_source`;
-    `experiment` is the resolved specification. `fairness` says what the ratios of finish-time fairness compare with and
-    where they stand; it is empty where there are none. `changed` are the settings that differ from the experiment's
-    file, as `key=value`. `failed` says by cell why it has no results, and `missing` names all cells that have none;
-    `published_left_out` tells that published values were dropped because a change makes them values of something else.
+    `published` maps the label of a row to metrics and their published values, from `published_source`; `experiment` is
+    the resolved specification. `fairness` says what the ratios of finish-time fairness compare with and where they are
+    stored; it is empty without any. `changed` are the settings that differ from the experiment's file, as `key=value`.
+    `failed` says by cell why it has no results, and `missing` names all cells without any; `published_left_out` tells
+    that published values were dropped because a change makes them values of something else.
     """
 
     folder: Path
@@ -142,7 +142,7 @@ class Run:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Labels of the policies that failed and of which no cell has a result."""
+        """Labels of the policies that failed and have no result in any cell."""
         labels = dict.fromkeys(name.rpartition(", seed ")[0] for name in self.failed)
         return tuple(label for label in labels if label not in self.policies)
 
@@ -167,7 +167,7 @@ class Run:
 def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Read a result table (`jobs`, `allocations`, `rounds` or `outages`) of a cell folder.
 
-    Raises `InputError` where the file is missing, damaged, of another version, or lacks a column.
+    Raises `InputError` for a file that is missing, damaged, of another version, or lacks a column.
     """
     return frame_of(read_arrow(folder, name, columns))
 
@@ -180,9 +180,9 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
 
 
 def read_cell(folder: Path) -> Cell:
-    """Read the folder of one cell; its tables are read when asked for.
+    """Read the folder of one cell; its tables are read on first use.
 
-    Policy, seed and point come from the manifest where it names them (`policy`, `policy_name`, `seed`, `point`).
+    Policy, seed and point come from the manifest if it names them (`policy`, `policy_name`, `seed`, `point`).
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -207,7 +207,7 @@ def read_cell(folder: Path) -> Cell:
     )
 
 
-#: By how much a metric may pass its range: a replay may let a job hold its GPUs a little beyond the end it records.
+#: Tolerance on a metric's range: in a replay a job may hold its GPUs a little beyond its recorded end.
 _SLACK = 1e-2
 
 

@@ -43,8 +43,8 @@ def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
 def summarise_rho_without(rho: pd.DataFrame) -> dict[str, float]:
     """Compute the shares of rho above 1 and 2 among the jobs of all applications but one, for each of these.
 
-    `rho` has the columns `application` and `rho`, a row a job. An application that can use one GPU only takes as long
-    alone as under load, and where it makes up much of a workload the shares say little about the others.
+    `rho` has the columns `application` and `rho`, a row a job. An application limited to one GPU takes as long alone as
+    under load; where it makes up much of a workload it hides the others.
     """
     found: dict[str, float] = {}
     partial = [metric.name for metric in RHO_METRICS if metric.of]

@@ -2,7 +2,7 @@
 
 A field says its type, what it means, its unit and the feature that brings it. The engine fills these rows; the schema
 of the files, their writer and reader, the tables of `simsched.simulate` and `docs/results.md` follow from them. All
-times are seconds from the start of the workload, whole ones where the tick is a second.
+times are seconds from the start of the workload, whole ones if the tick is a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Feature(StrEnum):
-    """What brings columns of its own where an experiment uses it; fine time makes seconds fractional."""
+    """A feature that adds columns if an experiment uses it; fine time makes seconds fractional."""
 
     SHARING = "sharing"
     FINE_TIME = "fine-time"
@@ -39,8 +39,8 @@ SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES 
 class Column:
     """One column: what it tells, its unit (empty for names and plain counts), and the feature that brings it, if any.
 
-    Numbers are at least 0, and finite unless the column is `endless`; texts have the form of the regular expression
-    `form`. `name` and `type`, the name of an Arrow type, are those of the field that it stands at.
+    Numbers are at least 0, and finite unless the column is `endless`; texts match the regular expression `form`. `name`
+    and `type`, the name of an Arrow type, are those of its field.
     """
 
     meaning: str
@@ -234,7 +234,7 @@ class Table:
         return tuple(column for column in self.columns if column.feature is None or column.feature in features)
 
     def frame(self, rows: Iterable[Any], features: Collection[str] = ()) -> pd.DataFrame:
-        """Return rows as pandas has them, with the columns that are there with some features."""
+        """Return rows as a pandas table, with the columns of these features."""
         import pandas as pd  # slow to load, and the engine needs none of it
 
         whole = pd.DataFrame(rows, columns=self.record._fields)
@@ -262,7 +262,7 @@ JOBS, ALLOCATIONS, ROUNDS, OUTAGES = (
     Table("rounds", DecisionRecord),
     Table("outages", OutageRecord, occasional=True),
 )
-#: No number of a table is larger, in whatever unit: as seconds, thirty million years.
+#: The largest number in a table, in whatever unit: as seconds, thirty million years.
 LARGEST = 1e15
 #: Stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"

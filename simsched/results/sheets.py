@@ -1,4 +1,4 @@
-"""The CSV files that stand beside the tables of a cell, and published curves, read off a figure."""
+"""The CSV files beside the tables of a cell, and published curves, read off a figure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _AGAIN = "run the experiment again"
 def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Read a CSV file that has at least `columns`, ids of jobs as text.
 
-    Raises `InputError` where it is missing or damaged, or lacks a column.
+    Raises `InputError` if it is missing or damaged, or lacks a column.
     """
     import pandas as pd  # slow to load, and few cells have such a file
 
     try:
-        sheet = pd.read_csv(path, converters={"job_id": str})  # an id such as `NA` or `007` is a text
+        sheet = pd.read_csv(path, converters={"job_id": str})  # an id like `NA` or `007` is text
     except (ValueError, OSError) as error:
         raise input_error(path, f"cannot be read: {error}", _AGAIN) from error
     missing = [column for column in columns if column not in sheet]

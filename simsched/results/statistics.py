@@ -16,9 +16,9 @@ Replica = TypeVar("Replica", bound=Hashable)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over `n` replications and, from two of them on, the interval in which the true mean probably lies.
+    """A mean over `n` replications and, from two of them on, its confidence interval.
 
-    `low` and `high` are None where there is no interval.
+    `low` and `high` are None without an interval.
     """
 
     mean: float
@@ -58,9 +58,9 @@ def estimate(values: Iterable[float], confidence: float = CONFIDENCE, within: Ra
     """Average one value per seed, with the interval of Student's t.
 
     The interval is mean +- t(n - 1) * s / sqrt(n), s being the standard deviation with n - 1 in the denominator. It
-    holds if the seeds are independent and their values not too far from normal. What lies outside the range `within`
-    which all values are is cut off: the true mean cannot be there, so the rest covers it as often. One value has no
-    interval; no value raises `ValueError`.
+    holds if the seeds are independent and their values not too far from normal. It is clipped to the range `within`
+    which all values are: the true mean cannot be outside, and coverage stays. One value has no interval; no value
+    raises `ValueError`.
     """
     sample = np.asarray(list(values), dtype=float)
     n = sample.size
@@ -80,9 +80,9 @@ def ratio(
 ) -> Estimate | None:
     """Estimate by which factor `values` differ from `reference` on the replications that both have; None without one.
 
-    It is the geometric mean of the ratios, replication by replication, with the interval of Student's t for the mean of
-    their logarithms: what the jobs of a seed have in common cancels out, and no interval reaches below 0. Where a value
-    is not above 0 a logarithm does not exist, and the ratio is `ratio_of_means`; None where that is none either.
+    The geometric mean of the ratios by replication, with the interval of Student's t for the mean of their logarithms:
+    what the jobs of a seed have in common cancels out, and no interval reaches below 0. If a value is not above 0 it is
+    `ratio_of_means`, or None where that does not exist either.
     """
     pairs = _pairs(values, reference)
     if not pairs:

@@ -25,7 +25,7 @@ OCCUPANCY_COLUMNS = ("job_id", "application", "tenant", "status", "num_gpus", "s
 class Stay:
     """One job on neighbouring GPUs of one node for as long as its placement stays; `first_gpu` counts from 0.
 
-    It makes no progress before `ready_s`, when it has started or restarted; `ended` tells that it completed here.
+    It makes no progress before `ready_s`, while it starts or restarts; `ended` tells that it completed here.
     """
 
     job_id: str
@@ -42,10 +42,10 @@ class Stay:
 def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = None) -> list[Stay]:
     """Put the intervals of a cell onto the GPUs of its nodes (the first `nodes`, by default all), in order of start.
 
-    The tables say how many GPUs a job holds on a node, not which: it gets the lowest that are free, side by side where
-    there is such a gap. Jobs that share GPUs get places beyond those of the node. `number` counts the placements of a
-    job from 1, so a stay with a higher one follows a restart; where `jobs` has how many `restarts` there were, pauses
-    in one placement that were none, as for checkpoints, are told apart from those that were.
+    The tables say how many GPUs a job holds on a node, not which: it gets the lowest free ones, side by side if such a
+    gap exists. Jobs that share GPUs get places beyond those of the node. `number` counts the placements of a job from
+    1: a stay with a higher one follows a restart; if `jobs` has the number of `restarts`, pauses within one placement,
+    as for checkpoints, are told apart from restarts.
     """
     restarts = dict(zip(jobs["job_id"], jobs["restarts"], strict=True)) if "restarts" in jobs else None
     ends = dict(zip(jobs["job_id"], jobs["end_time_s"], strict=True))
@@ -82,10 +82,10 @@ def _placements(
 
 
 def _begins(own: Sequence[_Held], restarts: int | None) -> list[int]:
-    """Find where the placements of one job begin, of which there are one more than `restarts` (None: unknown).
+    """Find where the placements of one job begin, one more than `restarts` (None: unknown).
 
     One begins with other GPUs and after a gap. A pause on the same GPUs may be a restart or, for instance, a
-    checkpoint: as many are taken for restarts as are missing, those that last about as long as the job's first start.
+    checkpoint: as many count as restarts as are missing, those that last about as long as the job's first start.
     """
     found, pauses = [0], []
     for place, (before, row) in enumerate(pairwise(own), start=1):

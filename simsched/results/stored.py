@@ -1,7 +1,6 @@
-"""What the JSON files of a run hold, written down once: each is held against this page when it is read.
+"""The format of a run's JSON files, which are checked against it when read.
 
-Keys that are not named here may be there, and are not looked at. Numbers are finite, and texts that name a file lead
-nowhere but below the run.
+Unknown keys are ignored. Numbers are finite, and paths stay below the folder of the run.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from simsched.results.sheets import CurvePoint
 #: The key of a point under which the files of a folder of workloads stand; these count as replications.
 WORKLOAD_FILE = "workload"
 RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
-#: No result, in whatever unit, is as large; what is computed of two such numbers is a number still.
+#: Exceeds any result in any unit; arithmetic on two such numbers stays finite.
 _LARGEST = 1e30
 _LONGEST_SHOWN = 60
 
@@ -201,7 +200,7 @@ Summary = dict[str, float]
 def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     """Read a JSON object of a shape, one of those of this module.
 
-    Raises `InputError` where the file is missing, is no JSON object, or says what cannot be, with every such place.
+    Raises `InputError` for a file that is missing, is no JSON object, or has invalid values, naming every such place.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
@@ -226,7 +225,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def faults(value: object, kind: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Say where a value is not of a kind: the place, as in `cells[0].seed`, and what is wrong there."""
+    """Return where a value is not of a kind (a place like `cells[0].seed`) and what is wrong there."""
     if kind is Any:
         return
     origin, inner = get_origin(kind), get_args(kind)

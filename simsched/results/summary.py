@@ -34,11 +34,9 @@ def summarise_folder(
 ) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
 
-    Tables that are `at_hand`, because they have just been written, are not read.
-
-    `node_price_per_h` is what a rented node costs and `power` what is drawn, None where that is not asked for;
-    `gpu_price_per_h` is what an hour of a GPU of each node costs, empty where nothing is;
-    `groups` are those of the cluster, whose GPU types are summarised by themselves where there are several.
+    Tables `at_hand`, because they have just been written, are not read. `node_price_per_h` is what a rented node costs
+    and `power` what is drawn, None if not asked for; `gpu_price_per_h` is what an hour of a GPU of each node costs,
+    empty if free. With several GPU types in `groups`, the cluster's, each is summarised by itself.
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()

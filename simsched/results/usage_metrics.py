@@ -58,7 +58,7 @@ def _speed_per_gpu(tables: Tables) -> float | None:
 
 
 def _takes_parts(intervals: Columns) -> bool:
-    """Return whether jobs take parts of GPUs: then those on one GPU need not have even shares of it."""
+    """Return whether jobs take fractional GPUs: shares of one GPU may then be uneven."""
     single = intervals["gpus"] == 1
     holders = np.array([len(names.split()) + 1 for names in intervals["neighbours"][single].tolist()], dtype=np.int64)
     return bool((np.abs(intervals["gpu_share"][single] * holders - 1) > 1e-9).any())

@@ -4,8 +4,8 @@ A mean over few workloads says little: single jobs move it by half. What can be 
 that faced the same jobs, seed by seed, and its 95 % interval (`simsched.results.statistics.ratio`):
 
 - `differs`: it lies on the other side of 1 than the published ratio, or it contains 1 and excludes the published ratio;
-- `matches`: it is narrower than 10 % of the ratio and contains the ratio that the published simulator gives (a testbed
-  is no simulator, so nothing matches one);
+- `matches`: it is narrower than 10 % of the ratio and contains the ratio that the published simulator gives (nothing
+  matches a testbed);
 - `same direction`: it lies on the published side of 1 and contains the published ratio;
 - `direction right, ratio excluded`: it lies on the published side of 1, without the published ratio;
 - `undecided`: there is none (one seed), it is wider than 20 % of the ratio, or it contains both 1 and the published
@@ -26,7 +26,7 @@ MATCHES, SAME_DIRECTION, DIFFERS, UNDECIDED = "matches", "same direction", "diff
 EXCLUDED = "direction right, ratio excluded"
 #: What an interval may span, relative to the ratio, if the ratio is to match.
 NARROW = 0.1
-#: What an interval may span, relative to the ratio, if it is to decide anything in favour.
+#: The widest interval, relative to the ratio, that can decide in favour.
 WIDE = 0.2
 #: What the published values of an experiment come from for a ratio to match them.
 SIMULATOR = "simulator"
@@ -36,8 +36,8 @@ SIMULATOR = "simulator"
 class Judged:
     """The ratio of a metric of one row to that of another, beside the published ratio.
 
-    `ratio` and `of_means` are None where there is none. `means` are the means of the metric of the two rows and
-    `published_levels` their published values, None where only a ratio was published, in `unit`.
+    `ratio` and `of_means` may be None. `means` are the means of the metric of the two rows and `published_levels` their
+    published values, None where only a ratio was published, in `unit`.
     """
 
     row: str

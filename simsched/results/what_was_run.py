@@ -42,9 +42,9 @@ class ListedCell(Protocol):
 
 
 def published_values_hold(changed: Iterable[str]) -> bool:
-    """Return whether published values may stand beside a run with these `key=value` changes.
+    """Return whether published values apply to a run with these `key=value` changes.
 
-    They may not where workload, cluster, engine, applications or policies differ from those they were published of.
+    They do not if workload, cluster, engine, applications or policies differ from those they were published for.
     """
     keys = [change.partition("=")[0].strip() for change in changed]
     return not any(key.split(".")[0] in _COMPARED for key in keys)
@@ -53,7 +53,7 @@ def published_values_hold(changed: Iterable[str]) -> bool:
 def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> str:
     """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
-    What holds for one policy alone is said: `... on 64 GPUs; gandiva alone with engine.restart_delay_s=1`. Of replays
+    Conditions of one policy alone are named: `... on 64 GPUs; gandiva alone with engine.restart_delay_s=1`. Of replays
     and of lists of jobs it tells whether they are whole, and what of them was left out.
     """
     jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
@@ -81,7 +81,7 @@ def _own(conditions: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def what_policies_become(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """Say of policies whose physics a run does not offer what they are without, a sentence each.
+    """Say, a sentence each, what policies become in a run without the physics that they count on.
 
     `told` has, for each cell, the label of its policy and what its manifest says under `without`.
     """

@@ -22,10 +22,10 @@ from simsched.results.rows import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
-#: Rows that are held as they came; then they are made columns, which take less memory.
+#: Rows kept as tuples before they become columns, which take less memory.
 _ROWS_AS_THEY_CAME = 4096
-#: Tables of so many rows at most are neither compressed nor given dictionaries: that would take longer than all else
-#: about writing them, and save at most a quarter of some kilobytes.
+#: Tables of at most so many rows are neither compressed nor dictionary-encoded: that would dominate the time to write
+#: them, and save at most a quarter of some kilobytes.
 _ROWS_TOO_FEW_TO_COMPRESS = 32
 
 Row = Sequence[Any]
@@ -36,13 +36,13 @@ _DIAGNOSTICS, _PROVISIONED = (i for i, column in enumerate(ROUNDS.columns) if co
 class TableWriter:
     """Streams records to `jobs.parquet`, `allocations.parquet`, `rounds.parquet` and the like in a folder.
 
-    A context manager that takes the engine's records as tuples in the order of the schema. Of each table at most
-    `row_group_rows` rows wait in memory. The files get their names when the block ends well; if it ends with an
-    exception, nothing of them stays. The same records give the same bytes. Records of tables that are not among
-    `tables` are dropped. An occasional table has no file without a record.
+    A context manager that takes the engine's records as tuples in the order of the schema. At most `row_group_rows`
+    rows of each table wait in memory. The files get their names when the block ends well; an exception leaves none of
+    them. The same records give the same bytes. Records of tables not among `tables` are dropped. An occasional table
+    has no file without a record.
 
-    With `keep_short`, files of one row group at most are not written at all: their `contents` are for the caller to
-    write, who thereby needs not read them again for a hash.
+    With `keep_short`, files of one row group at most are not written: the caller writes their `contents`, and need not
+    read them back for a hash.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TableWriter:
         row_group_rows: int = ROW_GROUP_ROWS,
         keep_short: bool = False,
     ) -> None:
-        """Write into `folder`, which is made if need be; `features` bring columns of their own."""
+        """Write into `folder`, created if missing; `features` add columns."""
         unknown = sorted(set(tables) - set(TABLES))
         if unknown:
             raise input_error(folder, f"there is no result table '{unknown[0]}'", f"known: {', '.join(sorted(TABLES))}")
@@ -119,7 +119,7 @@ class TableWriter:
 
     @property
     def short(self) -> dict[str, pa.Table]:
-        """The tables that were written as one row group at most, so that nobody needs to read them back."""
+        """The tables of at most one row group, kept to save reading them back."""
         return {
             name: table.whole for name, table in self._tables.items() if table is not None and table.whole is not None
         }
@@ -248,7 +248,7 @@ def _layout(name: str, features: frozenset[str]) -> tuple[pa.Schema, tuple[int, 
 def write_json(path: Path, content: object) -> None:
     """Write JSON with sorted keys, whole or not at all.
 
-    Not-a-number and infinity raise `ValueError`: they are not JSON, and a result that is not a number is left out.
+    NaN and infinity raise `ValueError`: they are not JSON.
     """
     write_text(Path(path), json_text(content))
 

@@ -62,9 +62,9 @@ def toy_application(
     """Make a measured application whose numbers can be worked by hand.
 
     On one node a micro-batch of b takes 0.1 + 0.01 b seconds, and synchronising n > 1 GPUs adds 0.05; on several nodes
-    it adds 0.2. Batches run from 16 to 256 with 8 to 64 per GPU; the squared gradient norm is 1 and the variance 1, so
-    the gain at scale s is 2 / (1/s + 1). Placements on up to four nodes of up to four GPUs are known. The loss is
-    1 / (1 + epochs).
+    it adds 0.2. Batches run from 16 to 256 with 8 to 64 per GPU; the squared gradient norm is 1 and the variance 1: the
+    gain at scale s is 2 / (1/s + 1). Placements on up to four nodes of up to four GPUs are known. The loss is 1 / (1 +
+    epochs).
     """
     sizes = (8, 64)
 
@@ -258,7 +258,7 @@ def fresh_view(
 ) -> tuple[FakeView, dict[str, FakeJob]]:
     """Make a view in which all jobs have just been submitted and none runs; the policy is told the cluster first.
 
-    Returns the view, and the jobs that it shows by id, to be changed at will.
+    Returns the view and its jobs by id, free to be changed.
     """
     policy.begin(cluster)
     found: dict[str, FakeJob] = {}

@@ -70,14 +70,14 @@ class Failure:
 
 @dataclass
 class Trial:
-    """A policy under test: `make` makes fresh instances; what ran once with nothing changed need not run again."""
+    """A policy under test: `make` makes fresh instances; unchanged runs are cached."""
 
     make: Maker
     seeds: int
     finished: dict[tuple[Cluster, int], MemoryRecorder] = field(default_factory=dict)
 
     def records(self, cluster: Cluster, seed: int) -> MemoryRecorder:
-        """Return what a fresh instance does on a cluster with the jobs of a seed, from the first time it did it."""
+        """Return what a fresh instance does on a cluster with the jobs of a seed (cached)."""
         return self.finished.get((cluster, seed)) or self.fresh_records(cluster, seed)
 
     def fresh_records(self, cluster: Cluster, seed: int) -> MemoryRecorder:
@@ -188,7 +188,7 @@ def _job_larger_than_a_type(trial: Trial) -> None:
 
 
 def _node_lost(trial: Trial) -> None:
-    """Jobs whose node goes down while they hold it are placed anew, and not there."""
+    """Jobs on a node that goes down are placed again, and not there."""
     policy = trial.make()
     cluster = Cluster.uniform(2, 4)
     view, jobs = _view_and_jobs(policy, cluster, 3)

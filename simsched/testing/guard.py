@@ -1,6 +1,6 @@
 """Proves that a policy knows no more than it declares: truth and physics that raise when a policy reads them.
 
-The engine runs as always; only while the policy itself is at work do these objects refuse to answer.
+The objects refuse to answer only while the policy itself is at work.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Guard:
 
 
 class _Guarded:
-    """Another object of which some attributes may not be read while the policy is at work."""
+    """A proxy with attributes that may not be read while the policy is at work."""
 
     def __init__(self, inner: Any, guard: Guard, secret: Iterable[str], what: str) -> None:
         self._inner = inner
@@ -59,7 +59,7 @@ class _Guarded:
 
 
 def guarded_jobs(jobs: Sequence[JobSpec], guard: Guard, policy: Policy) -> list[JobSpec]:
-    """Return jobs whose truth a policy cannot read, but for the duration where it declares that."""
+    """Return jobs whose truth a policy cannot read, except the duration if it declares that."""
     secret = set(_TRUTH) - ({"duration_s"} if RECORDED_DURATION in policy.signals else set())
     return [_Guarded(job, guard, secret, "a job's truth") for job in jobs]  # type: ignore[misc]  # it acts as one
 

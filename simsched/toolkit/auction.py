@@ -1,7 +1,7 @@
 """Themis' partial allocation auction (NSDI'20, section 4): bids for GPUs, Nash welfare, hidden payments, leases.
 
-An application's value of an allocation is 1/rho, the inverse of its finish-time fairness. The winning allocation
-maximises the product of values; each application then keeps the share of its allocation that makes lying useless.
+An application values an allocation at 1/rho, the inverse of its finish-time fairness. The winning allocation maximises
+the product of values; each application keeps the share of it that makes truthful bids optimal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG_UNIT = 1e-12
 
 
 def finish_time_ratio(age_s: float, remaining_s: float, alone_s: float) -> float:
-    """Return rho: seconds from arrival to the expected finish over seconds in a cluster of one's own.
+    """Return rho: seconds from arrival to the expected finish over seconds in a private cluster.
 
     `remaining_s` is infinite for an application without GPUs; `alone_s` is positive.
     """
@@ -42,10 +42,7 @@ def bid_of(age_s: float, remaining_s: Callable[[int], float], alone_s: float, gp
 
 
 def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
-    """Return the applications that GPUs are offered to: the share 1 - `fairness` with the largest rho.
-
-    At least one is offered, the least fair first, equals in the order of their names.
-    """
+    """Return the share 1 - `fairness` of applications (at least one) with the largest rho first, ties by name."""
     if not 0 <= fairness <= 1:
         raise input_error("fairness", f"is {fairness}, not in [0, 1]", "0.8 is the published value")
     offered = max(1, math.ceil((1 - fairness) * len(ratios) - 1e-9))
@@ -55,13 +52,10 @@ def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
 def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
     """Return the counts with the greatest product of values among all that hand out at most `gpus`.
 
-    A value of 0 counts as worse than any positive one, and the number of applications that have such a value is made
-    small first. Of equal products the one that hands out fewer GPUs wins, then the one that gives the first
-    applications more.
-
-    Found by dynamic programming over the applications. Logs of values are compared in units of 1e-12, as whole numbers,
-    so that sums do not hang on the order in which they are added up: products that differ by less count as equal. The
-    cost is `gpus` times the numbers of GPUs at which the value of an application rises, summed over the applications.
+    Applications of value 0 are first made as few as possible. Ties go to fewer GPUs handed out, then to more for the
+    first applications. Dynamic programming over the applications, on logs of values as integers in units of 1e-12: the
+    order of summation cannot matter. The cost is `gpus` times the GPU counts at which a value rises, over all
+    applications.
     """
     scores = np.zeros((3, gpus + 1), dtype=np.int64)
     taken = []
@@ -78,7 +72,7 @@ def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
 def _with_one_more(bid: Bid, scores: Whole) -> tuple[Whole, Whole]:
     """Return the best scores with one application more, by GPUs available, and how many of these it takes.
 
-    Scores are, in the order in which they count: positive values, the log of their product, minus the GPUs handed out.
+    A score compares the number of positive values, the log of their product, minus the GPUs handed out.
     """
     gpus = scores.shape[1] - 1
     chosen = np.zeros(gpus + 1, dtype=np.int64)
@@ -126,11 +120,11 @@ class Outcome:
 def partial_allocation(
     bids: Sequence[Bid], gpus: int, best: Callable[[Sequence[Bid], int], Counts] = best_by_gain
 ) -> Outcome:
-    """Hold an auction of `gpus` GPUs among `bids`; an optimisation, and one more for each that wins.
+    """Auction `gpus` GPUs among `bids`: one optimisation, and one more for each winner.
 
     The hidden payment of i is the product of the others' values with i present over that with i absent, at most 1
-    (Themis, section 4.2; Cole, Gkatzelis and Goel 2013). A value of 0 stands for one that is arbitrarily small: i keeps
-    nothing where it costs another application all its value, and zeros on both sides cancel.
+    (Themis, section 4.2; Cole, Gkatzelis and Goel 2013). A value of 0 stands for an arbitrarily small one: i keeps
+    nothing if it costs another application all its value; zeros on both sides cancel.
     """
     _check(bids)
     won = best(bids, gpus)

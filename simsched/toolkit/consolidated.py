@@ -1,7 +1,7 @@
-"""Placement on as few nodes as possible, for which jobs move where they may (as the buddies of ElasticFlow do).
+"""Placement on as few nodes as possible by migrating jobs, like ElasticFlow's buddies.
 
-Source: ElasticFlow (ASPLOS'23, section 4.3): where jobs hold powers of two GPUs, and nodes too, free GPUs are never too
-scattered for a job as long as others may be moved.
+Source: ElasticFlow (ASPLOS'23, section 4.3): if jobs and nodes have powers of two GPUs, migration always defragments
+enough for the next job.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from simsched.toolkit.placers import MOST_FREE
 def place_consolidated(
     counts: Mapping[str, int], view: View, firm: Collection[str], may_move: Callable[[str], bool]
 ) -> dict[str, Allocation]:
-    """Place the jobs of `counts`, those in `firm` first and each on as few nodes as hold it.
+    """Place the jobs of `counts`, those in `firm` first, each on as few nodes as can hold it.
 
-    A job that is as large as before stays where it is, if it is consolidated or may not move. Where a firm job finds no
-    room so, others in `firm` that may move are moved; where that does not help either, it is scattered. The rest stay
-    where firm jobs leave them room, and go to the freest nodes otherwise. A job that finds no room gets nothing.
+    A job of unchanged size stays if it is consolidated or may not move. A firm job without room displaces other firm
+    jobs that may move, and is scattered if that fails. The rest stay where firm jobs leave them room, else go to the
+    freest nodes. A job without room gets nothing.
     """
     board = _Board(view, may_move)
     wanted = {job_id: counts[job_id] for job_id in counts if job_id in firm and counts[job_id]}
@@ -92,13 +92,13 @@ class _Board:
         return moved
 
     def _best_fit(self, gpus: int, taken: Collection[int]) -> int | None:
-        """Return the node with the least room that suffices, of equals that where the most GPUs are idle now."""
+        """Return the node with the least sufficient room, ties by the most GPUs idle now."""
         room = self._room.free
         fitting = [node for node in range(len(room)) if room[node] >= gpus and node not in taken]
         return min(fitting, key=lambda node: (room[node], -self._view.free[node], node), default=None)
 
     def _cleared(self, gpus: int, taken: Collection[int], moved: list[str]) -> int | None:
-        """Move jobs off the node where the fewest GPUs have to be given up, and return it; None where it is none."""
+        """Clear the node where the fewest GPUs have to be given up, and return it; None if there is none."""
         best: tuple[int, int, list[str]] | None = None
         for node, size in enumerate(self._sizes):
             if size < gpus or node in taken:

@@ -1,8 +1,8 @@
 """ElasticFlow's rules for jobs with deadlines: minimum satisfactory share, admission, scaling by marginal return.
 
-Source: ElasticFlow (ASPLOS'23, section 4). Time is cut into slots from now on; a plan says how many GPUs a job holds in
-each slot. Sizes are powers of two. A job is admitted if it and everybody admitted before can still be in time. Plans
-pay for restarts: what a job does in the part of a slot in which it restarts is nothing.
+Source: ElasticFlow (ASPLOS'23, section 4). A plan gives a job's GPUs, a power of two, in each slot from now on. A job
+is admitted if it and all jobs admitted before can meet their deadlines. Plans pay for restarts: a job makes no progress
+while it restarts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Counts = NDArray[np.int64]
 _SLACK = 1e-9
 #: A promise is not given up for a shortage of this part of a slot: whole slots end before the deadline.
 _NEARLY = 0.05
-#: A number of GPUs that nobody holds, so that whatever a job gets next costs it a restart.
+#: A number of GPUs that nobody holds: whatever the job gets next costs it a restart.
 _MOVED = -1
 
 
@@ -27,9 +27,9 @@ _MOVED = -1
 class DeadlineJob:
     """A job that must finish `work` iterations within `slots` slots.
 
-    `rate(gpus)` is iterations in a slot on so many GPUs, 0 for none; more than `max_gpus` are of no use. It runs on
-    `held` GPUs, and loses `restart_slots` whenever it goes to another number of them. New plans leave time for
-    `spare_restarts` more, so that it may be moved for others.
+    `rate(gpus)` is in iterations per slot, 0 for none; GPUs beyond `max_gpus` are of no use. Each change from the
+    `held` GPUs costs `restart_slots`. New plans leave time for `spare_restarts` more, in case the job is moved for
+    others.
     """
 
     id: str
@@ -42,7 +42,7 @@ class DeadlineJob:
     spare_restarts: int = 0
 
     def moved(self) -> DeadlineJob:
-        """Return the job as it is when it leaves its GPUs for others, so that it restarts with the next slot."""
+        """Return the job as if it left its GPUs to others and restarted in the next slot."""
         return replace(self, held=_MOVED)
 
 
@@ -65,10 +65,10 @@ def in_time(job: DeadlineJob, plan: Sequence[int] | Counts) -> bool:
 
 
 def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Counts | None:
-    """Return the plan with the smallest share of GPUs that is in time, None if there is none.
+    """Return the plan with the smallest share of GPUs that meets the deadline, None if there is none.
 
-    `free[t]` GPUs are unplanned in slot t. For a share of 1, 2, 4 ... GPUs the job takes in every slot, from the last
-    before its deadline backwards, the share or the largest size below it that is free, until its work is done.
+    `free[t]` GPUs are unplanned in slot t. For shares of 1, 2, 4 ... GPUs, the job takes the share, or the largest free
+    size below it, in every slot from its deadline backwards until its work is done.
     """
     plan = np.zeros(len(free), dtype=np.int64)
     last = max(min(job.slots, len(free)), 0)
@@ -82,7 +82,7 @@ def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Counts
 
 
 def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
-    """Return the plan that begins last of those that hold a share, or what is free of it, from then on."""
+    """Return the latest plan that holds a share, or what is free of it, from its start on."""
     if not len(room):
         return room if job.work <= 0 else None
     below = np.array([0, *(1 << count.bit_length() - 1 for count in range(1, share + 1))])
@@ -122,9 +122,8 @@ def keep_promises(
 ) -> tuple[list[DeadlineJob], dict[str, Counts]]:
     """Return the jobs whose promise can be kept, and their plans.
 
-    They are planned anew if all are in time so, if need be without time to spare; else the plans that they have go on.
-    A job whose plan does not hold any more, because GPUs have been lost, is planned beside the others, the earliest
-    deadline first, and given up where it cannot be in time.
+    All are replanned if everyone then meets its deadline, if need be without spare time; otherwise plans stand. A job
+    whose plan broke because GPUs were lost is replanned beside the others, earliest deadline first, or given up.
     """
     hurried = [replace(job, spare_restarts=0) for job in jobs]
     found = plan_all(jobs, gpus)
@@ -154,7 +153,7 @@ def _going_on(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: in
 
 
 def plan_beside(plans: Mapping[str, Counts], job: DeadlineJob, gpus: int) -> Counts | None:
-    """Plan a job on what the plans of others leave of `gpus` GPUs; None if it cannot be in time so."""
+    """Plan a job on what the plans of others leave of `gpus` GPUs; None if it cannot be in time."""
     return satisfactory_share(job, unplanned(plans, job.slots, gpus))
 
 
@@ -170,14 +169,13 @@ def unplanned(plans: Mapping[str, Counts], slots: int, gpus: int) -> Counts:
 def scale_up(
     jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: int, *, least_return: bool = False
 ) -> dict[str, int]:
-    """Return the GPUs of every job in the slot that starts now, when those left over go where they save most.
+    """Return every job's GPUs in the slot that starts now, with spare GPUs where they save most.
 
-    Every job starts with its plan's first slot. It keeps what it holds beyond that while there is room, in the order of
-    `jobs`, where restarts cost anything. Then the step to the next size goes to the job with the greatest marginal
-    return, GPU-slots saved per GPU more, while it fits and saves any; equals in the order of `jobs`. A job that runs
-    grows only if it ends sooner for it. No step is taken after which the rest of the job's plan would be too late.
-    With `least_return` the step goes to the job with the least marginal return, whose GPU time grows most, even where
-    it saves none, as in the published simulator.
+    Jobs start from their plan's first slot and, if restarts cost anything, keep the extra GPUs they hold while there is
+    room, in the order of `jobs`. Each further step goes to the job with the greatest marginal return (GPU-slots saved
+    per extra GPU) while it fits and saves any; ties in the order of `jobs`. A running job grows only if it then ends
+    sooner, and never if the rest of its plan would be late. `least_return` prefers the least marginal return, even
+    where nothing is saved, as the published simulator does.
     """
     now = {job.id: int(plans[job.id][0]) if len(plans[job.id]) else 0 for job in jobs}
     _keep(jobs, now, plans, gpus)
@@ -211,9 +209,9 @@ def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], plans: Mapping[str, 
 
 
 def share_out(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, int]:
-    """Return the GPUs of jobs without a promise: one each, then what they hold, then twice that in turn, while any can.
+    """Return the GPUs of jobs without a promise: one each, then what they hold, then doublings in turn, while any fit.
 
-    All in the order of `jobs`. One that would have to restart for it grows only if it ends sooner.
+    Always in the order of `jobs`. A job that would have to restart grows only if it then ends sooner.
     """
     counts = {job.id: int(at < gpus) for at, job in enumerate(jobs)}
     left = gpus - sum(counts.values())
@@ -248,10 +246,10 @@ def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
 
 
 def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float:
-    """Return GPU-slots saved later per GPU more now, when a job goes from `gpus` to the next size in this slot.
+    """Return GPU-slots saved later per extra GPU now, when a job goes from `gpus` to the next size in this slot.
 
-    What is done now need not be done `later`, where the GPUs are given back from the last slot on. 0 where the next
-    size is larger than the job can use, makes it restart in vain, or late.
+    Work done now is taken off `later`, from its last slot backwards. 0 if the next size is too large for the job, or
+    makes it restart in vain or late.
     """
     return _return(job, gpus, later) or 0.0
 

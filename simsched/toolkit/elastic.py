@@ -46,7 +46,7 @@ def refuse_without_losses(policy: str, request: JobRequest, facts: ApplicationFa
 
 
 def refuse_unknown_counts(policy: str, request: JobRequest, facts: ApplicationFacts) -> None:
-    """Raise `InputError` for a job of which it is not known how it runs on other numbers of GPUs than it asks for."""
+    """Raise `InputError` for a job whose speed on other numbers of GPUs is unknown."""
     if facts.other_counts:
         return
     message = f"policy '{policy}' gives jobs other numbers of GPUs than they ask for, where its duration is not known"
@@ -65,9 +65,9 @@ def share_evenly(counts: Sequence[int], most: Sequence[int], gpus: int) -> list[
 
 
 def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]:
-    """Keep every allocation whose size is that of `counts`; place the other jobs, smallest first, on the freest nodes.
+    """Keep every allocation of unchanged size; place the other jobs, smallest first, on the freest nodes.
 
-    A job that finds no room gets nothing.
+    A job without room gets nothing.
     """
     held = {job_id: view.jobs[job_id].allocation for job_id in counts}
     allocations = {job_id: one for job_id, one in held.items() if one and gpus_of(one) == counts[job_id]}

@@ -1,7 +1,7 @@
 """Durations expected from finished jobs, as QSSF (Helios, SC'21), Horus and Lucid (ASPLOS'23) order their queues.
 
-A job is likely to last as long as jobs of the same user, name and size did. Nothing is known before a job like it has
-finished; the true duration of a job that is still there is never read.
+A job is expected to last as long as finished jobs of the same user, name and size; true durations of active jobs are
+never read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DurationHistory:
     """Finished jobs by user, name and GPUs.
 
     An estimate is the mean of the last `window` durations of the most specific group that has any: user, name and GPUs;
-    user and name; user and GPUs; user; GPUs; everybody. `prior_s` is the estimate where there is none.
+    user and name; user and GPUs; user; GPUs; everybody. `prior_s` is the estimate if there is none.
     """
 
     prior_s: float = 3600.0
@@ -51,7 +51,7 @@ class DurationHistory:
 
 
 class LearnedDurations:
-    """What the jobs that have finished in a run make expect of the others.
+    """Durations learned from the jobs that have finished in this run.
 
     Of a job's name only the application is known. A duration is the time for which the job held GPUs.
     """
@@ -80,7 +80,7 @@ class LearnedDurations:
 
 
 def stem(name: str) -> str:
-    """Return a job's name without its numbers, so that `train_01` and `train_02` are runs of the same."""
+    """Return a job's name without its numbers: `train_01` and `train_02` are runs of the same."""
     return _DIGITS.sub("#", name.strip().lower())
 
 

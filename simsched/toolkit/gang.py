@@ -13,10 +13,9 @@ from simsched.toolkit.type_pools import gpu_types
 def run_in_order(order: Iterable[JobView], view: View, *, blocking: bool = False) -> dict[str, Allocation]:
     """Run the first jobs of an order that fit into the cluster, and stop all others.
 
-    Jobs are admitted by the number of GPUs that they ask for, on one GPU type: the one they hold, else the first on
-    which they can run and fit. One that does not fit is skipped or, if `blocking`, ends the walk (head-of-line
-    blocking). Admitted jobs that run keep their GPUs where they may; the others are placed in the order given on the
-    nodes with the most free GPUs.
+    A job gets the GPUs it asks for, on one GPU type: the one it holds, else the first that it can run on and that has
+    room. One that does not fit is skipped or, if `blocking`, ends the walk (head-of-line blocking). Running jobs keep
+    their GPUs where they may; the others go, in order, to the nodes with the most free GPUs.
     """
     left = available_by_type(view)
     kept: list[JobView] = []

@@ -1,7 +1,7 @@
 """The Gittins index of a job whose total service is known only as a distribution.
 
-G(a) = sup over D > 0 of P(S - a <= D | S > a) / E[min(S - a, D) | S > a] for a job that has attained a, where S is the
-total service of jobs like it (Tiresias, section 3.2.1); with a given service quantum D there is no supremum to take.
+G(a) = sup over D > 0 of P(S - a <= D | S > a) / E[min(S - a, D) | S > a] for attained service a, where S is the total
+service of similar jobs (Tiresias, section 3.2.1); a given service quantum D replaces the supremum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_SAMPLES = 2000
 class ServiceDistribution:
     """The distribution of total service, in GPU-seconds, as a set of equally likely samples.
 
-    More than 2,000 samples are reduced to as many quantiles, which keeps tables small.
+    More than 2,000 samples are reduced to as many quantiles.
     """
 
     def __init__(self, samples_gpu_s: Sequence[float] | npt.NDArray[np.float64]) -> None:
@@ -66,7 +66,7 @@ class ServiceDistribution:
 class ServiceHistory:
     """Where a policy's distribution comes from: samples, a file of them, or jobs as they finish.
 
-    While it learns from finished jobs, the distribution is made anew whenever their number has doubled.
+    While learning, it is rebuilt whenever the number of finished jobs has doubled.
     """
 
     LEAST = 10
@@ -74,7 +74,7 @@ class ServiceHistory:
     def __init__(self, samples_gpu_s: Sequence[int], file: str | None) -> None:
         """Take samples or a file with one number of GPU-seconds a line; with neither, learn as jobs finish.
 
-        Raises `InputError` for a file that cannot be read and `ValueError` where both are given.
+        Raises `InputError` for an unreadable file and `ValueError` if both are given.
         """
         if samples_gpu_s and file is not None:
             message = "give either history_gpu_s or history_file, not both"

@@ -23,9 +23,8 @@ class _Standing:
 class Levels:
     """The level of every active job: 0 for a new one, one more for each limit that its service reaches.
 
-    `limits_gpu_s` are the ascending limits between the levels in GPU-seconds. With `promote_knob`, a job that has
-    waited since it last ran for `promote_knob` times as long as it has run goes back to level 0, and its service and
-    its time count from 0 again.
+    `limits_gpu_s` are the ascending limits between levels, in GPU-seconds. With `promote_knob`, a job that has waited
+    `promote_knob` times as long as it has run returns to level 0, with service and time reset to 0.
     """
 
     def __init__(self, limits_gpu_s: Sequence[int], promote_knob: float | None) -> None:
@@ -80,7 +79,7 @@ class Levels:
         return standing.level != before
 
     def started(self, job_id: str) -> None:
-        """Note that a job runs, so that it waits no longer."""
+        """Note that a job runs and no longer waits."""
         self._standings[job_id].version = 0
 
     def stopped(self, job_id: str, now_s: float, held_s: float) -> None:
@@ -110,7 +109,7 @@ class Levels:
         return lifted
 
     def next_promotion_s(self) -> float | None:
-        """Say when the next job will have waited long enough, None where none is waiting for that."""
+        """Return when the next job will have waited long enough, None if there is none."""
         while self._due:
             due_s, version, job_id = self._due[0]
             standing = self._standings.get(job_id)
@@ -123,7 +122,7 @@ class Levels:
 def start_order(job: JobView, *, runs: bool) -> tuple[float, float]:
     """Order jobs of one level: those that have run before those that have not, by first start and by arrival.
 
-    `runs` tells that the job runs from this instant on, which the view shows only after the decision.
+    `runs` says that the job starts now, which the view shows only after the decision.
     """
     if job.first_start_s is not None:
         return (0, job.first_start_s)

@@ -1,10 +1,8 @@
 """Predicting how the loss of a job falls: SLAQ's two families and Optimus' convergence model.
 
-Sources: SLAQ (SoCC'17, section 4), Optimus (EuroSys'18, section 3.1). Losses are measured at iteration numbers that
-rise (epochs will do as well); nothing here knows how long an iteration takes.
-
-All families are linear in their parameters but one, so that one is searched on a grid that narrows, and the others are
-solved for by least squares at every point of it. That takes about a millisecond, always the same number of steps.
+Sources: SLAQ (SoCC'17, section 4), Optimus (EuroSys'18, section 3.1). Losses are given at ascending iteration (or
+epoch) numbers. Every family is linear in all parameters but one: that one is searched on a narrowing grid, the others
+follow by least squares. A fit takes about a millisecond and a fixed number of steps.
 """
 
 from __future__ import annotations
@@ -143,10 +141,10 @@ def normalised_gain(fit: Fit, now: float, later: float, largest_drop: float) -> 
 def allocate_by_gain(gains: Sequence[Callable[[int], float]], units: int) -> tuple[int, ...]:
     """Return the units of every job: one each, then each further one to the largest predicted increase.
 
-    `gains[i](n)` is the gain of job i with n units in the next epoch, and gains(0) is 0. Where gains are concave, no
-    allocation that gives every job a unit gains more (SLAQ, SoCC'17, section 3.2). With fewer units than jobs those of
-    the largest gains(1) get one each: no choice of so many jobs gains more, but fewer jobs with several units may, as
-    may leaving a job without one where units suffice. O(units x log jobs).
+    `gains[i](n)` is the gain of job i with n units in the next epoch; gains(0) is 0. For concave gains this is optimal
+    among allocations that give every job a unit (SLAQ, SoCC'17, section 3.2). With fewer units than jobs, the jobs of
+    largest gains(1) get one each: optimal for that many jobs, though fewer jobs with more units may gain more. O(units
+    x log jobs).
     """
     counts = [0] * len(gains)
     first = sorted(range(len(gains)), key=lambda i: (-gains[i](1), i))[: max(units, 0)]
@@ -178,9 +176,9 @@ class Convergence:
         return self.floor + (1 / denominator if denominator > 0 else 0.0)
 
     def last_step(self, threshold: float, epoch_steps: float, epochs: int = 3, most_epochs: int = 100_000) -> int:
-        """Return the step at the end of the first epoch after which `epochs` in a row lower the loss too little.
+        """Return the step that ends the first `epochs` epochs in a row of relative decrease under `threshold`.
 
-        Too little is a relative decrease under `threshold`; the estimate ends at `most_epochs`.
+        The search ends at `most_epochs`.
         """
         calm = 0
         before = self.loss(0)
@@ -194,7 +192,7 @@ class Convergence:
 
 
 def without_outliers(losses: Sequence[float], window: int = 2) -> Numbers:
-    """Return losses in which a point outside the range of its neighbours is replaced by their mean.
+    """Return losses with each point outside the range of its neighbours replaced by their mean.
 
     `window` neighbours on either side count; the ends, which have one side only, stay (Optimus, section 3.1).
     """
@@ -210,8 +208,8 @@ def without_outliers(losses: Sequence[float], window: int = 2) -> Numbers:
 def fit_convergence(steps: Sequence[float], losses: Sequence[float], floors: int = 40) -> Convergence:
     """Fit Optimus' convergence model to losses, by non-negative least squares over a grid of `floors`.
 
-    Losses are divided by the first and freed of outliers. For a given floor the inverse of what is left is linear in
-    the step, which `nnls` solves; the floor with the least squared error in the loss wins.
+    Losses are divided by the first and freed of outliers. For a given floor the inverse of the rest is linear in the
+    step, which `nnls` solves; the floor with the least squared error in the loss wins.
     """
     k, y = _points(steps, losses)
     if y[0] <= 0:

@@ -16,10 +16,10 @@ _SEASONS_KEPT = 2
 
 @dataclass
 class NodeDemand:
-    """The number of nodes in use over time, a step function, and what it may come to.
+    """The number of nodes in use over time, a step function, and its forecast.
 
-    The forecast is seasonal naive with the level of today: what was in use `season_s` before the time asked about, plus
-    what is in use now beyond what was in use a season ago. Without so much past it is what is in use now.
+    The forecast is seasonal naive with today's level: the use `season_s` before the time in question, plus the change
+    in use since one season ago. With a shorter past it is the use now.
     """
 
     season_s: float = 86_400.0
@@ -57,7 +57,7 @@ class NodeDemand:
         return max(now + later - then, 0)
 
     def peak(self, now_s: float, ahead_s: float, step_s: float) -> int:
-        """Return the largest forecast for each `step_s` of the next `ahead_s`, the end of which counts too."""
+        """Return the largest forecast for each `step_s` of the next `ahead_s`, its end included."""
         steps = ceil(ahead_s / step_s)
         return max(self.forecast(now_s, min(step * step_s, ahead_s)) for step in range(1, steps + 1))
 
@@ -67,9 +67,8 @@ def nodes_to_wake(
 ) -> list[int]:
     """Return the nodes of `asleep` that jobs need, in the order of the jobs, beyond what is `free` by node.
 
-    A job up to the size of a node goes to the node with the least room that suffices, a larger one to free nodes, as
-    few as it could do with in the empty cluster; it takes what it is given from the room of those behind it. One that
-    cannot be served takes nothing.
+    A job that fits on one node takes the tightest fit, a larger one as few free nodes as in an empty cluster; what it
+    takes is gone for those behind it. One that cannot be served takes nothing.
     """
     room = list(free)
     left = list(asleep)

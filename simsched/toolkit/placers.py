@@ -119,14 +119,14 @@ BEST_FIT = Placer("best-fit", _best_fit)
 MOST_FREE = Placer("most-free", _most_free)
 #: As few machines as the empty cluster would need, the last of them by best fit; waits until there are such machines.
 CONSOLIDATED = Placer("consolidated", _consolidated, waits=True)
-#: A node with just so many free GPUs, else the smallest fragments first: whole machines stay whole.
+#: A node with exactly enough free GPUs, else the smallest fragments first: whole machines stay whole.
 FRAGMENTS = Placer("fragments", _fragments)
 #: The nodes of the lowest index first.
 ANY = Placer("any", _any)
-#: One node, else one domain of the lowest level above the nodes that has room, each by best fit, else few domains: the
-#: most free first, the last by best fit.
+#: One node, else one domain of the lowest level above nodes with room, each by best fit, else few domains: the most
+#: free first, the last by best fit.
 FEWEST_DOMAINS = Placer("fewest-domains", _fewest_domains)
-#: The same, but a job waits until it is in one domain of the lowest level of which an empty domain would hold it.
+#: The same, but a job waits for one domain of the lowest level whose domains could hold it when empty.
 ONE_DOMAIN = Placer("one-domain", _one_domain, waits=True)
 
 #: The names of the placers, for parameters of policies.

@@ -1,13 +1,12 @@
 """Who runs, by priority, decided at the cost of what changed.
 
-A policy for rigid jobs gives every job a key; the scheduler admits jobs in the order of their keys, skips those that do
-not fit, takes GPUs from jobs with larger keys where it may, and lets a placer choose the GPUs. The outcome is that of
-walking all jobs in order (`simsched.toolkit.gang`), but few are looked at: of the waiting jobs of one size the first
-tells whether any fits, and those that lose their GPUs are the last of those that run.
+A policy for rigid jobs gives every job a key; the scheduler admits jobs by key, skips those that do not fit, takes GPUs
+from jobs with larger keys where it may, and lets a placer choose the GPUs. The outcome is that of walking all jobs in
+order (`simsched.toolkit.gang`), but only the first waiting job of each size and the last running jobs are looked at.
 
-GPUs are counted by type, and a job gets GPUs of one type on which it can run: that of the GPUs it holds, else the first
-with enough free ones, else the one on which the jobs that have to yield are the least urgent (of their most urgent
-ones, the less urgent decides; ties by the order of the types).
+GPUs are counted by type, and a job gets GPUs of one type that it can run on: the type it holds, else the first with
+enough free GPUs, else the one whose jobs to be preempted are the least urgent (judged by the most urgent of them; ties
+by the order of the types).
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class Changes(NamedTuple):
 
 
 class PriorityScheduler:
-    """Active jobs, those that run and those that wait, in order of priority.
+    """Active jobs, running and waiting, in order of priority.
 
-    Without `preempts` a job that runs keeps its GPUs. `blocking` ends the walk at the first waiting job that does not
-    fit (head-of-line blocking).
+    Without `preempts` a running job keeps its GPUs. `blocking` ends the walk at the first waiting job that does not fit
+    (head-of-line blocking).
     """
 
     def __init__(self, *, preempts: bool = True, blocking: bool = False) -> None:
@@ -129,10 +128,10 @@ class PriorityScheduler:
             self._wait(entry)
 
     def schedule(self, fresh_key: Callable[[str], Key] | None = None) -> Changes:
-        """Decide who starts, moves and stops, and count on its being done.
+        """Decide who starts, moves and stops, and assume that it is done.
 
-        `fresh_key` gives the key of a running job as it is now, for keys that fall while a job runs: the scheduler asks
-        only for jobs that are about to lose their GPUs.
+        `fresh_key` gives a running job's current key, for keys that fall while a job runs; it is asked only of jobs
+        about to lose their GPUs.
         """
         self._fresh_key = fresh_key
         changes = self._changes = Changes({}, [])
@@ -144,9 +143,9 @@ class PriorityScheduler:
         return changes
 
     def _start_newest(self) -> bool:
-        """Start the only job that waits, if it is the newest and a type has room for it; return whether it was done.
+        """Start the only waiting job if it is the newest and a type has room for it; return whether it was started.
 
-        The walk would do the same, and look at all queues for it.
+        A shortcut: the walk would do the same, and look at all queues.
         """
         entry = self._newest
         if entry is None or entry.allocation or self._at_once or entry.id not in self._entries:
@@ -191,7 +190,7 @@ class PriorityScheduler:
                 heads.clear()
 
     def _settle(self) -> None:
-        """Place what was admitted without being placed, once everything that stops has given back its GPUs."""
+        """Place admitted jobs once everything that stops has given back its GPUs."""
         for entry in self._stopped:
             if not self._at_once:
                 self._free.give_back(entry.allocation)
@@ -230,7 +229,7 @@ class PriorityScheduler:
         return True
 
     def _reconsider(self, entry: Entry) -> None:
-        """Let a job run on that yielded more than was wanted of it, as far as there is room."""
+        """Let jobs that yielded more than needed run on, as far as there is room."""
         own = self._running[entry.on]
         if entry.gpus <= own.budget:
             if not self._at_once or self._free.holds(entry.allocation):
@@ -274,7 +273,7 @@ class PriorityScheduler:
         return [kind for _, kind in sorted(ranked, key=itemgetter(0), reverse=True)] + unranked
 
     def _pop_less_urgent(self, entry: Entry, kind: int, missing: int) -> list[Item]:
-        """Take the least urgent running jobs of a type out that hold `missing` GPUs; none, if they are too few."""
+        """Take out the least urgent running jobs of a type that hold `missing` GPUs; none if they hold too few."""
         running = self._running[kind].items
         yielding: list[Item] = []
         while missing > 0 and running:
@@ -314,7 +313,7 @@ class PriorityScheduler:
         return allocation
 
     def _refresh_last(self, running: list[Item]) -> None:
-        """Bring the key of the least urgent running job up to date; it may then not be the last any more."""
+        """Update the key of the least urgent running job, which may then not be the last any more."""
         if self._fresh_key is None:
             return
         while True:

@@ -1,6 +1,6 @@
-"""Recordings that policies play back, and whether they are those of the jobs at hand.
+"""Recordings that policies play back, and checks that they match the jobs at hand.
 
-A recording is a JSON file with one long list; what is wrong is said of an entry, by number and line.
+A recording is a JSON file with one long list; errors name an entry by number and line.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Moment:
 def play(books: Books, jobs: Sequence[JobView], cluster: Cluster) -> None:
     """Have books decide at every arrival and event until all jobs, sorted by submission, have ended, without an engine.
 
-    So a recording that does not fit is found out before anything runs.
+    Finds a recording that does not fit before anything runs.
     """
     rng, active, now_s, came = np.random.default_rng(0), dict[str, JobView](), 0.0, 0
     finished: Sequence[str] = ()

@@ -13,7 +13,7 @@ Key = tuple[float, ...]
 
 
 class Entry:
-    """A job as the scheduler knows it; `types` are those on which it can run, `kind` what makes jobs fit alike."""
+    """A job as the scheduler knows it; `types` are those on which it can run; jobs of one `kind` fit alike."""
 
     __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "on", "placer", "types", "version")
 
@@ -32,7 +32,7 @@ class Entry:
         self.on = 0
 
 
-#: Key, number, version and entry; stale where the entry has got another version since.
+#: Key, number, version and entry; stale once the entry has another version.
 Item = tuple[Key, int, int, Entry]
 
 
@@ -63,7 +63,7 @@ class Running:
 
 
 class Waiting:
-    """The jobs that wait: those that fit alike in one heap, so that the first of them tells whether any fits."""
+    """Waiting jobs: those that fit alike share a heap, whose first job tells whether any fits."""
 
     __slots__ = ("queues",)
 

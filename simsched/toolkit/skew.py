@@ -15,8 +15,8 @@ PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any",
 class SkewPlacement:
     """Gives each job its placer: with `skew` by its model, else the same for all.
 
-    A model is consolidated where its largest tensor makes up more than `limit` of it: large tensors keep a few links
-    busy while the others idle. Models whose tensors nobody knows fill fragments.
+    A model is consolidated if its largest tensor makes up more than `limit` of it: large tensors keep a few links busy
+    while the others idle. Models with unknown tensors fill fragments.
     """
 
     def __init__(self, placement: PlacementName, limit: float) -> None:

@@ -1,7 +1,7 @@
 """Optimus' model of training speed, fitted online to what jobs achieved (EuroSys'18, section 3.2).
 
 Synchronous training of a batch of M examples on w workers takes M/w theta0 + theta1 + w theta2 seconds a step, all
-theta at least 0: the paper's model without its terms for parameter servers, which all-reduce has not.
+theta at least 0: the paper's model without its terms for parameter servers, which all-reduce does not have.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def samples_of(speeds: Mapping[Site, Speed]) -> tuple[SpeedSample, ...]:
 
 
 class SpeedModels:
-    """The models of several jobs, each fitted anew only where there are other samples than before."""
+    """The models of several jobs, each refitted only when its samples change."""
 
     def __init__(self) -> None:
         """Know none."""

@@ -1,7 +1,7 @@
-"""A cluster of several GPU types as one pool a type, for policies that are made for equal GPUs.
+"""One pool per GPU type of a cluster, for policies designed for equal GPUs.
 
-No job ever holds GPUs of two types. A job that runs belongs to the pool of its GPUs; one that waits is counted to the
-pool, of those whose type it can run on, that is least in demand.
+No job ever holds GPUs of two types. A running job belongs to the pool of its GPUs; a waiting one to the pool, among the
+types it can run on, that is least in demand.
 """
 
 from __future__ import annotations
@@ -69,11 +69,10 @@ def type_pools(
 ) -> list[TypePool]:
     """Divide a view by GPU type, in the order of the nodes; with one type the only pool shows the view itself.
 
-    A waiting job joins the pool with the fewest GPUs asked for by its jobs, relative to the GPUs that are up (a pool
-    with none up comes last; ties by the order of the types). With `count_down` the GPUs of nodes that are down count
-    too, for policies that bring nodes up. With `rigid` a waiting job joins a pool that has as many GPUs up as it asks
-    for, if there is one. `home` names the types that waiting jobs stay with. Jobs that can run on no type of the
-    cluster are in none.
+    A waiting job joins the pool with the fewest GPUs asked for relative to the GPUs that are up (pools with none up
+    come last; ties by the order of the types). With `count_down`, GPUs of nodes that are down count too, for policies
+    that bring nodes up. With `rigid`, pools with at least as many GPUs up as the job asks for come first. `home` fixes
+    the types of waiting jobs. Jobs that can run on no type of the cluster are in no pool.
     """
     types = gpu_types(view.nodes)
     nodes = {kind: tuple(node.index for node in view.nodes if node.gpu_type == kind) for kind in types}

@@ -2,10 +2,10 @@
 
 Idea: greedy marginal gains in remaining time (Peng et al., EuroSys'18, section 4.1). This is the "Optimus+Oracle" that
 Pollux compares with (section 5.1 there): one knob, the number of GPUs, instead of workers and parameter servers; true
-step times and true remaining iterations at the submitted batch size. Habits of its simulator are kept, because its
-published results depend on them: the estimate of remaining iterations leaves out the epoch in progress, the prediction
-for one GPU always assumes at least two micro-batches, and the prediction assumes consolidated placement. The first two
-can be mended by parameters (docs/validation.md says what that is worth). On several GPU types it runs in each by itself
+step times and true remaining iterations at the submitted batch size. It keeps habits of its simulator on which the
+published results depend: the estimate of remaining iterations leaves out the epoch in progress, one GPU is predicted
+with at least two micro-batches, and placement is taken to be consolidated. Parameters mend the first two
+(docs/validation.md says what that is worth). With several GPU types it runs on each separately
 (`simsched.toolkit.type_pools`).
 """
 

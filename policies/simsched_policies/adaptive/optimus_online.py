@@ -1,25 +1,24 @@
-"""Optimus as published: the rest of a training is predicted from its losses, its speed from what was measured.
+"""Optimus as published: predicts the rest of a training from its losses, and its speed from measurements.
 
 Idea: Peng et al., "Optimus: An efficient dynamic resource scheduler for deep learning clusters", EuroSys'18. Losses,
 divided by the first and freed of outliers, follow 1/(b0 k + b1) + b2 (section 3.1); a job has converged when its loss
 falls by less than a threshold in several epochs in a row. A step of a batch of M examples on w workers takes M/w t0 +
-t1 + t3 w seconds (section 3.2; all-reduce, so without the terms in parameter servers). Both are fitted by non-negative
-least squares, anew with every report and every measurement. Each job gets a worker, then each further worker goes to
-the job whose completion it brings forward most; what young jobs save counts 0.95 of it (section 4.1).
+t1 + t3 w seconds (section 3.2; all-reduce, hence without the terms in parameter servers). Both are refitted by
+non-negative least squares at every report and measurement. Each job gets a worker, then each further worker goes to the
+job whose completion it brings forward most; savings of young jobs count 0.95 (section 4.1).
 
-Published: decisions every 10 minutes, five configurations of each job run for a short while beforehand to begin the fit
-of the speed with, thresholds of 1 to 5 %. Ours: a threshold of 1 % over 3 epochs; the five are 1, 2, 4, 8 and 16
-workers, as far as a job can use them.
+Published: decisions every 10 minutes, short runs of each job in five configurations to start the fit of its speed,
+thresholds of 1 to 5 %. Ours: a threshold of 1 % over 3 epochs; the five are 1, 2, 4, 8 and 16 workers, as far as a job
+can use them.
 
 Deviations: there are workers only, hence no dominant resource to divide by and no placement of servers; the five runs
-are read off what profiling the application gave (signal `offline_profiles`), and cost nothing. k counts epochs. Before
-its fourth report a job is thought to end at epoch `prior_epochs`; one that outlives its prediction, with the next
-epoch. Jobs here end after the epochs of their application, whatever threshold their users would have named. Placement
-is that of `optimus`.
+are read off the application's profile (signal `offline_profiles`) and cost nothing. k counts epochs. Before its fourth
+report a job is expected to end at epoch `prior_epochs`; one that outlives its prediction, with the next epoch. Jobs end
+after the epochs of their application, whatever threshold their users would set. Placement is that of `optimus`.
 
-With `convergence: oracle` or `speed: oracle` the truth is read instead, as `optimus` does; with both it decides as
-`optimus`. `convergence_error` and `speed_error` falsify the estimates by so much, up for half of the jobs and down for
-the others, as in the paper's study of sensitivity (section 6).
+`convergence: oracle` and `speed: oracle` read the truth, as `optimus` does; with both it decides as `optimus`.
+`convergence_error` and `speed_error` perturb the estimates by that share, up for half of the jobs and down for the
+others, as in the paper's study of sensitivity (section 6).
 """
 
 from __future__ import annotations
@@ -71,10 +70,10 @@ PREDICTIONS_FILE = "predictions.csv"
 
 @dataclass
 class OptimusOnline(Optimus):
-    """Gives every job a GPU, then each further one to the largest gain in remaining time, as far as it can be foreseen.
+    """Gives every job a GPU, then each further one to the largest predicted gain in remaining time.
 
-    `threshold` is the relative fall of the loss in an epoch below which, `calm_epochs` times in a row, a job has
-    converged. `initial_samples` is on how many numbers of workers its speed is known beforehand (0: on none).
+    A job has converged when its loss falls by less than `threshold` (relative) in each of `calm_epochs` epochs in a
+    row. Its speed is known beforehand on `initial_samples` numbers of workers.
     """
 
     name: ClassVar[str] = "optimus-online"
@@ -120,7 +119,7 @@ class OptimusOnline(Optimus):
         return super().agent(request, facts)
 
     def artifacts(self) -> Mapping[str, str]:
-        """Return what was predicted, a row for each job at each decision that changed it.
+        """Return the predictions, a row for each job at each decision that changed it.
 
         Columns: `time_s, job_id, progress, end` (progress by now, and predicted at completion), `gpus, step_s` (given,
         and the seconds of a step predicted there).
@@ -168,7 +167,7 @@ class OptimusOnline(Optimus):
         own = {site: speed for site, speed in job[MEASURED_SPEEDS].items() if site.gpu_type == pool.gpu_type}
         samples = {sample.workers: sample for sample in self._initial(job, limits, batch, pool)}
         samples |= {sample.workers: sample for sample in samples_of(own)}
-        if not samples:  # nothing is known, so that no second GPU saves anything
+        if not samples:  # nothing is known: no second GPU saves anything
             return 1.0
         ordered = tuple(samples[workers] for workers in sorted(samples))
         return self._models.of(job.id, ordered, batch).step_s(gpus) / error

@@ -1,18 +1,18 @@
-"""Or-elastic: adds workers for as long as each step still adds enough throughput, whatever an example is worth.
+"""Or-elastic: adds workers while each step adds enough throughput, whatever an example is worth.
 
 Idea: resource elasticity driven by throughput (Or, Zhang and Freedman, "Resource elasticity in distributed deep
 learning", MLSys'20). A job begins on a few workers and measures its throughput R on k of them. The scaling efficiency
-of a step from k' to k workers is s = ((R - R') / (k - k')) / (R' / k'); while it exceeds 0.1 another step is made, and
-where it does not the step is taken back. The batch grows with the workers, chosen for throughput alone: the largest per
-GPU that fits, up to the largest in all. Progress is still made at the true statistical efficiency. It is the baseline
-of autoscaling in Pollux (OSDI'21, section 5.4).
+of a step from k' to k workers is s = ((R - R') / (k - k')) / (R' / k'); above 0.1 another step follows, otherwise the
+step is undone. The batch is chosen for throughput alone: the largest per GPU that fits, up to the largest in all.
+Progress still follows the true statistical efficiency. It is the baseline of autoscaling in Pollux (OSDI'21, section
+5.4).
 
 Published defaults: steps of 4 workers from 4 workers, 100 batches measured at each size, threshold 0.1. Which of them
 Pollux used is not published; its Figure 9 shows 4 nodes of 4 GPUs for 0.9 ks and then all 16 nodes.
 
-Deviations: workers come in whole nodes, provisioned when needed and let go when their job is done; steps are counted in
-nodes; measurements have no noise, so no straggler detection or averaging is needed. The rule is for one job; several
-are served in order of arrival, each growing into the nodes that nobody holds, on several GPU types into those of one.
+Deviations: workers come in whole nodes, provisioned when needed and released when their job is done; steps count nodes;
+measurements have no noise, hence no straggler detection or averaging. The rule is for one job; several are served in
+order of arrival, each growing into free nodes, with several GPU types into those of one.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ class _Growth:
 class OrElastic(Policy):
     """Scales jobs out node by node while the relative gain in throughput of a step exceeds `threshold`.
 
-    A job starts on `start_nodes` nodes and grows by `step_nodes` at a time, each size being held for `min_batches`
-    iterations first.
+    A job starts on `start_nodes` nodes and grows by `step_nodes`, each size held for at least `min_batches` iterations.
     """
 
     name: ClassVar[str] = "or-elastic"

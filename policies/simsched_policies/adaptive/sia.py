@@ -1,15 +1,14 @@
 """Sia: every round, each job gets the GPU type and the number of GPUs that serve all jobs' goodputs best.
 
-Idea: GPUs come in few sensible configurations, powers of two inside a node and whole nodes beyond, so that an integer
-program can choose one for each job every minute, over GPU types and numbers at once (Jayaram Subramanya et al.,
-SOSP'23, section 3). A configuration counts for the goodput that the job's own model predicts, relative to the job's
-least, to the power of `fairness`; any change counts for less by what restarts have cost. A job starts from what one GPU
-of each type was profiled at, may at most double its GPUs, and where it never ran is taken to scale as on a type where
-it did. Jobs without a batch size to adapt are rigid: they get what they asked for, on any type.
+Idea: GPUs come in few sensible configurations, powers of two inside a node and whole nodes beyond, few enough for an
+integer program to choose one for each job every minute, over GPU types and numbers at once (Jayaram Subramanya et al.,
+SOSP'23, section 3). A configuration is worth the goodput that the job's own model predicts, relative to the job's
+least, to the power of `fairness`, discounted by past restarts if it is a change. A job starts from a profile on one GPU
+of each type, at most doubles its GPUs, and on a type where it never ran is taken to scale as on one where it did. Jobs
+without a batch size to adapt are rigid: they get what they asked for, on any type.
 
-Deviations: where all jobs are rigid, they are looked at anew only when one has come or ended, or nodes have; the
-program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and
-splits it only where none does.
+Deviations: if all jobs are rigid, rounds are skipped until a job or node comes or goes; the program is solved to 1e-4
+by HiGHS; a placement packs a job on the fullest nodes that hold it, and splits it only where none does.
 """
 
 from __future__ import annotations

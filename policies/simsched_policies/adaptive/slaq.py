@@ -1,13 +1,13 @@
 """SLAQ: GPUs go where they are expected to lower the loss most in the next epoch of scheduling.
 
 Idea: quality-driven scheduling (Zhang, Stafman, Or and Freedman, "SLAQ: Quality-driven scheduling for distributed
-machine learning", SoCC'17). Losses of different jobs are made comparable by dividing a fall by the largest one that the
-job has seen so far. The loss of the next epoch is predicted by the closer of two families, sublinear 1/(a k^2 + b k +
-c) + d and linear or superlinear mu^(k - b) + c, fitted with weights that favour recent losses exponentially. Every job
-gets one unit, then each further unit goes to the job whose predicted normalised fall grows most by it. The time of an
-iteration is taken to be inverse to the number of units. Nobody waits for another's second unit: that is the best
-allocation among those that give every job a unit, where gains are concave. With fewer units than jobs, those that gain
-most with one get one each, though fewer jobs with several units may gain more.
+machine learning", SoCC'17). Falls in loss are made comparable between jobs by dividing by the largest one that the job
+has seen so far. The loss of the next epoch is predicted by the closer of two families, sublinear 1/(a k^2 + b k + c) +
+d and linear or superlinear mu^(k - b) + c, fitted with weights that favour recent losses exponentially. Every job gets
+one unit, then each further unit goes to the job whose predicted normalised fall grows most by it. The time of an
+iteration is inverse to the number of units. For concave gains this is optimal among allocations that give every job a
+unit. With fewer units than jobs, those that gain most with one get one each, though fewer jobs with several units may
+gain more.
 
 Published: the two families, the greedy rule, epochs of about 3 s for tasks of Spark on cores. Ours: epochs of 60 s, for
 GPUs; weights of 0.9 to the power of the age in reports, as the paper names no rate; "the largest fall seen" is that
@@ -15,10 +15,10 @@ between two reports.
 
 Deviations: k counts the epochs trained, parts included, since a deep-learning job may report only now and then. Until
 its fourth report a job is predicted to follow the first family with a = d = 0 and b = c = 1: half of its loss in one
-epoch. With `speed: fitted` the time of an iteration is that of Optimus' model, fitted to what the job has measured;
-GPUs then have diminishing returns in speed, too. Where no job is expected to gain, what is left is shared evenly. A
-change of placement costs nothing in the paper and is not reckoned with here, though the engine charges for it. Batches
-stay as submitted. On several GPU types it runs in each by itself (`simsched.toolkit.type_pools`).
+epoch. With `speed: fitted` the time of an iteration is that of Optimus' model, fitted to the job's measurements, with
+diminishing returns in speed too. GPUs from which no job is expected to gain are shared evenly. A change of placement is
+free in the paper and to this policy, though the engine charges for it. Batches stay as submitted. With several GPU
+types it runs on each separately (`simsched.toolkit.type_pools`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from simsched.toolkit import (
     usable_gpus,
 )
 
-#: Reports that a fit looks at; with the default weights those before count for less than 5 % of the last.
+#: Reports that a fit uses; with the default weights earlier ones weigh less than 5 % of the last.
 _WINDOW = 30
 #: What is expected of a job that has reported too little: 1/(epochs + 1).
 _UNKNOWN = Fit("sublinear", (0.0, 1.0, 1.0, 0.0), 0.0)
@@ -75,8 +75,8 @@ Rate = Callable[[int], float]
 class Slaq(Policy):
     """Gives every job a GPU, then each further one to the largest predicted fall of normalised loss.
 
-    It decides every `interval_s`, for the next one; `decay` is the weight of a report relative to that of the next.
-    `speed` says how speed grows with GPUs: `linear` as published, or `fitted` to what the job has measured.
+    It decides every `interval_s`; `decay` is the weight of a report relative to that of the next. `speed` says how
+    speed grows with GPUs: `linear` as published, or `fitted` to what the job has measured.
     """
 
     name: ClassVar[str] = "slaq"
@@ -134,7 +134,7 @@ class Slaq(Policy):
         return partial(_gain, fit, reports, _largest_fall(reports) if known else 1.0, rate, self.interval_s, most)
 
     def _fit(self, job_id: str, reports: LossReports) -> Fit:
-        """Return the fit to what the job has reported; it is made anew where there is more than last time."""
+        """Return the fit to what the job has reported, refitted after new reports."""
         count, fit = self._fits.get(job_id, (0, _UNKNOWN))
         if count != len(reports.losses):
             fit = fit_slaq(reports.epochs[-_WINDOW:], reports.losses[-_WINDOW:], self.decay)
@@ -170,7 +170,7 @@ def _gain(
 
 
 def _fastest(rate: Rate | None, most: int) -> int:
-    """Return the GPUs, up to `most`, beyond which a job would not become faster; `most` where its rate is not known."""
+    """Return the GPUs, up to `most`, beyond which a job is no faster; `most` if its rate is unknown."""
     if rate is None:
         return most
     return next((gpus for gpus in range(1, most) if rate(gpus + 1) <= rate(gpus)), most)

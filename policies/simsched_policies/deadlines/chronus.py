@@ -1,16 +1,16 @@
-"""Chronus: jobs with deadlines get leases reserved before they are admitted, the others run on what is left.
+"""Chronus: jobs with deadlines reserve leases before they are admitted, the others run on what is left.
 
-Idea: Gao et al., Chronus, SoCC'21. Time is cut into leases. A job with a deadline is admitted if leases enough can be
+Idea: Gao et al., Chronus, SoCC'21. Time is cut into leases. A job with a deadline is admitted if enough leases can be
 reserved for it before its deadline beside those of the jobs admitted before (a mixed-integer program,
 `simsched.toolkit.programs.leases`); in its leases nothing preempts it. Jobs without a deadline, and those that are not
-admitted, run on GPUs that nobody has reserved, in short slots.
+admitted, run on unreserved GPUs, in short slots.
 
-Published (artifact): leases of 60 minutes, slots of 5 minutes. Deviations: who holds no lease runs in the order of the
+Published (artifact): leases of 60 minutes, slots of 5 minutes. Deviations: jobs without a lease run in the order of the
 GPU-time left (no source at hand says in which); work left is an oracle (from memory: the paper profiles jobs
-beforehand); a job is counted as losing a restart in every lease, which is more than it loses in leases one after the
-other; a job that was admitted and can no longer be in time is given up and runs on what is left; plans look at most
-`horizon_leases` ahead; the program is solved only where reserving the earliest leases by deadline fails, and only while
-it is small. On several GPU types it runs in each by itself.
+beforehand); a job is charged a restart in every lease, which overestimates consecutive leases; an admitted job that can
+no longer be in time is given up and runs on what is left; plans look at most `horizon_leases` ahead; the program is
+solved only where reserving the earliest leases by deadline fails, and only while it is small. With several GPU types it
+runs on each separately.
 """
 
 from __future__ import annotations

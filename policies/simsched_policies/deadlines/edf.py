@@ -1,8 +1,8 @@
 """Earliest deadline first (Liu and Layland, JACM 20(1), 1973): the baseline of policies that know deadlines.
 
 With `elastic` it is the baseline of ElasticFlow (ASPLOS'23, from memory): the job whose deadline is next gets the power
-of two GPUs on which it is fastest, however little the last of them adds, the next job what is left, and so on; jobs are
-placed, and pay for restarts, as ElasticFlow's. The time left on any number of GPUs is an oracle there as here.
+of two GPUs on which it is fastest, however little the last of them adds, the next job what is left, and so on;
+placement and restarts are as in ElasticFlow. The time left on any number of GPUs is an oracle there as here.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from simsched.toolkit import (
 class Edf(Policy):
     """Runs the jobs whose deadline is next, preempting others; those without one come last, in order of submission.
 
-    Nobody is refused, and a job that is late keeps its place. Jobs that do not fit are skipped. With `elastic` jobs get
-    as many GPUs as make them fastest, and `preempts` and `placement` are of no account.
+    Nobody is refused, and a late job keeps its place. Jobs that do not fit are skipped. With `elastic` jobs get as many
+    GPUs as make them fastest, and `preempts` and `placement` have no effect.
     """
 
     name: ClassVar[str] = "edf"

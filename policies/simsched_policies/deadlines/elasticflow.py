@@ -1,21 +1,21 @@
 """ElasticFlow: jobs with deadlines get as few GPUs as keep them in time, and spare GPUs go where they save most.
 
-Idea: Gu et al., ElasticFlow, ASPLOS'23, section 4. Time is cut into slots. A job is admitted if it and everybody
+Idea: Gu et al., ElasticFlow, ASPLOS'23, section 4. Time is cut into slots. A job is admitted if it and all jobs
 admitted before can be in time, each on its minimum satisfactory share; GPUs left over in this slot double the share of
-the job with the greatest marginal return, GPU-time saved per GPU more. Jobs without a deadline get one GPU each before
-that, as far as any are left over; they, and then those that were not admitted, use what remains.
+the job with the greatest marginal return, GPU-time saved per extra GPU. Jobs without a deadline first get one GPU each,
+as far as any are left over; they, and then those that were not admitted, use what remains.
 
-Published defaults: slots of 60 s, sizes that are powers of two, placement on as few nodes as hold a job, for which
-others move. Deviations: a job that is not admitted is not dropped but runs as best effort, so that every job finishes
-and late ones are counted; the time left on any number of GPUs, at the batch size submitted, is an oracle (the paper
-profiles it beforehand). Because scaling costs a restart here, plans pay for each, with `spare_restarts` in reserve;
-jobs keep what they hold while there is room; they grow, or move for others, only if they end sooner for it, and in
-time; and where all cannot be planned anew, plans go on as they were, so that who is admitted stays in time unless GPUs
-are lost. Plans look at most `horizon_slots` slots ahead. On several GPU types it runs in each by itself.
+Published defaults: slots of 60 s, sizes that are powers of two, placement on as few nodes as hold a job, by migrating
+others. Deviations: a job that is not admitted is not dropped but runs as best effort: every job finishes and late ones
+are counted; the time left on any number of GPUs, at the batch size submitted, is an oracle (the paper profiles it
+beforehand). Because scaling costs a restart here, plans pay for each, with `spare_restarts` in reserve; jobs keep what
+they hold while there is room; they grow, or move for others, only if they then end sooner, and in time; and if not all
+can be replanned, plans stand: admitted jobs stay in time unless GPUs are lost. Plans look at most `horizon_slots` slots
+ahead. With several GPU types it runs on each separately.
 
-The simulator published with the paper does two things otherwise, either of which can be had: GPUs left over go to the
-job whose GPU time grows most for them (`spare_to: most-growth`), and the jobs that arrive in one slot are admitted or
-declined together (`admit_together`).
+The simulator published with the paper differs in two ways, both available: GPUs left over go to the job whose GPU time
+grows most for them (`spare_to: most-growth`), and the jobs that arrive in one slot are admitted or declined together
+(`admit_together`).
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ElasticFlow(Policy):
     def _plan(self, jobs: list[DeadlineJob], gpus: int) -> list[DeadlineJob]:
         """Plan the jobs admitted and admit new ones; return those that are planned.
 
-        One that was admitted and cannot be in time after all, because nodes have failed, becomes best effort.
+        An admitted job that cannot be in time after all, because nodes have failed, becomes best effort.
         """
         old = [one for one in jobs if one.id in self._promised]
         new = [one for one in jobs if one.id not in self._promised]
@@ -173,7 +173,7 @@ class ElasticFlow(Policy):
     def _rate(self, job: JobView, pool: TypePool, gpus: int) -> float:
         """Return what a slot does on some GPUs, in seconds on one.
 
-        The ratio of the two is that of what is left, looked up once in an epoch. Each epoch is reckoned `rounding_s`
+        The ratio of the time left on one GPU and on these is looked up once an epoch. Each epoch counts `rounding_s`
         longer than it is, because a clock of whole seconds may round it up by so much.
         """
         if not gpus:
@@ -190,7 +190,7 @@ class ElasticFlow(Policy):
 
 
 def _planned_beside(plans: dict[str, Counts], jobs: list[DeadlineJob], gpus: int) -> dict[str, Counts] | None:
-    """Plan jobs on what plans leave, the earliest deadline first; None if one of them cannot be in time so."""
+    """Plan jobs on what plans leave, the earliest deadline first; None if one of them cannot be in time."""
     found = dict(plans)
     for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
         own = plan_beside(found, job, gpus)

@@ -1,15 +1,15 @@
-"""CES: nodes that nobody needs sleep, and wake before or when jobs need them, under any order of jobs.
+"""CES: idle nodes sleep, and wake before or when jobs need them, under any order of jobs.
 
 Idea: the cluster energy saving service of Helios (Hu et al., SC'21, section 4.3). Two checks control the nodes. When
-jobs wait that the nodes awake have no room for, as many nodes are woken as they need, and `spare_nodes` more. Every
-`check_interval_s`, where no job waits, the nodes in use have risen by less than `recent_rise` over the last `recent_s`
-and are forecast to rise by less than `future_rise` over the next `ahead_s` (0: that is not looked at), free nodes are
-put to sleep, but for `spare_nodes`. The order of jobs is that of another policy, which sees only the nodes awake.
+waiting jobs do not fit on the nodes awake, as many nodes as they need wake, and `spare_nodes` more. Every
+`check_interval_s`, if no job waits, the nodes in use have risen by less than `recent_rise` over the last `recent_s` and
+are forecast to rise by less than `future_rise` over the next `ahead_s` (0: no forecast), all free nodes but
+`spare_nodes` go to sleep. The order of jobs is that of another policy, which sees only the nodes awake.
 
-Deviations: the paper forecasts the nodes in use by gradient-boosted trees on the time of day and past values; here it
-is what was in use a day before, at today's level (`simsched.toolkit.node_demand`). Nodes forecast to be needed stay
-awake, too. All defaults but the ten minutes between checks are ours. A job waits for the nodes that are woken for it
-for `engine.node_start_s`; nodes sleep at once. Only jobs' GPUs count, not what runs on processors.
+Deviations: the paper forecasts the nodes in use by gradient-boosted trees on the time of day and past values; here the
+forecast is the use a day before, at today's level (`simsched.toolkit.node_demand`). Nodes forecast to be needed stay
+awake, too. All defaults but the ten minutes between checks are ours. A job waits `engine.node_start_s` for the nodes
+woken for it; nodes sleep at once. Only jobs' GPUs count, not what runs on processors.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ weight, at most what it asks for, the rest going to those that ask for more (plu
 priority goes first and then those who hold least (plugin drf); nodes are filled up (plugin binpack). A job may stop
 jobs of lower priority of its own queue (action preempt), and a queue takes back what it deserves from those that hold
 more than they do (action reclaim). Source: Volcano documentation, "Actions", "Plugins" and "Queue". Deviations: GPUs
-are the only resource, so that the dominant share is that of GPUs; drf compares what the users of a queue hold, because
-a gang that waits holds nothing; gangs are stopped whole and keep their progress.
+are the only resource and hence the dominant one; drf compares what the users of a queue hold, because a waiting gang
+holds nothing; gangs are stopped whole and keep their progress.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ def deserved(weights: Mapping[str, float], wanted: Mapping[str, int], total: int
 class Volcano(Policy):
     """Starts gangs from the queue that holds least of what it deserves.
 
-    Every tenant is a queue with its weight (1 for those not named) and at most its `max_gpus`. A queue that holds what
-    it deserves or more waits; within one, higher priority goes first, then the user who holds least, then age. A job
-    that does not fit is passed over. With `preempt`, it stops jobs of lower priority of its own queue; with `reclaim`,
-    a job that leaves its queue within what it deserves stops jobs of queues that hold more than that, unless its
-    tenant's `reclaims` is false. Jobs of the lowest priority are stopped first, of these the last submitted, and nobody
-    in vain.
+    Every tenant is a queue with its weight (default 1) and at most its `max_gpus`. A queue that holds what it deserves
+    or more waits; within one, higher priority goes first, then the user who holds least, then age. A job that does not
+    fit is skipped. With `preempt`, it stops jobs of lower priority of its own queue; with `reclaim`, a job that leaves
+    its queue within what it deserves stops jobs of queues that hold more than that, unless its tenant's `reclaims` is
+    false. Jobs of the lowest priority are stopped first, of these the last submitted, and nobody in vain.
     """
 
     name: ClassVar[str] = "volcano"

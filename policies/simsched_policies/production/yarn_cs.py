@@ -2,11 +2,10 @@
 
 Idea: every tenant has a queue with a share of the cluster; within a queue jobs start first in, first out, on as few
 machines as possible, and the one at the head blocks those behind it (Jeon et al., ATC'19, section 2; Gu et al.,
-Tiresias, NSDI'19, section 5.1, where there is one queue). With `preemption`, a queue
-below its share takes GPUs back from those above theirs, from the jobs started last, as YARN's monitor does (Hadoop
-documentation, "Capacity Scheduler", preemption), once it has waited `preemption_wait_s` (15 s by YARN's default). A
-gang is stopped whole; the limit on how much is taken back in a round is left out, and so is giving up locality after
-some retries, for lack of any figure in the sources.
+Tiresias, NSDI'19, section 5.1, where there is one queue). With `preemption`, a queue below its share takes GPUs back
+from those above theirs, from the jobs started last, as YARN's monitor does (Hadoop documentation, "Capacity Scheduler",
+preemption), once it has waited `preemption_wait_s` (15 s by YARN's default). A gang is stopped whole. The limit on what
+is taken back in a round, and giving up locality after some retries, are left out: no source gives figures.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ _ONE_QUEUE = Becomes(
 class YarnCs(Policy):
     """Starts the head of the queue that uses least of its share, if it can be placed; else the next queue's head.
 
-    `capacities` gives tenants their shares of the cluster, above 0 and at most 1 in all; tenants that it does not name
-    have one queue together with the rest, and without it there is one queue for all. A queue may use more than its
-    share while GPUs are free, unless not `elastic`: then a job that asks for more GPUs than its queue's share of the
-    whole cluster is refused. With `preemption` a job that leaves its queue within its share stops jobs of queues above
-    theirs, after it has waited for them as the head of its queue for `preemption_wait_s`.
+    `capacities` gives tenants their shares of the cluster, above 0 and at most 1 in all; tenants not named share one
+    queue with the rest; without it there is one queue for all. A queue may use more than its share while GPUs are free,
+    unless not `elastic`: then a job larger than its queue's share of the whole cluster is refused. With `preemption` a
+    job that leaves its queue within its share stops jobs of queues above theirs, once it has waited for
+    `preemption_wait_s` as the head of its queue.
     """
 
     name: ClassVar[str] = "yarn-cs"
@@ -80,7 +79,7 @@ class YarnCs(Policy):
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Open the queues; refuse shares that are none."""
+        """Open the queues; refuse invalid shares."""
         rest = 1 - sum(self.capacities.values())
         if rest < -1e-9 or any(not 0 < share <= 1 for share in self.capacities.values()):
             message = f"capacities must be above 0 and at most 1 in all, not {dict(self.capacities)}"

@@ -1,8 +1,8 @@
 """Best effort: first in, first out on whatever GPUs are free, without consolidation.
 
-Idea: a job never waits for GPUs that lie close together, so it starts earlier and may run slower. This is the second
-baseline of Tiresias (Gu et al., NSDI'19, section 5.3): its YARN-CS without the constraint on placement. GPUs are taken
-from the nodes of the lowest index.
+Idea: a job never waits for nearby GPUs: it starts earlier and may run slower. This is the second baseline of Tiresias
+(Gu et al., NSDI'19, section 5.3): its YARN-CS without the constraint on placement. GPUs are taken from the nodes of the
+lowest index.
 """
 
 from __future__ import annotations

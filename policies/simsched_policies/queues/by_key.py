@@ -138,8 +138,8 @@ class SmallestFirst(Policy):
 class Las(Policy):
     """Least attained service: runs the jobs with the fewest GPU-seconds so far, compared every `quantum_s` seconds.
 
-    Between quanta only arrivals and completions change who runs. In continuous time jobs of equal service would share
-    the GPUs infinitely finely. Source: 2D-LAS, Tiresias (NSDI'19), section 3.2.1.
+    Between quanta only arrivals and completions change who runs. Approximates sharing the GPUs infinitely finely among
+    jobs of equal service. Source: 2D-LAS, Tiresias (NSDI'19), section 3.2.1.
     """
 
     name: ClassVar[str] = "las"

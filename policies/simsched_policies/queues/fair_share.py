@@ -3,9 +3,8 @@
 Idea: max-min fairness over GPUs, work-conserving: what one job cannot use goes to the others. It is the fair scheduler
 that SLAQ (Zhang et al., SoCC'17) compares with, which divides the cores of the cluster equally among the jobs.
 
-Deviations: GPUs are whole, so the jobs that came first have one more than the others, and with more jobs than GPUs the
-last ones wait. Batches stay as submitted. On several GPU types each is divided by itself
-(`simsched.toolkit.type_pools`).
+Deviations: GPUs are whole: the first jobs have one more than the others, and with more jobs than GPUs the last ones
+wait. Batches stay as submitted. Each GPU type is divided separately (`simsched.toolkit.type_pools`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The Gittins index in two dimensions, without queues: the job most likely to finish for the service it takes runs.
 
-Idea: where the distribution of service is known, but not that of a single job, the index says which job to serve (Gu et
-al., Tiresias, NSDI'19, section 3.2.1, 2D-Gittins). The distribution comes from samples, from a file, or from the jobs
-that have finished; never from a job's own future. The index of the running jobs is read again every `quantum_s`
-while any job waits.
+Idea: if the distribution of service is known, but not that of a single job, the index says which job to serve (Gu et
+al., Tiresias, NSDI'19, section 3.2.1, 2D-Gittins). The distribution comes from samples, from a file, or from finished
+jobs; never from a job's own future. The index of the running jobs is read again every `quantum_s` while any job waits.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Gittins(Policy):
     """Runs the jobs of the largest Gittins index, compared every `quantum_s` seconds; ties by arrival.
 
     The total service of past jobs in GPU-seconds is given as `history_gpu_s` or in the file `history_file` (one number
-    a line), or else is learned from the jobs that finish; until ten have, jobs run in order of arrival.
+    a line), or else learned from finished jobs; until ten have finished, jobs run in order of arrival.
     """
 
     name: ClassVar[str] = "gittins"

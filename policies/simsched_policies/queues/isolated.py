@@ -1,9 +1,9 @@
 """Isolated: every job gets an equal share of the cluster's time, as if the others were not there.
 
 Idea: with n jobs in the system, one that asked for g of G GPUs should run for a share G / (n g) of the time, at most
-all of it; what the shares leave is given away. It is what Gavel measures the fairness of other policies against
-(Narayanan et al., OSDI'20, section 4.2), and the shares are realised as there, in rounds: those jobs run that have
-received least of what they should have (section 5).
+all of it; time beyond the shares is given away. Gavel measures the fairness of other policies against it (Narayanan et
+al., OSDI'20, section 4.2), and realises the shares in rounds, as here: those jobs run that have received least of what
+they should have (section 5).
 
 Deviations: none that matter; on a cluster of several GPU types the share counts all GPUs alike.
 """

@@ -1,8 +1,8 @@
-"""QSSF: the jobs that are expected to take least GPU-time first, by the durations of jobs like them.
+"""QSSF: the jobs that are expected to take least GPU-time first, by the durations of similar jobs.
 
 Idea: quasi-shortest-service-first (Hu et al., Helios, SC'21, section 4.2): priority is the expected duration times the
-GPUs asked for, and nobody is preempted. A job is expected to take as long as finished jobs of the same user, name and
-size have taken (`simsched.toolkit.estimates`).
+GPUs asked for, without preemption. A job is expected to take as long as finished jobs of the same user, name and size
+(`simsched.toolkit.estimates`).
 
 Deviations: the paper estimates by a gradient-boosted tree on user, name and time besides a rolling mean of similar
 jobs; here it is the rolling mean alone, learned during the run. `window` and `prior_s` are ours. Of a job's name only

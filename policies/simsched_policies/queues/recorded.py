@@ -1,8 +1,8 @@
 """Recorded: plays shares of time that were computed elsewhere through the mechanism of rounds.
 
 Idea: a policy of Gavel's kind (Narayanan et al., OSDI'20) computes what share of time each job should have on each GPU
-type, and a mechanism turns shares into rounds (section 5). With the shares taken from a file, the mechanism is all that
-is left: what it costs, and whether it does what another implementation of it did, can be seen by itself.
+type, and a mechanism turns shares into rounds (section 5). Shares from a file isolate the mechanism: its cost, and
+whether it agrees with another implementation.
 
 Deviations: none from section 5. Without a file every job has an equal share of time, as under Gandiva's fair sharing.
 """
@@ -30,11 +30,10 @@ Solution = Mapping[str, Sequence[float]]
 class Recorded(Policy):
     """Runs, in rounds of `round_s` seconds, the jobs that are furthest behind the shares in a file.
 
-    `shares_path` names a JSON file with a list `allocations`; the `x` of its n-th entry holds the shares that the n-th
-    computation of shares gives, by job: a number where the cluster has one GPU type, else a mapping from GPU types.
-    Shares are computed when jobs came or ended, `min_reset_s` seconds apart at least. An entry may say with `t` at
-    which second that was. Every job of the workload must have shares, in the first entry after its submission if times
-    are given, and no other job may.
+    `shares_path` names a JSON file with a list `allocations`; the `x` of its n-th entry holds the shares of the n-th
+    computation, by job: a number where the cluster has one GPU type, else a mapping from GPU types. Shares are computed
+    when jobs came or ended, at least `min_reset_s` seconds apart. An entry may give its second as `t`. Every job of the
+    workload must have shares, in the first entry after its submission if times are given, and no other job may.
     """
 
     name: ClassVar[str] = "recorded"

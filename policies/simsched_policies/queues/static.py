@@ -24,7 +24,7 @@ from simsched.toolkit import refuse_unknown_counts
 class Static(Policy):
     """Gives every job `gpus` GPUs on one node, in order of arrival; the first that finds no room holds up the rest.
 
-    Where no node has so many GPUs, it is all of the largest. The total batch is `batch_per_gpu` for each of the `gpus`
+    If no node has so many GPUs, it gets all of the largest. The total batch is `batch_per_gpu` for each of the `gpus`
     (None: as submitted), within what the application accepts.
     """
 
@@ -49,7 +49,7 @@ class Static(Policy):
         self._largest = max(node.gpus for node in cluster.nodes)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch fixed; raises `InputError` for a job that can only have other GPUs, those that it asks for."""
+        """Keep the batch fixed; raises `InputError` for a job that can only run on the GPUs that it asks for."""
         if request.num_gpus != min(self.gpus, self._largest):
             refuse_unknown_counts(self.name, request, facts)
         limits = facts.limits

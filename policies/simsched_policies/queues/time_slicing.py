@@ -1,8 +1,8 @@
 """Time slicing, as in Gandiva: all jobs take turns on the GPUs, none is more urgent than another.
 
 Idea: suspending and resuming jobs at short intervals gives every job early feedback (Xiao et al., Gandiva, OSDI'18,
-section 3.2), but long jobs slow short ones down (Tiresias, section 5.3). Jobs run in turn, first in first out; whoever
-has run at the end of a slice goes behind those that wait. Gandiva's packing of two jobs on a GPU and its migration are
+section 3.2), but long jobs slow short ones down (Tiresias, section 5.3). Jobs run in turn, first in first out; at the
+end of a slice those that ran go behind those that wait. Gandiva's packing of two jobs on a GPU and its migration are
 left out, as they are in the comparison of Tiresias.
 """
 

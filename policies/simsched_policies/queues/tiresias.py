@@ -1,22 +1,21 @@
 """Tiresias: least attained service in two dimensions, discretised into queues (Tiresias-L).
 
-Idea: a job's priority falls as its attained service (GPUs x time) grows, in steps, so that short jobs overtake long
-ones without anybody knowing durations, and long jobs do not preempt each other all the time (Gu et al., NSDI'19,
-sections 3.2 and 3.3).
+Idea: a job's priority falls in steps as its attained service (GPUs x time) grows: short jobs overtake long ones without
+known durations, and long jobs do not preempt each other all the time (Gu et al., NSDI'19, sections 3.2 and 3.3).
 
 Two ways of running it, by `interval_s`:
 
 - With an interval (the default, 60 s) it is the variant that Pollux compares with (OSDI'21, section 5.1, and its
-  simulator): queues are examined every `interval_s`, so a demotion comes at the next interval after the crossing; a
-  queue is ordered by who entered it first; promotion is off; and a starting job takes the nodes with most free GPUs.
+  simulator): queues are examined every `interval_s`, where demotions take effect; a queue is ordered by who entered it
+  first; promotion is off; and a starting job takes the nodes with most free GPUs.
 - Without one (`interval_s: null`) it is the paper's: decisions at every arrival and completion and at the very second
-  at which a job crosses a threshold; jobs of a queue that have run come before those that have not, the former ordered
-  by their first start and the latter by arrival, so that nobody is preempted for a job of the same queue that has yet
-  to start. The paper's own setting is one threshold of 3,200 GPU-seconds, no promotion and `placement: skew`.
+  at which a job crosses a threshold; in a queue, jobs that have run come before those that have not, the former ordered
+  by their first start and the latter by arrival: nobody is preempted for a job of the same queue that has yet to start.
+  The paper's own setting is one threshold of 3,200 GPU-seconds, no promotion and `placement: skew`.
 
-Service counts restarts, as it does in both sources. With promotion, a first threshold that a job reaches while it is
-still restarting (threshold / GPUs below the delay) sends it round in circles without progress, so take thresholds well
-above the delay times the GPUs of the largest jobs.
+Service counts restarts, as it does in both sources. With promotion, a job that reaches the first threshold while still
+restarting (threshold / GPUs below the delay) cycles without progress: take thresholds well above the delay times the
+GPUs of the largest jobs.
 
 Deviations: the profiler is not simulated, the skew of a model is known when its job arrives; a job that comes back from
 a promotion keeps its place by first start, which the paper leaves open.
@@ -42,9 +41,9 @@ class Tiresias(Policy):
     """Two-dimensional least attained service with K queues, first in first out within a queue.
 
     `queue_thresholds_gpu_s` are the K - 1 ascending limits on attained service in GPU-seconds (16 GPU-hours in Pollux's
-    evaluation, 3,200 GPU-seconds in the Tiresias testbed). `promote_knob` lifts a job that has waited so many times as
-    long as it has run back to the first queue; null never does. `placement` is `skew` (consolidate models of which one
-    tensor makes up more than `skew_limit`, fill fragments with the others) or the same placer for all jobs.
+    evaluation, 3,200 GPU-seconds in the Tiresias testbed). A job that has waited `promote_knob` times as long as it has
+    run returns to the first queue; null never promotes. `placement` is `skew` (consolidate models of which one tensor
+    makes up more than `skew_limit`, fill fragments with the others) or the same placer for all jobs.
     """
 
     name: ClassVar[str] = "tiresias"

@@ -1,15 +1,15 @@
 """Tiresias with a known distribution: the Gittins index in two dimensions, discretised into queues (Tiresias-G).
 
 Idea: as in Tiresias-L a job goes down a queue when its attained service (GPUs x time) crosses a threshold; within a
-queue the job comes first that is most likely to finish for the service it takes, judged by the service of past jobs
-(Gu et al., NSDI'19, sections 3.2 and 3.3). The index of queue i takes the queue's upper threshold as its service
-quantum; the last queue is first in, first out.
+queue the job comes first that is most likely to finish for the service it takes, judged by the service of past jobs (Gu
+et al., NSDI'19, sections 3.2 and 3.3). The index of queue i takes the queue's upper threshold as its service quantum;
+the last queue is first in, first out.
 
-The distribution comes from samples, from a file, or from the jobs that have finished; never from a job's own future.
-The indices are computed beforehand. A job is ranked when it enters a queue, when it loses its GPUs, and, while it runs,
-at `ranks` points of each queue; the paper does not say how often it ranks. The more often, the more jobs of one queue
-preempt each other: on the testbed's mix, once is the same as Tiresias-L, and 4 times doubles the preemptions, where the
-paper counts a third more. Ties, and the last queue, go by first start, then by arrival.
+The distribution comes from samples, from a file, or from finished jobs; never from a job's own future. Indices are
+precomputed. A job is ranked when it enters a queue, when it loses its GPUs, and, while it runs, at `ranks` points of
+each queue; the paper does not say how often it ranks. The more often, the more jobs of one queue preempt each other: on
+the testbed's mix, once is the same as Tiresias-L, and 4 times doubles the preemptions, where the paper counts a third
+more. Ties, and the last queue, go by first start, then by arrival.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TiresiasG(Policy):
 
     `queue_thresholds_gpu_s` are the K - 1 ascending limits on attained service in GPU-seconds, by default that of the
     paper's testbed. The total service of past jobs in GPU-seconds is given as `history_gpu_s` or in the file
-    `history_file` (one number a line), or else is learned from the jobs that finish; until ten have, queues are first
+    `history_file` (one number a line), or else learned from finished jobs; until ten have finished, queues are first
     in, first out. `promote_knob`, `placement` and `skew_limit` are those of `tiresias`.
     """
 
@@ -127,7 +127,7 @@ class TiresiasG(Policy):
         return (level, -index, *start_order(job, runs=runs))
 
     def _watch(self, job_ids: Sequence[str], view: View) -> dict[str, float]:
-        """Ask to be told when a job reaches the next point at which it is ranked, or the limit of its queue."""
+        """Watch for the next point at which a job is ranked, or the limit of its queue."""
         levels = self._levels
         watch: dict[str, float] = {}
         for job_id in job_ids:

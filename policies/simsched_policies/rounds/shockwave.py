@@ -1,15 +1,15 @@
 """Shockwave: plans rounds ahead, by a forecast of how each job's batch, and so its speed, will change.
 
-Idea: jobs whose batch changes by a rule finish sooner than their present speed says, so that a policy that looks no
-further treats them and others unfairly (Zheng et al., NSDI'23). Over a window of rounds a plan maximises the mean log
-utility of progress less the weighted longest remaining time, with every job within its fair completion time; where
-that cannot be, unfairly treated jobs weigh more (sections 4 and 5). It is made anew when jobs come, end or change their
+Idea: jobs whose batch changes by a rule finish sooner than their present speed says; a policy that ignores this treats
+them and others unfairly (Zheng et al., NSDI'23). Over a window of rounds a plan maximises the mean log utility of
+progress less the weighted longest remaining time, with every job within its fair completion time; where that is
+impossible, unfairly treated jobs weigh more (sections 4 and 5). It is renewed when jobs come, end or change their
 batch, and every few rounds; GPUs that it leaves idle go to the longest jobs (program:
 `simsched.toolkit.programs.shockwave`).
 
-Deviations: the forecast is the profile of the job's batch rule, which stands for the paper's posterior over regimes;
-jobs without regimes are forecast by their true remaining time. The plan counts rounds instead of choosing them, and
-weights are bounded. Defaults are those of the artifact for 32 GPUs. GPUs of several types are planned as if equal.
+Deviations: the forecast is the profile of the job's batch rule, in place of the paper's posterior over regimes; jobs
+without regimes are forecast by their true remaining time. The plan counts rounds instead of choosing them, and weights
+are bounded. Defaults are those of the artifact for 32 GPUs. GPUs of several types are planned as if equal.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is known of a job at a round: seconds of its epochs as forecast, epochs done, and the batch it has.
+    """A job at a round: the forecast seconds of its epochs, epochs done, and its batch.
 
-    `left_s` stands for the forecast once its epochs are done.
+    `left_s` replaces the forecast once its epochs are done.
     """
 
     id: str
@@ -67,7 +67,7 @@ class Outlook:
 
 
 class Planner:
-    """Says which jobs run in each round, and plans anew when the jobs, their batches or `replan_rounds` ask for it."""
+    """Says which jobs run in each round; replans when jobs or batches change, or every `replan_rounds`."""
 
     def __init__(self, options: PlanOptions) -> None:
         """Start without a plan."""
@@ -114,7 +114,7 @@ class Planner:
 class Shockwave(Policy):
     """Plans `rounds` rounds of `round_s` seconds ahead; `makespan_weight` is the paper's k, `fairness_power` lambda.
 
-    `most_unfair` bounds the estimated finish-time fairness where it can be kept. A plan serves for `replan_rounds`.
+    `most_unfair` bounds the estimated finish-time fairness where possible. A plan serves for `replan_rounds`.
     """
 
     name: ClassVar[str] = "shockwave"

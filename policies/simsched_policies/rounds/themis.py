@@ -1,28 +1,26 @@
-"""Themis: applications bid for GPUs whose leases have ended, and the least fairly treated are offered them first.
+"""Themis: applications bid for GPUs whose leases have ended, the least fairly treated first.
 
 Idea: finish-time fairness (Mahajan et al., Themis, NSDI'20, sections 3 to 5). rho = T_sh / T_id: the time from arrival
 until an application finishes, over the time that it would take alone in its share of the cluster, one n-th for n
-applications. GPUs are held under leases. When
-leases end, the GPUs are offered to the share 1 - `fairness` of the applications with the largest rho; each bids 1/rho
-for every number of GPUs; the winning allocation has the largest product of bids, and each application keeps of it what
-makes lying useless (a hidden payment). What is left goes to the others, one GPU at a time.
+applications. GPUs are held under leases. When leases end, the GPUs are offered to the share 1 - `fairness` of the
+applications with the largest rho; each bids 1/rho for every number of GPUs; the winning allocation has the largest
+product of bids, and each application keeps the part of it that makes truthful bids optimal (a hidden payment). The rest
+goes to the others, one GPU at a time.
 
-rho of an application that waits: with no GPUs it never finishes, and T_sh is infinite; with those that it can use,
-T_sh is its age and the time left on them. Which of the two the paper ranks by is not known here: `waiting` is `served`
-for the latter or `infinite` for the former, where equals are ranked by the latter. What each is worth is on the page of
-results.
+rho of a waiting application: with no GPUs it never finishes, and T_sh is infinite; with those that it can use, T_sh is
+its age and the time left on them. Which of the two the paper ranks by is not known here: `waiting` is `served` for the
+latter or `infinite` for the former, with ties ranked by the latter. The page of results compares them.
 
 Ties: equal rhos fall in the order of submission; of allocations of equal products the one of fewer GPUs wins, then the
 one that gives the less fairly treated more.
 
 Published defaults: fairness 0.8, leases of 20 minutes (the latter from memory). Deviations: leases of all applications
-end together, so auctions are held every `lease_s`, with what has become free meanwhile handed out at arrivals and
-completions without an auction; jobs are rigid, so an application (the jobs of one `group`, a job without one by itself)
-bids by the jobs that its GPUs would let run, those that run first, then the shortest; what it keeps is rounded down to
+end together: auctions are held every `lease_s`, and GPUs that become free in between are handed out at arrivals and
+completions without an auction; jobs are rigid: an application (the jobs of one `group`, a job without one by itself)
+bids by the jobs that its GPUs would let run, running ones first, then the shortest; what it keeps is rounded down to
 whole jobs, but a payment that would cost it all the jobs that it has won is waived; what is left goes to whole jobs,
 the least fairly treated of the other applications first; remaining work is an oracle; placement is not part of the bid.
-`Themis` and `themis-rho` differ: the latter serves the largest rho first without an auction, as other
-simulators do.
+`Themis` and `themis-rho` differ: the latter serves the largest rho first without an auction, as other simulators do.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ from simsched.policy import (
 )
 from simsched.toolkit import available_gpus, bid_of, finish_time_ratio, least_fair, partial_allocation, run_in_order
 
-#: With which GPUs an application that waits is ranked: all that it can use, or none.
+#: The GPUs with which a waiting application is ranked: all that it can use, or none.
 Waiting = Literal["served", "infinite"]
 
 
@@ -85,7 +83,7 @@ class _Application:
         return max(work_gpu_s / used, max(self.remaining_s.values()))
 
     def alone_s(self, share_gpus: float) -> float:
-        """Return the seconds of the work left alone on a share of the cluster, after what has been attained."""
+        """Return the seconds of the remaining work alone on a share of the cluster."""
         done_gpu_s = sum(job.attained_gpu_s for job in self.jobs)
         work_gpu_s = done_gpu_s + sum(self.remaining_s[job.id] * job.num_gpus for job in self.jobs)
         return max(work_gpu_s / min(share_gpus, self.gpus), 1e-9)
@@ -117,7 +115,7 @@ def _ratios(applications: Sequence[_Application], gpus: int, waiting: Waiting) -
 class ThemisRho(Policy):
     """Serves the applications with the largest rho first, every `interval_s` seconds while anybody waits.
 
-    `waiting` says whether rho of one that waits is that of being `served` now, or `infinite`.
+    `waiting` says whether a waiting application's rho is that of being `served` now, or `infinite`.
     """
 
     name: ClassVar[str] = "themis-rho"
@@ -132,7 +130,7 @@ class ThemisRho(Policy):
         self._quantum = Quantum(self.name, self.interval_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Order all jobs anew at the end of the leases, and those that wait in between."""
+        """Order all jobs at the end of the leases, and waiting ones in between."""
         applications = _applications(view)
         ratios = _ratios(applications, max(available_gpus(view), 1), self.waiting)
         order = sorted(applications, key=lambda one: ratios[one.name], reverse=True)
@@ -148,7 +146,7 @@ class ThemisRho(Policy):
 class Themis(Policy):
     """Holds an auction among the least fairly treated applications whenever the leases end.
 
-    `fairness` is the share that no GPUs are offered to; `waiting` is as in `themis-rho`.
+    `fairness` is the share not offered any GPUs; `waiting` is as in `themis-rho`.
     """
 
     name: ClassVar[str] = "themis"
@@ -187,7 +185,7 @@ class Themis(Policy):
         self, urgent: Sequence[_Application], ratios: Mapping[str, tuple[float, float]], gpus: int
     ) -> list[JobView]:
         """Return the jobs that run on what their applications have won, then those outside, most urgent first."""
-        # Ranks instead of names, so that equal ratios fall in the order of urgency.
+        # Ranks instead of names: equal ratios fall in the order of urgency.
         ranked = {f"{rank:09d}": ratios[one.name][0] for rank, one in enumerate(urgent)}
         bidders = [urgent[int(rank)] for rank in sorted(least_fair(ranked, self.fairness))]
         share = gpus / len(urgent)

@@ -1,20 +1,19 @@
-"""AntMan: jobs with a guarantee run as if alone, opportunistic ones use what the guaranteed leave of the GPUs.
+"""AntMan: guaranteed jobs run as if alone, opportunistic ones use what these leave of the GPUs.
 
 Idea: two classes of jobs (Xiao et al., AntMan, OSDI'20, sections 4 and 5). A guaranteed job waits for GPUs that no
 guaranteed job holds, and reserves them as they become free; opportunistic jobs on them stay. An opportunistic job
-starts where the GPU is idle, or where the guaranteed job on it keeps it busy for less than 80 % of the time. Nobody is
-preempted. What two jobs do together on a GPU is for the engine to say (`engine.sharing`), as for every policy; of that
-the guaranteed one gets all of its speed and the other the rest (`guaranteed_first`), which is the paper's local
-scheduler.
+starts where the GPU is idle, or busy for less than 80 % of the time with a guaranteed job. Nobody is preempted. The
+engine decides the joint speed of two jobs on a GPU (`engine.sharing`); the guaranteed one gets its full speed and the
+other the rest (`guaranteed_first`), which is the paper's local scheduler.
 
 With tenants, a job that asks for a guarantee has one only within its tenant's own GPUs, and is opportunistic beyond
-them. As soon as enough of the quota is free it is upgraded, the first submitted first; one that runs stays where it
-is, and is not upgraded while a guaranteed job shares its GPUs or others have reserved them. Nobody is ever downgraded.
+them. As soon as enough of the quota is free it is upgraded, the first submitted first; a running job stays where it is,
+and is not upgraded while a guaranteed job shares its GPUs or others have reserved them. Nobody is ever downgraded.
 Without tenants everybody who asks is guaranteed.
 
-Published default: busy below 80 %. Deviations: how busy a job keeps its GPUs is known from its profile (the paper
-measures it over 10 s), and a job without a profile counts as below the limit; memory is not spilled to the host, so
-jobs share a GPU only where both fit. Without shared GPUs the classes only queue apart.
+Published default: busy below 80 %. Deviations: how busy a job keeps its GPUs comes from its profile (the paper measures
+it over 10 s), and a job without a profile counts as below the limit; memory is not spilled to the host: jobs share a
+GPU only if both fit. Without shared GPUs the classes only queue apart.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from simsched.toolkit import MOST_FREE, GpuMemory, available_gpus, type_pools
 class AntMan(Policy):
     """Starts guaranteed jobs first, in order of submission, then opportunistic ones beside them.
 
-    Where there are `tenants`, the quota of each is its own GPUs; one that is not named has none.
+    With `tenants`, each one's quota is its own GPUs, 0 for those not named.
     """
 
     name: ClassVar[str] = "antman"
@@ -199,7 +198,7 @@ class _Board:
         return [job.id for job in jobs if _touches(self.held[job.id], allocation)]
 
     def pick(self, job: JobView, near: list[JobView], view: View) -> Allocation | None:
-        """Choose GPUs for an opportunistic job, from nodes with the most that it may use, nodes ascending."""
+        """Choose GPUs for an opportunistic job, from the nodes with most usable GPUs, nodes ascending."""
         usable = self._opportunistic
         barred = {other.id for other in self.running if other.id in self._names} - {other.id for other in near}
         if barred and self.sharing:

@@ -1,11 +1,11 @@
-"""Parts of GPUs: jobs start in order of arrival, and those that want a part of a GPU are put beside each other.
+"""Parts of GPUs: jobs start in order of arrival, and those that want a part of a GPU share one.
 
 Idea: a job that asks for a quarter of a GPU gets a quarter of one, as on Alibaba's clusters (Weng et al., MLaaS in the
-Wild, NSDI'22). Best fit chooses the GPU of which least is left that suffices, FGD the place that leaves least behind
-that the usual jobs cannot use (Weng et al., Beware of Fragmentation, ATC'23). Published default: FGD.
-Deviations: GPUs alone are counted, not cores or memory; FGD's usual jobs are those that have come so far, and one that
-wants more GPUs than a node has wants all of it. Where the engine lets nobody share (`engine.sharing.max_jobs`
-of 1), every job gets whole GPUs, and this is first in, first out.
+Wild, NSDI'22). Best fit chooses the fullest GPU with enough left, FGD the place that leaves least that the usual jobs
+cannot use (Weng et al., Beware of Fragmentation, ATC'23). Published default: FGD. Deviations: GPUs alone are counted,
+not cores or memory; FGD's usual jobs are those that have come so far, and one that wants more GPUs than a node has
+wants all of it. Where the engine lets nobody share (`engine.sharing.max_jobs` of 1), every job gets whole GPUs, and
+this is first in, first out.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class UsualJobs:
     def unusable(self, left: Sequence[float], size: int) -> float:
         """Return how much of what is left of a node's GPUs a usual job cannot use, in GPUs, on average.
 
-        `left` is what is left of each GPU of a node of `size`. All counts for a job that does not fit on the node, for
-        others the GPUs of which less is left than they want.
+        `left` is what is left of each GPU of a node of `size`. All of it counts for a job that does not fit on the
+        node, for others the GPUs with less left than they want.
         """
         lost, total = 0.0, sum(left)
         for gpus, part, share in self.classes():
@@ -54,7 +54,7 @@ class UsualJobs:
         return lost
 
     def growth(self, left: Sequence[float], taken: Sequence[float], part: float, size: int) -> float:
-        """Return by how much that grows when a job takes `part` of GPUs of which `taken` is left."""
+        """Return the growth of `unusable` when a job takes `part` of GPUs of which `taken` is left."""
         after = list(left)
         for one in taken:
             after.remove(one)
@@ -87,10 +87,10 @@ class _SharedGpu:
 class Fractional(Policy):
     """Starts jobs in order of arrival, without preemption, and puts parts of GPUs together.
 
-    A part goes by `rule` to the GPU of which least is left that suffices (`best-fit`), to the one of which most is left
-    (`worst-fit`), which is a free one while there is one, or to the one that was shared first (`first-fit`). Whole GPUs
-    are chosen by `placement`. With `fgd` parts, and whole GPUs of one node, go where the fragmentation grows least. A
-    job at the head that does not fit blocks those behind it, unless `backfill` lets later ones that fit go first.
+    By `rule` a part goes to the GPU with enough left that has least left (`best-fit`), to the one with most left
+    (`worst-fit`), a free one if there is one, or to the one that was shared first (`first-fit`). Whole GPUs are chosen
+    by `placement`. With `fgd` parts, and whole GPUs of one node, go where the fragmentation grows least. A job at the
+    head that does not fit blocks those behind it, unless `backfill` lets later ones that fit go first.
     """
 
     name: ClassVar[str] = "fractional"

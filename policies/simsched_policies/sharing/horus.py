@@ -1,14 +1,14 @@
-"""Horus: jobs share GPUs where the utilisations predicted for them add up to no more than a GPU has.
+"""Horus: jobs share GPUs if their predicted utilisations add up to no more than one GPU.
 
 Idea: Yeung et al., Horus, IEEE TPDS 33(1), 2022: how busy a job keeps its GPUs is predicted before it runs, from its
 model; a job goes where the predicted utilisations interfere least. All of this is from memory: no source was at hand
 that gives the rule, and no number of the paper is checked here.
 
 Here: jobs wait in the order of expected duration x GPUs, learned from finished jobs (`simsched.toolkit.estimates`), and
-are not preempted. One that finds no GPUs of its own gets those of a job that has as many and runs alone there, the one
-of the least predicted utilisation, where both together stay within `most_busy` and the memory suffices. Deviations:
-the prediction is the job's profile, and `assumed_busy` where it has none; the paper's fairness between queues of sizes
-is left out.
+are not preempted. A job without GPUs of its own shares those of a job that has as many and runs alone there, the one of
+the least predicted utilisation, if both together stay within `most_busy` and the memory suffices. Deviations: the
+prediction is the job's profile, or `assumed_busy` without one; the paper's fairness between queues of sizes is left
+out.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Horus(Policy):
         return Decision.change(start)
 
     def _host(self, job: JobView, hosts: Iterable[str], pool: TypePool) -> str | None:
-        """Return the job beside which another is predicted to be disturbed least, None where it would be too much."""
+        """Return the job that is predicted to disturb another least, None if all disturb it too much."""
         fitting = [
             host
             for host in map(pool.jobs.__getitem__, hosts)

@@ -1,18 +1,18 @@
 """Lucid: jobs are profiled on a few nodes first, then start by expected GPU-time, in pairs that do not hurt.
 
-Idea: Hu et al., Lucid, ASPLOS'23. A new job runs for a while on the nodes that profile, smallest jobs first; short ones
-finish there. What the profile shows gives it a share score: 0 (tiny), 1 (medium) or 2 (jumbo). After that jobs wait in
-the order of expected duration x GPUs and are not preempted. One that finds no GPUs of its own shares those of a job
-that has as many, runs alone there, and is expected to take at least half as long, where the scores add up to at most
-2 and the memory suffices. While few jobs are expected to arrive, nobody shares, and the first job that does not fit
-keeps the others waiting.
+Idea: Hu et al., Lucid, ASPLOS'23. A new job runs for a while on the profiling nodes, smallest jobs first; short ones
+finish there. Its profile gives it a share score: 0 (tiny), 1 (medium) or 2 (jumbo). After that jobs wait in the order
+of expected duration x GPUs and are not preempted. A job without GPUs of its own shares those of a job that has as many,
+runs alone there, and is expected to take at least half as long, if the scores add up to at most 2 and the memory
+suffices. While few jobs are expected to arrive, nobody shares, and the first job that does not fit keeps the others
+waiting.
 
 Published defaults (its simulator): profiles of at most 500 s, shares of jobs of up to 8 GPUs, sharing while more than 2
 jobs are expected. From memory: that these are jobs an hour. Ours: one profiling node in each GPU type, the bounds of
-the scores (a decision tree there, made of utilisation and memory), a job without a profile counts as medium, as many
-arrivals are expected as there were in the hour before. Deviations: expected durations are means of finished jobs like
-it (an additive model there, `simsched.toolkit.estimates`); a job that leaves the profiling nodes keeps its progress and
-pays a restart; jobs too large for the other nodes may use all.
+the scores (a decision tree there, on utilisation and memory), a job without a profile counts as medium, as many
+arrivals are expected as in the hour before. Deviations: expected durations are means of similar finished jobs (an
+additive model there, `simsched.toolkit.estimates`); a job that leaves the profiling nodes keeps its progress and pays a
+restart; jobs too large for the other nodes may use all.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 Idea: the stages of an iteration (loading, GPU, network) of several jobs interleave (Zhao et al., Muri, SIGCOMM'22,
 section 4). Jobs are taken in order of priority, up to four times as many as fit; those that ask for the same number of
-GPUs are matched in pairs, and pairs of pairs, so that the resources are as busy as they can be; they are merged only
-while the cluster is too small for all. Muri-S takes the jobs with the least service left first (an oracle), Muri-L
-those with the least attained service.
+GPUs are matched in pairs, and pairs of pairs, to keep the resources as busy as possible, and only while the cluster is
+too small for all. Muri-S takes the jobs with the least service left first (an oracle), Muri-L those with the least
+attained service.
 
 Deviations: decisions are made every `interval_s` (its simulator decides at every event, and charges every job for a
-restart each time); groups that stay together stay where they are, the others are placed anew, on the nodes with the
-most free GPUs. A job whose stages nobody has profiled runs alone, and so does everybody where GPUs may not be shared.
-Speeds in a group are those of `engine.sharing.model: stages`.
+restart each time); unchanged groups stay where they are, the others go to the nodes with the most free GPUs. A job
+without profiled stages runs alone, and so does everybody where GPUs may not be shared. Speeds in a group are those of
+`engine.sharing.model: stages`.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _kind(group: Sequence[_Candidate]) -> tuple[tuple[float, ...], ...]:
 
 
 def _counter(gpus: int) -> Callable[[int], bool]:
-    """Return a count of GPUs that are left: it takes as many as are asked for, or tells that there are too few."""
+    """Return a counter of GPUs left that takes as many as asked for, or tells that there are too few."""
     left = gpus
 
     def fits(wanted: int) -> bool:

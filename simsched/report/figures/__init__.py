@@ -1,4 +1,4 @@
-"""Figures of results and models, and all that needs matplotlib; tables and pages stand beside."""
+"""Figures of results and models; the only package that uses matplotlib."""
 
 import lazy_loader
 

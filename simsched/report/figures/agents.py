@@ -35,8 +35,8 @@ def compares_agents(rows: Sequence[Row]) -> bool:
 def agents_data(rows: Sequence[Row], key: str, reference: str = "") -> pd.DataFrame:
     """Gather what `agents_panels` draws: that of `sweep_data`, with columns `panel` and `line`.
 
-    A policy with its own agent alone is a line in the panels of all others, by its label. Where the label `reference`
-    is among the rows, times are relative to its at the same point and seed.
+    Policies that only run with their own agent are a line in all panels. If the label `reference` is among the rows,
+    times are relative to its at the same point and seed.
     """
     pairs = agents_of(rows)
     panels = dict.fromkeys(policy for policy, agent in pairs.values() if agent)

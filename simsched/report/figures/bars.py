@@ -39,10 +39,10 @@ def metric_bars(
     styles: Mapping[str, Look] | None = None,
     failed: Sequence[str] = (),
 ) -> Drawn:
-    """Draw one panel per metric, two beside each other, and one bar per policy.
+    """Draw one panel per metric, two side by side, and one bar per policy.
 
-    `data` has the columns `policy, metric, unit, mean, low, high, seeds, published`; `low` and `high` are missing
-    where there is one seed only, `published` where nothing was published. Policies that `failed` have rows that say so.
+    `data` has the columns `policy, metric, unit, mean, low, high, seeds, published`; `low` and `high` are missing with
+    one seed, `published` where nothing was published. Policies that `failed` have rows that say so.
     """
     labels = [*dict.fromkeys(data["policy"]), *failed]
     metrics = list(dict.fromkeys(data["metric"]))

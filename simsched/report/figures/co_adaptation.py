@@ -28,9 +28,9 @@ _MARKS = ("o", "s", "^", "v", "P", "X")
 
 
 def chosen_jobs(jobs: pd.DataFrame, wanted: Mapping[str, int]) -> list[str]:
-    """Choose jobs to follow: of each application, one being wanted, that with the most service, else a spread.
+    """Choose jobs to follow: the one with the most service of each application, or a spread of one application.
 
-    Several are taken evenly from those of the application in the order of submission, the first and the last included.
+    A spread is even in the order of submission, the first and the last included.
     """
     chosen: list[str] = []
     for application, count in wanted.items():
@@ -47,7 +47,7 @@ def adaptation_data(jobs: pd.DataFrame, allocations: pd.DataFrame, followed: Seq
     """Bin the lives of the jobs followed, and the number of jobs in the system, in means over ten minutes.
 
     Columns: `series` (a job or `all`), `panel`, `time_s` (the middle of the bin), `value`. Batch size and efficiency
-    are means over the time in which the job makes progress; bins without any are left out.
+    average over the time in which the job makes progress; bins without any are left out.
     """
     last_s = float(jobs["end_time_s"].max())
     edges = np.arange(int(-(-last_s // _BIN_S)) + 1, dtype=np.float64) * _BIN_S

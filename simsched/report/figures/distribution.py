@@ -36,9 +36,8 @@ def jct_cdf(
 ) -> Drawn:
     """Draw the share of jobs finished within a time, one line per policy.
 
-    `times_s` maps labels to one array of completion times (s) per seed. The line pools the seeds; the band, where there
-    are several seeds and at most four policies, reaches from the lowest to the highest seed. Data: `policy, jct_s,
-    share, low, high`.
+    `times_s` maps labels to one array of completion times (s) per seed. The line pools the seeds; the band, with
+    several seeds and at most four policies, spans them. Data: `policy, jct_s, share, low, high`.
     """
     data = cdf_data(times_s)
     styles = styles or looks(times_s)
@@ -111,10 +110,10 @@ def label_rising(
     curves: Mapping[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]],
     styles: Mapping[str, Look],
 ) -> None:
-    """Write the name of each rising curve onto it, each at a height of its own so that no two names meet.
+    """Write the name of each rising curve onto it, at heights that keep names apart.
 
-    `curves` maps labels to (x, y), y rising from 0 to 1 as a share; the axis shows per cent. Curves further left get
-    their names higher up, where they have more room on their left. Draws nothing for few curves, nor long names.
+    `curves` maps labels to (x, y), y rising from 0 to 1 as a share; the axis shows per cent. Curves further left are
+    named higher up, where there is more room on their left. Draws nothing for few curves, nor long names.
     """
     if len(curves) <= MOST_WITHOUT or max(map(len, curves)) > _LONGEST:
         return

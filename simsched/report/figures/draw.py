@@ -49,12 +49,12 @@ _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
 def draw_run(
     run: Run, folder: Path, replicate_over: Collection[str] = (), formats: Sequence[str] = FORMATS
 ) -> list[Path]:
-    """Draw a run into `folder` and return what was written.
+    """Draw a run into `folder` and return the files written.
 
-    Up to eight rows are compared as bars, distributions and over time, with the nodes rented where they come and go and
-    hyper-parameter tuning as it proceeds. A job's timeline is drawn where nothing is swept, a figure of lines
-    for each swept key with two values or more. Swept keys in `replicate_over` count as replications beside the seed, as
-    in `simsched.results.compare.comparison`.
+    Up to eight rows are compared as bars, distributions and over time, with rented nodes and hyper-parameter tuning if
+    there are any. A job's timeline is drawn if nothing is swept, a figure of lines for each swept key with two values
+    or more. Swept keys in `replicate_over` count as replications beside the seed, as in
+    `simsched.results.compare.comparison`.
     """
     paths: list[Path] = []
     for name, drawn in run_figures(run, replicate_over):
@@ -99,8 +99,7 @@ def figure_names(run: Run, replicate_over: Collection[str] = ()) -> tuple[str, .
 def draw_figure(run: Run, name: str, replicate_over: Collection[str] = (), metrics: Sequence[str] = ()) -> Drawn:
     """Draw one figure of a run; raises `InputError` where none of that name fits it.
 
-    `metrics` are those that `bars` and the figures of sweeps show, by default the usual ones; other figures show what
-    they show, and are refused with metrics.
+    `metrics` are for `bars` and the figures of sweeps, by default the usual ones; other figures refuse them.
     """
     plans = dict(_plans(run, replicate_over, metrics))
     if name not in plans:

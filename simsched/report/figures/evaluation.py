@@ -30,7 +30,7 @@ _MOST_FORESEEN = 2
 
 
 def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw what a run's experiment asks for beyond the usual figures, one after the other."""
+    """Draw the figures that a run's experiment asks for beyond the usual ones."""
     if len(rows) <= _MOST_ROWS and all(cell.fairness_file for row in rows for cell in row.cells):
         yield "rho-cdf", _rho(run, rows)
     if len(rows) <= _MOST_ROWS and all(read_losses(cell.folder) for row in rows for cell in row.cells):

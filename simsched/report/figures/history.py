@@ -1,7 +1,7 @@
-"""What knowing of earlier jobs is worth: completion times with a prior, relative to those without.
+"""What knowledge of earlier jobs is worth: completion times with a prior, relative to those without.
 
-A run takes part whose policies have a parameter `prior`, one of them with the value `none`: it is what the others are
-set against, job by job under the same seed and at the same point of the sweep.
+For runs whose policies have a parameter `prior`, one of them with the value `none`: the reference for the others, job
+by job under the same seed and at the same point of the sweep.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _errors(part: pd.DataFrame) -> Any:
 
 
 def _clip(axes: Axes, data: pd.DataFrame, *, horizontal: bool) -> None:
-    """Let intervals of few seeds leave the panel rather than flatten what can be told apart."""
+    """Clip intervals of few seeds rather than flatten the lines."""
     low, high = data["mean"].min(), data["mean"].max()
     reach_low = max(data["low"].fillna(low).min(), low - 0.15, -_WIDEST)
     reach_high = min(data["high"].fillna(high).max(), high + 0.15, _WIDEST)
@@ -216,8 +216,8 @@ def _seeds_caption(data: pd.DataFrame) -> str:
 def fill_data(jobs: pd.DataFrame) -> pd.DataFrame:
     """Compute the change of a job's JCT by how many jobs of its application the pool had learnt from.
 
-    Applications with few jobs, and those whose jobs the prior cannot change at all, are left out. Columns: `policy,
-    point, group` (the application), `known` (the class), `mean, low, high, seeds, jobs`.
+    Applications with few jobs, or whose jobs the prior cannot change, are left out. Columns: `policy, point, group`
+    (the application), `known` (the class), `mean, low, high, seeds, jobs`.
     """
     lines = []
     for application in _frequent(jobs):
@@ -308,6 +308,6 @@ def _panels(
 def _shifted(
     data: pd.DataFrame, line: str, styles: Mapping[str, Look]
 ) -> Iterator[tuple[float, tuple[str, pd.DataFrame]]]:
-    """Go through the lines, each moved sideways a little so that whiskers do not hide each other."""
+    """Go through the lines, each shifted sideways a little to keep whiskers apart."""
     for index, name in enumerate(styles):
         yield 0.12 * (index - (len(styles) - 1) / 2), (name, data[data[line] == name])

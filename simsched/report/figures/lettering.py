@@ -1,4 +1,4 @@
-"""The texts of a figure on their way out: names stand as they are, in fonts that are there, and take bounded room."""
+"""The texts of a figure as written: names verbatim, in installed fonts, in bounded room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter
 from simsched.outlets import formula_text, one_line, shortened, visible
 
 _FIRST = "DejaVu Sans"
-#: Fonts with signs that the first one lacks, in the order in which they are asked; only those that are installed are.
+#: Fonts with glyphs that the first one lacks, in order of preference; only installed ones are used.
 _OTHERS = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei",
     "Droid Sans Fallback", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Noto Sans CJK JP",
@@ -52,7 +52,7 @@ def _drawable(sign: str) -> bool:
 
 
 def with_glyphs(text: str) -> str:
-    r"""Show the signs that no installed font has as `\u4e2d`, so that two names stay two."""
+    r"""Show the signs that no installed font has as `\u4e2d`, to keep names distinct."""
     return "".join(sign if sign.isascii() or _drawable(sign) else _code(sign) for sign in text)
 
 
@@ -80,9 +80,9 @@ def _with_few_accents(text: str) -> str:
 
 
 def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any) -> None:
-    """Write a figure as `Figure.savefig` does, its names shortened until there is room for the panels.
+    """Write a figure as `Figure.savefig` does, shortening names until there is room for the panels.
 
-    Without `glyphs`, for drawings whose texts stay texts, whoever shows the drawing finds the fonts.
+    Without `glyphs`, for drawings whose texts stay texts, the viewer finds the fonts.
     """
     for longest in _LENGTHS:
         _settle(figure, longest, glyphs)
@@ -101,7 +101,7 @@ def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any
 
 
 def _settle(figure: Figure, longest: int, glyphs: bool) -> None:
-    """Make ready all texts of a figure: none is read as a formula, and all have glyphs and room.
+    """Prepare all texts of a figure: none is read as a formula, and all have glyphs and room.
 
     The numbers on axes stay as matplotlib writes them.
     """

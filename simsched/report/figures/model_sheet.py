@@ -1,4 +1,4 @@
-"""Several applications on one sheet: what was measured beside the models that stand for it."""
+"""Several applications on one sheet: measurements beside their models."""
 
 from __future__ import annotations
 

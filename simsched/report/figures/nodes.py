@@ -1,4 +1,4 @@
-"""How many nodes are rented over time, and what the jobs make of them: the two panels of Pollux's Figure 9."""
+"""Nodes rented over time, and the efficiency of the jobs on them: the two panels of Pollux's Figure 9."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def come_and_go(rounds: pd.DataFrame) -> bool:
 def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
     """Bin nodes rented and mean efficiency of every policy and seed: mean over seeds, lowest and highest seed.
 
-    Columns: `policy, time_s` (begin of the bin), `nodes, nodes_low, nodes_high, efficiency, efficiency_low,
-    efficiency_high`. A seed whose jobs are done rents nothing any more.
+    Columns: `policy, time_s` (start of the bin), `nodes, nodes_low, nodes_high, efficiency, efficiency_low,
+    efficiency_high`. A seed whose jobs are done rents nothing.
     """
     known = {label: list(found) for label, found in rentals.items()}
     last_s = max((one.makespan_s for found in known.values() for one in found), default=0.0)
@@ -68,10 +68,8 @@ def nodes_over_time(
 ) -> Drawn:
     """Draw nodes rented and mean statistical efficiency over time, one line per policy; `data` is of `nodes_data`.
 
-    Without `rented` nodes come and go because they fail. Where all jobs know only their duration there is no panel of
-    efficiency.
-
-    Published `curves` of the panels `nodes` and `efficiency` (in per cent), whose series are policies and whose x is in
+    Without `rented`, nodes come and go because they fail. There is no panel of efficiency if all jobs know only their
+    duration. Published `curves` of the panels `nodes` and `efficiency` (in per cent), with policies as series and x in
     hours, are drawn thin in the colour of their policy.
     """
     styles = styles or looks(data["policy"])

@@ -21,11 +21,11 @@ from simsched.results import OFF, Stay, colour_groups, outages_told, stays, wait
 #: More nodes than this are not told apart on a page.
 MOST_NODES = 32
 _MOST_BINS = 120
-#: From so many waiting jobs on an axis has whole numbers; below, means over time are parts of jobs.
+#: From so many waiting jobs an axis has whole numbers; below, means over time are fractions.
 _LEAST_WHOLE = 4
 _STARTING = "#FFFFFF"
 _BAR = 0.92
-#: How nodes look that are off, and how those that are out of order are hatched, one kind after the other.
+#: Colour of nodes that are off, and hatches of those out of order, one kind after the other.
 _OFF_GREY, _BROKEN_GREY, _HATCH_GREY, _BREAKS = "#E4E4E4", "#F2F2F2", "#777777", "#C00020"
 _HATCHES = ("/////", "\\\\\\\\\\", "xxxxx", ".....")
 
@@ -45,11 +45,11 @@ def occupancy(
     """Draw one panel a policy: every node a row of GPUs, every job a bar on the GPUs that it held.
 
     `cells` maps labels to the tables of jobs and allocations of one cell each; `nodes` has the GPUs of each node, of
-    which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar begins
-    pale while the job starts or restarts, with a black edge from the second placement on; a cross
-    ends a job that failed or was killed. `outages` are the tables of outages of these cells, where there are any: the
-    rows of a node are hatched while it is out of order, and grey while it is off. Data: `policy` and the fields of
-    `simsched.results.stays.Stay`; with outages also `kind`, on rows that have no job.
+    which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar is pale
+    while the job starts or restarts, with a black edge from the second placement on; a cross ends a job that failed or
+    was killed. `outages` are the tables of outages of these cells, if any: a node's rows are hatched while it is out of
+    order, and grey while it is off. Data: `policy` and the fields of `simsched.results.stays.Stay`; with outages also
+    `kind`, on rows that have no job.
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
@@ -113,7 +113,7 @@ def _outages_caption(outages: Mapping[str, pd.DataFrame]) -> str:
 
 
 def _kinds(outages: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, Any]]:
-    """Return how nodes look that are out of use, by kind, those first that are out of order."""
+    """Return the look of nodes out of use, by kind, those out of order first."""
     names = sorted({kind for table in outages.values() for kind in table["kind"]}, key=lambda kind: (kind == OFF, kind))
     return {
         name: {"facecolor": _OFF_GREY, "edgecolor": _OFF_GREY, "linewidth": 0.0}
@@ -143,7 +143,7 @@ def _tops(own: Sequence[Stay], nodes: Sequence[int]) -> np.ndarray:
 
 
 def _bands(axes: Axes, outages: pd.DataFrame, looks: Mapping[str, Mapping[str, Any]], tops: np.ndarray) -> None:
-    """Draw for which time which node was out of use, behind the jobs; times are in the unit of the axis."""
+    """Draw when each node was out of use, behind the jobs; times are in the unit of the axis."""
     for kind, look in looks.items():
         own = outages[(outages["kind"] == kind) & (outages["node"] < len(tops) - 1)]
         first, last = (own[name].to_numpy() for name in ("start_s", "end_s"))
@@ -192,9 +192,9 @@ def _box(stay: Stay, tops: np.ndarray, start_s: float, end_s: float, factor: flo
 
 
 def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs") -> Drawn:
-    """Draw how many jobs wait over time, one panel a policy, stacked by tenant where there are several.
+    """Draw how many jobs wait over time, one panel a policy, stacked by tenant if there are several.
 
-    `cells` maps labels to the tables of jobs and allocations of one cell each. Data: `policy, time_s` (begin of the
+    `cells` maps labels to the tables of jobs and allocations of one cell each. Data: `policy, time_s` (start of the
     bin) and one column a tenant.
     """
     jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id")

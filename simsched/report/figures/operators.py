@@ -1,4 +1,4 @@
-"""What those who run a cluster ask: capacity, the effects of a change, recorded and simulated waits, packing."""
+"""Operators' figures: capacity, the effects of a change, recorded and simulated waits, packing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def capacity_curve(
 ) -> Drawn:
     """Draw one curve for each kind of node, and the bound of the target; where costs are known, over these too.
 
-    A point is the nodes, the metric, and the cost of the cluster per month or None. The data are
-    `label, nodes, value, cost`.
+    A point is the nodes, the metric, and the cost of the cluster per month or None. Data: `label, nodes, value, cost`.
     """
     rows = [(label, *point) for label, points in curves.items() for point in points]
     data = pd.DataFrame(rows, columns=["label", "nodes", "value", "cost"])
@@ -59,7 +58,7 @@ def _capacity_panel(axes: Axes, data: pd.DataFrame, x: str, bound: float) -> Non
 def wait_changes(groups: pd.DataFrame, *, title: str) -> Drawn:
     """Draw a line for each group from its mean wait before to that after; gains, losses and the rest by colour.
 
-    `groups` has the columns `by, group, before_h, after_h, verdict`; it is the data drawn too.
+    `groups` has the columns `by, group, before_h, after_h, verdict`; it is also the data of the figure.
     """
     count = len(groups)
     with styled():
@@ -87,8 +86,8 @@ def wait_changes(groups: pd.DataFrame, *, title: str) -> Drawn:
 def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
     """Draw the distribution of waits, recorded and simulated, and their 90th percentiles by size and by queue.
 
-    `jobs` has the columns `size, queue, recorded_s, simulated_s`. Where there is one queue its panel is left out, and
-    of many the ones with most jobs are drawn. The data drawn are `panel, kind, x, value`.
+    `jobs` has the columns `size, queue, recorded_s, simulated_s`. A single queue has no panel; of many, those with most
+    jobs are drawn. Data: `panel, kind, x, value`.
     """
     frames = []
     longest = max(float(jobs[column].max()) for _, column, _, _ in _KINDS) / 3600

@@ -27,7 +27,7 @@ INTERVAL_COLUMNS = ("start_s", "end_s", "gpus", "restarting", "efficiency")
 def binned(intervals: pd.DataFrame, edges: Floats) -> tuple[Floats, Floats]:
     """Return the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
 
-    The efficiency is not-a-number in bins during which no job ran.
+    The efficiency is NaN in bins during which no job ran.
     """
     start, end, held = (intervals[name].to_numpy(dtype=float) for name in ("start_s", "end_s", "gpus"))
     gpus = integrals(start, end, held, edges) / np.diff(edges)
@@ -62,9 +62,9 @@ def over_time_data(
 ) -> pd.DataFrame:
     """Bin the intervals of every policy and seed: mean over the seeds, lowest and highest seed in each bin.
 
-    Columns: `policy, time_s` (begin of the bin), `gpus, gpus_low, gpus_high, efficiency, efficiency_low,
-    efficiency_high`. The bins cover the time up to `last_s`; there are at most 60 unless `bin_s` is given. One table
-    is looked at after the other, so they may come from a generator that reads them.
+    Columns: `policy, time_s` (start of the bin), `gpus, gpus_low, gpus_high, efficiency, efficiency_low,
+    efficiency_high`. The bins cover the time up to `last_s`; there are at most 60 unless `bin_s` is given. Tables are
+    read one at a time and may come from a generator.
     """
     edges = bin_edges(last_s, _MOST_BINS, bin_s)
     found = []
@@ -86,7 +86,7 @@ def over_time(
     """Draw GPUs allocated and mean statistical efficiency over time, one line per policy.
 
     `data` comes from `over_time_data`; a dashed line marks the GPUs of the cluster. With published `curves` of the
-    panels `gpus` and `efficiency` (x in hours), every policy has panels of its own, its published curve beside.
+    panels `gpus` and `efficiency` (x in hours), every policy has panels of its own with its published curve.
     """
     if curves:
         return over_time_beside(data, curves, total_gpus=total_gpus, title=title, styles=styles)

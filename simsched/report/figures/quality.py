@@ -22,8 +22,8 @@ def quality_data(lives: Mapping[str, Sequence[Sequence[Life]]]) -> pd.DataFrame:
     """Gather what `quality` draws, from the jobs of each policy and seed.
 
     Columns: `policy`, `panel`, `x`, `y`. In the panel `normalised_loss` y is the mean loss of the jobs in the system at
-    second x (the mean over seeds that have some); in `time_to` it is the mean seconds until the loss has fallen by the
-    share x.
+    second x (the mean over seeds that have some); in `time_to` the mean seconds until the loss has fallen by the share
+    x.
     """
     last_s = max((job.end_s for runs in lives.values() for run in runs for job in run), default=1.0)
     times = (np.arange(_BINS) + 0.5) / _BINS * last_s

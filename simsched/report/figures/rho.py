@@ -37,10 +37,10 @@ def rho_cdf(
     source: str = "",
     styles: Mapping[str, Look] | None = None,
 ) -> Drawn:
-    """Draw the share of jobs up to a ratio, one panel a policy, all policies pale behind it.
+    """Draw the share of jobs up to a ratio, one panel a policy, with all policies pale behind it.
 
-    `data` comes from `rho_data`, `meaning` says what the ratio is; `curves` of the panel `rho` are drawn as dashes, in
-    per cent.
+    `data` comes from `rho_data`, `meaning` says what the ratio is; `curves` of the panel `rho`, in per cent, are
+    dashed.
     """
     labels = list(dict.fromkeys(data["policy"]))
     styles = styles or looks(labels)

@@ -115,9 +115,9 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 
 
 def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
-    """Return the look of each row of a table from the policy of each row: policies have a colour each.
+    """Return the look of each row of a table from the policy of each row: a colour per policy.
 
-    Rows of one policy differ by dashes and markers. Where there is one policy only, its rows have colours of their own.
+    Rows of one policy differ by dashes and markers; those of a single policy by colour.
     """
     if len(set(rows.values())) in (1, len(rows)):
         return looks(rows)
@@ -131,13 +131,13 @@ def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
 
 
 def styled() -> AbstractContextManager[None]:
-    """Draw inside this context: the project's settings hold there, and whatever held before comes back after it."""
+    """Draw inside this context: it applies the project's settings and restores the previous ones."""
     settings: Any = {**_SETTINGS, "font.family": list(families())}
     return mpl.rc_context(settings)
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows by itself, without any window system."""
+    """A figure that a notebook shows without any window system."""
 
     def _repr_png_(self) -> bytes:
         """Return the picture as PNG, which notebooks ask for."""
@@ -150,7 +150,7 @@ class ShownFigure(Figure):
 def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     """Make an empty figure with a title above and a small caption below its panels.
 
-    Sizes in inches; `height` is that of the panels, to which title, legend and caption add their own.
+    Sizes in inches; `height` is that of the panels; title, legend and caption add to it.
     """
     letters = int(width * _CAPTION_LETTERS_PER_INCH)
     lines = caption_lines(words_text(caption, letters // 2), letters)
@@ -179,7 +179,7 @@ def add_to_caption(figure: Figure, sentences: Sequence[str]) -> None:
 
 
 def caption_lines(caption: str, letters: int) -> list[str]:
-    """Break a caption into lines about equally long, and never between a number and what it counts."""
+    """Break a caption into lines of similar length, never between a number and what it counts."""
     bound = re.sub(r"(?<=\d) (?=[A-Za-z%])", _BOUND, caption)
     fewest = len(textwrap.wrap(bound, letters))
     even = next(size for size in range(len(bound) // max(fewest, 1), letters + 1)
@@ -214,7 +214,7 @@ def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None)
 
 
 def _named(axes: Axes) -> Iterator[Any]:
-    """Return what a legend can show, names that begin with an underscore too, which matplotlib would leave out."""
+    """Return the entries of a legend, including names with a leading underscore, which matplotlib leaves out."""
     yield from (one for one in axes.get_children() if isinstance(one, (Line2D, Patch, Collection)))
     yield from axes.containers
 

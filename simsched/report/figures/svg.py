@@ -34,8 +34,7 @@ class Picture:
 def inline_svg(figure: Figure, prefix: str) -> Picture:
     """Write a figure as an `<svg>` element without title and caption; the same figure gives the same text.
 
-    Text stays text, and nothing refers to anything outside. Ids begin with `prefix`, so that several drawings can
-    stand on one page.
+    Text stays text, and nothing refers to anything outside. Ids begin with `prefix`: several drawings fit on one page.
     """
     words = take_words(figure)
     written = io.BytesIO()
@@ -57,7 +56,7 @@ def inline_svg(figure: Figure, prefix: str) -> Picture:
 
 
 def _plain_names(root: ElementTree.Element) -> None:
-    """Take the namespaces off all names, as HTML wants it; drop what describes the file or styles the whole page."""
+    """Strip namespaces from all names for HTML; drop metadata and styles of the whole page."""
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in _DROPPED:

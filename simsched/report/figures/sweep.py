@@ -147,7 +147,7 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
 
 
 def _beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:
-    """Move places on the axis by so many steps, so that the whiskers of several lines stand beside each other."""
+    """Shift places on the axis by so many steps, to put the whiskers of several lines side by side."""
     places = _places(values).values()
     if is_logarithmic(values):
         return x * float((max(values) / min(values)) ** (_STEP * steps))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.results import By, Row, Run, by_group
 
-#: More policies than these are not told apart, and more tenants make the figure a wall.
+#: The most policies that can be told apart, and tenants that fit a figure.
 _MOST_ROWS, _MOST_GROUPS = 8, 16
 _COLUMNS = ["job_id", "tenant", "user", "num_gpus", "queueing_s", "jct_s", "held_s", "attained_gpu_s", "queue"]
 _KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
@@ -31,7 +31,7 @@ def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]
 def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the mean wait in hours of each group of jobs under each policy: `by, group, policy, jobs, mean_wait_h`.
 
-    Queues and users are left out where there is but one. Of many groups, those with most GPU time are kept.
+    A single queue or user is left out. Of many groups, those with most GPU time are kept.
     """
     lines = []
     for policy, table in jobs.items():

@@ -18,8 +18,8 @@ _STEPS = 240
 def trials_data(trials: Mapping[str, Iterable[pd.DataFrame]]) -> pd.DataFrame:
     """Follow the tuning of every policy and seed: mean over the seeds, lowest and highest seed.
 
-    Columns: `policy, time_s, accuracy` (mean of the five best trials finished by then, in per cent; not-a-number until
-    every seed has five), `done` (trials finished), and `_low` and `_high` of both.
+    Columns: `policy, time_s, accuracy` (mean of the five best trials finished by then, in per cent; NaN until every
+    seed has five), `done` (trials finished), and `_low` and `_high` of both.
     """
     known = {label: [frame.sort_values("end_time_s") for frame in found] for label, found in trials.items()}
     last_s = max((float(frame["end_time_s"].max()) for found in known.values() for frame in found), default=0.0)

@@ -1,4 +1,4 @@
-"""One page of answers for people who run a cluster: can it be trusted, what would a change do, how many nodes."""
+"""One page of answers for operators: can it be trusted, what would a change do, how many nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Section:
 def write_answer(section: Section, folder: Path, title: str) -> Path:
     """Put a section on the page of a folder, beside those of other commands; returns the page.
 
-    The same answers give the same bytes. A section takes the place of an earlier one of its key.
+    A section replaces an earlier one of its key. The same answers give the same bytes.
     """
     parts = folder / PARTS
     parts.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Gathers runs into one HTML page that needs nothing from elsewhere: no script, no font, no picture."""
+"""Gathers runs into one self-contained HTML page: no external script, font or picture."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ simsched report {html_text(f"results/{run.folder.name}")}</code></pre>
 def page_of(title: str, kind: str, main: str, *, contents: str = "", script: str = "") -> str:
     """Return a page with a title, a line that says what kind it is, and the HTML of its main part.
 
-    `kind`, `main`, `contents` (behind the heading) and `script` are HTML already; `title` is plain text.
+    `kind`, `main`, `contents` (after the heading) and `script` are HTML already; `title` is plain text.
     """
     style = files("simsched.report.page").joinpath("page.css").read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>

@@ -27,8 +27,8 @@ def occupancy_script() -> str:
 def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     """Write the occupancy of the first seed of each row, two panels side by side with linked time.
 
-    Returns the empty text where there are no intervals, or too many to be drawn on a page. Without script the page
-    keeps the picture of the same name.
+    Returns the empty text without intervals, or with too many for a page. Without script the page keeps the picture of
+    the same name.
     """
     cells = {row.shown_name: row.cells[0] for row in rows[:_MOST_POLICIES]}
     if not cells or not all(cell.has("allocations") for cell in cells.values()):
@@ -103,7 +103,7 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
 
 
 def _outages(cell: Cell, nodes: int) -> list[list[Any]]:
-    """Return when which node was out of use, those first that are off, as others are drawn upon them."""
+    """Return when each node was out of use, those that are off first: others are drawn over them."""
     rows = [
         [int(node), _short(start), _short(end), str(kind), bool(ended)]
         for node, start, end, kind, ended in cell.outages.itertuples(index=False)

@@ -1,4 +1,4 @@
-"""Which jobs share GPUs: buckets, matchings and groups; where they run does not belong here."""
+"""Which jobs share GPUs: buckets, matchings and groups."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Muri's grouping: who may share GPUs, who is merged with whom, and in which order groups are placed.
 
 Source: Muri, SIGCOMM'22, section 4.2 and algorithm 1, with the order of steps of its simulator. Jobs in a group ask for
-the same number of GPUs; jobs are merged only while the cluster is too small for all that were taken.
+the same number of GPUs; jobs are merged only while the cluster is too small for all jobs taken.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _RESOURCES = 4
 
 @dataclass(frozen=True)
 class Rules:
-    """How far merging goes: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings.
+    """Limits of merging: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings.
 
-    With `both_ways` the weight of two groups is computed once in either order, for matchers that look at either.
+    With `both_ways` each pair's weight is computed once in either order, for matchers that look at both.
     """
 
     capacity: int
@@ -56,8 +56,8 @@ class Bucket(Generic[J]):
 def take(jobs: Sequence[J], fits: Callable[[int], bool], most_jobs: int = 4) -> dict[int, Bucket[J]]:
     """Take the jobs that may run, by the GPUs that they ask for, sizes in order of first appearance.
 
-    Walks `jobs` in their order; each that fits leads a group and brings the next jobs of its size along, `most_jobs`
-    with itself. `fits(gpus)` places a leader and returns True, or returns False.
+    Each job in order that fits leads a group and brings the next jobs of its size, `most_jobs` in all. `fits(gpus)`
+    places a leader and returns True, or returns False.
     """
     sizes: dict[int, list[J]] = {}
     for job in jobs:
@@ -77,7 +77,7 @@ def efficiency(busy_s: Sequence[float], together_s: float) -> float:
 
 
 def merge_in_order(buckets: Mapping[int, Bucket[J]], rules: Rules) -> list[tuple[J, ...]]:
-    """Merge every leader with the jobs right behind it, for as long as the jobs taken do not fit on the cluster.
+    """Merge every leader with the jobs right behind it, while the jobs taken do not fit on the cluster.
 
     A job that needs no merging is a group of its own, before its leader's.
     """
@@ -100,11 +100,11 @@ def merge_by_matching(
     match: Matcher = max_weight_matching,
     kind: Kind[J] | None = None,
 ) -> list[tuple[J, ...]]:
-    """Merge groups in pairs by matchings of maximum total weight, bucket by bucket, until the jobs taken fit.
+    """Merge groups in pairs by maximum-weight matchings, bucket by bucket, until the jobs taken fit.
 
-    `weight(group)` values a merged group, for example by `efficiency`; groups of one `kind` weigh the same, which saves
-    time where there are few kinds. The first pass is always made; it puts matched
-    jobs next to each other even where nobody needs merging, as the published simulator does.
+    `weight(group)` values a merged group, for example by `efficiency`; groups of one `kind` weigh the same and are
+    weighed once. As in the published simulator the first pass is always made, and orders matched jobs next to each
+    other even if nobody needs merging.
     """
     required = _required(buckets)
     groups: dict[int, list[tuple[J, ...]]] = {gpus: [(job,) for job in bucket.jobs] for gpus, bucket in buckets.items()}
@@ -135,8 +135,8 @@ def placement_order(
 ) -> list[tuple[J, ...]]:
     """Return the groups that run, in the order in which they are placed.
 
-    Groups with the smallest member key come first, stably, and what `fits(gpus)` refuses is dropped. What is kept is
-    placed by GPUs, most first, and among equals by the first member in `jobs`.
+    Groups are admitted by their smallest member key (stable) if `fits(gpus)`; the admitted are placed by GPUs, most
+    first, ties by the first member in `jobs`.
     """
     kept = [group for group in sorted(groups, key=lambda group: min(map(key, group))) if fits(group[0].gpus)]
     index = {id(job): place for place, job in enumerate(jobs)}

@@ -1,7 +1,7 @@
 """Maximum-weight matching in general graphs by the primal-dual blossom method, O(n^3).
 
-Source: Edmonds 1965; Galil, "Efficient algorithms for finding maximum matching in graphs", 1986. A tree of alternating
-paths grows from every free vertex; odd cycles are shrunk to blossoms; duals move until an edge becomes tight.
+Source: Edmonds 1965; Galil, "Efficient algorithms for finding maximum matching in graphs", 1986. Trees of alternating
+paths grow from every free vertex; odd cycles shrink to blossoms; duals move until an edge becomes tight.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simsched.jit import jit
 
 Ints = npt.NDArray[np.int64]
 
-#: Weights are rounded to multiples of the largest over this, so that the duals stay whole and no tie is left to noise.
+#: Weights are rounded to multiples of the largest over this: duals stay integers and no tie is left to noise.
 _SCALE = 2**44
 #: Multiplies doubles from 1/4 to 1 to whole numbers.
 _EXACT = 2.0**54
@@ -25,8 +25,8 @@ _FREE, _EVEN, _ODD = -1, 0, 1
 # Layers of `edge`: the edge by which a reaches b weighs [_WEIGHT, a, b] and runs between the vertices [_TAIL, a, b] and
 # [_HEAD, a, b]; [_VIA, b, x] is the petal of blossom b that holds vertex x, [_PETALS, b] its petals round the cycle.
 _WEIGHT, _TAIL, _HEAD, _VIA, _PETALS = 0, 1, 2, 3, 4
-# Rows of `node`: the blossom on the outside, the even vertex nearest to a node (slack), and the vertex by which the
-# tree reached it (parent), among others; then a queue, a stack, and the counts below.
+# Rows of `node`: among others the outermost blossom, the even vertex nearest to a node (slack) and the vertex by which
+# the tree reached it (parent); then a queue, a stack, and the counts below.
 _DUAL, _MATE, _SLACK, _OUTER, _PARENT, _LABEL, _SEEN, _PETAL_COUNT, _QUEUE, _STACK, _COUNTS = range(11)
 _VERTICES, _HIGHEST, _QUEUE_HEAD, _QUEUE_TAIL, _CLOCK = 0, 1, 2, 3, 4
 
@@ -34,7 +34,7 @@ _VERTICES, _HIGHEST, _QUEUE_HEAD, _QUEUE_TAIL, _CLOCK = 0, 1, 2, 3, 4
 def max_weight_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
     """Return the pairs (i, j), i < j, of a matching of maximum total weight, sorted.
 
-    `weights` is a symmetric n x n matrix; entries of 0 and less are no edges. Equal matrices give equal matchings.
+    `weights` is a symmetric n x n matrix; entries of 0 and less are no edges. Deterministic.
     """
     size = len(weights)
     largest = float(weights.max()) if size else 0.0
@@ -48,8 +48,8 @@ def max_weight_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, in
 def exact_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
     """Return a matching like `max_weight_matching` that sees every bit of weights of at most 1.
 
-    Where pairs weigh the same but for the rounding of sums, the rounding decides, and the two entries of a pair may
-    differ by it: so it is in Muri's artifact, whose schedules hang on how ties fall.
+    Rounding noise in the weights, which may differ between the two entries of a pair, then decides ties, as in Muri's
+    artifact, whose schedules depend on it.
     """
     whole = np.where(weights > 0, weights * _EXACT, 0.0).astype(np.int64)
     np.fill_diagonal(whole, 0)

@@ -23,15 +23,15 @@ Request = tuple[int, int, int, str]
 
 
 def request_of(pod: Pod) -> Request:
-    """Return what a pod asks for; its memory decides only where it fits, so it is no part of this."""
+    """Return what a pod asks for, without its memory, which only decides where it fits."""
     return pod.cpu_milli, pod.num_gpus, pod.gpu_milli, pod.gpu_spec
 
 
 class Requests(NamedTuple):
-    """Different requests, as arrays of shape (requests,); `accepted` (models, requests) says which GPUs each accepts.
+    """Distinct requests, as arrays of shape (requests,); `accepted` (models, requests) says which GPUs each accepts.
 
-    `group` is the class by which `gpu-clustering` tells pods apart: -1 without a GPU, 0 for a part of one, else the
-    place of the number of GPUs among those that occur, from 1.
+    `group` is the class of `gpu-clustering`: -1 without a GPU, 0 for a part of one, else the rank, from 1, of the
+    number of GPUs among those that occur.
     """
 
     cpu_milli: Ints
@@ -52,10 +52,10 @@ class Requests(NamedTuple):
 
 
 class Free(NamedTuple):
-    """What is free of each node, and what else rules look at.
+    """Free resources of each node, and what else rules look at.
 
-    `model` is the place of a node's GPU type among all, `pods` how many pods it holds, and `groups` (nodes, groups)
-    says of which groups some are there.
+    `model` is the index of a node's GPU type, `pods` its number of pods, and `groups` (nodes, groups) says which groups
+    are present.
     """
 
     room: Room
@@ -105,7 +105,7 @@ def fits(free: Free, node: int, requests: Requests, request: int) -> bool:
 
 @leaf
 def least_free(room: Room, node: int, wanted: int, milli: int, used: Ints) -> None:
-    """Put the `wanted` GPUs with the least free that has `milli`, the first of equal ones, into `used`, in that order.
+    """Put the `wanted` GPUs with the least free that has `milli` into `used`, in that order, ties by index.
 
     For whole GPUs these are the first completely free ones. The request has to fit.
     """

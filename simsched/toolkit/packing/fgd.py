@@ -1,4 +1,4 @@
-"""How much of the free GPUs of a node the pods that may come cannot use: the measure of FGD.
+"""FGD's measure of fragmentation: how much of a node's free GPUs the expected pods cannot use.
 
 Source: Weng et al., "Beware of Fragmentation" (USENIX ATC'23), section 3, as its published simulator computes it.
 """
@@ -26,7 +26,7 @@ class Target(NamedTuple):
     def of(cls, pods: Iterable[Pod], models: Sequence[str], covered: float = COVERED) -> Target:
         """Take the most frequent requests until they are `covered` of all pods.
 
-        Of equally frequent ones that with more cores goes first, then with more of a GPU, more GPUs, the later text.
+        Ties: more cores, a larger part of a GPU, more GPUs, the later text.
         """
         asked = sorted(map(request_of, pods), key=lambda one: (one[0], one[2], one[1], one[3]), reverse=True)
         kept = usual_requests(Counter(asked), covered)
@@ -34,10 +34,10 @@ class Target(NamedTuple):
 
 
 class Fragments(NamedTuple):
-    """What the fragmentation of nodes is made of, by node and class, with one more row to try a change in.
+    """The terms of fragmentation by node and class, with one more row to try a change in.
 
-    `fitting` counts the GPUs that have as much free as a class wants, `too_small` adds up what is free of the others;
-    `unusable`, shape (nodes,), is the fragmentation in thousandths of GPUs.
+    `fitting` counts the GPUs with enough free for a class, `too_small` sums what is free of the others; `unusable`,
+    shape (nodes,), is the fragmentation in thousandths of GPUs.
     """
 
     fitting: Ints
@@ -76,8 +76,8 @@ def count(free: Free, node: int, target: Target, fragments: Fragments) -> None:
 def _unusable(target: Target, model: int, cpu_milli: int, total: int, fragments: Fragments, row: int) -> float:
     """Return the expected thousandths of `total` free ones that a pod of the target cannot use.
 
-    All counts for a class that wants no GPU or cannot run; for the others the GPUs with less free than it wants of one.
-    Sums are taken for each case and then over the cases, as the published runs did: rounding decides some scores.
+    All of them for a class that wants no GPU or cannot run, else those of GPUs with less free than the class wants.
+    Sums run within each case, then over cases, as in the published runs: rounding decides some scores.
     """
     wanted = target.requests
     lacks_both = lacks_gpu = lacks_cpu = no_gpu_runs = no_gpu_lacks = no_access = 0.0
@@ -131,9 +131,9 @@ def growth(
 def score_by_growth(
     free: Free, node: int, requests: Requests, request: int, used: Ints, target: Target, fragments: Fragments
 ) -> int:
-    """Return 100 times the sigmoid of by how many GPUs the fragmentation falls, and put the GPUs for it into `used`.
+    """Return 100 times the sigmoid of the fall in fragmentation, in GPUs, and put the GPUs for it into `used`.
 
-    A part of one GPU goes to the GPU with the best score, the first of equal ones. The request has to fit.
+    A part of one GPU goes to the GPU with the best score, ties by index. The request has to fit.
     """
     milli = requests.gpu_milli[request]
     if requests.num_gpus[request] != 1 or milli == GPU_MILLI:

@@ -12,7 +12,7 @@ from simsched.toolkit.packing.cluster import Floats
 from simsched.toolkit.packing.names import NodeOrder
 from simsched.toolkit.packing.packer import Packer
 
-#: To so many digits the published runs rounded the share of GPUs allocated (0.01 %).
+#: The published runs rounded the share of GPUs allocated to so many digits (0.01 %).
 _DIGITS = 4
 
 
@@ -20,9 +20,9 @@ _DIGITS = 4
 class Filling:
     """How a rule has filled a cluster.
 
-    `allocated` is the share of all GPUs given away, on average over the pods that came when demand, rounded to a whole
-    per cent, was `demand`; both are shares of the cluster's GPUs, and demand counts refused pods too. `refused` counts
-    pods that found no room, and `unusable` is the share of what is free at the end that the usual pods could not use.
+    `allocated` is the share of all GPUs given away, on average over the pods that came at that `demand`, rounded to a
+    whole per cent; both are shares of the cluster's GPUs, and demand counts refused pods too. `refused` counts pods
+    that found no room; `unusable` is the share of the GPUs free at the end that the usual pods cannot use.
     """
 
     demand: Floats
@@ -32,11 +32,11 @@ class Filling:
 
 
 def inflated(pods: Sequence[Pod], gpu_milli: int, demand: float, rng: np.random.Generator) -> list[int]:
-    """Return which pods come, in order: all in random order, fewer or some again so that they ask for `demand`.
+    """Return which pods come, in order: all in random order, with pods left out or repeated to ask for `demand`.
 
-    `demand` is a share of `gpu_milli` thousandths of GPUs. Where all ask for more, random ones are left out until they
-    do not. Where they ask for less, random ones of the whole list come again, until the next would pass it: one whose
-    demand for one GPU (not for all of its GPUs, as published) would. Raises `ValueError` where no pod asks for a GPU.
+    `demand` is a share of `gpu_milli` thousandths of GPUs. Above it, random pods are left out until it is met. Below
+    it, random pods come again until the next would pass it, counting its demand for one GPU (as published, not for all
+    of its GPUs). Raises `ValueError` where no pod asks for a GPU.
     """
     if not any(pod.total_milli for pod in pods):
         message = "no pod asks for a GPU"
@@ -66,9 +66,9 @@ def fill(
 ) -> Filling:
     """Let pods come to an empty cluster under a rule until they have asked for `demand` times its GPUs.
 
-    A pod that fits nowhere is dropped. The target of FGD, and of what counts as unusable, are the pods themselves.
-    `seed` decides which pods come and when, `order_seed` (`seed` unless given) the order of the nodes, of which the
-    first gets a tie, and what `random` draws; with `node_order` "names" the nodes stand in the order of their names.
+    A pod that fits nowhere is dropped. The pods themselves are the target of FGD and of `unusable`. `seed` decides
+    which pods come and when; `order_seed` (default `seed`) the order of the nodes, which breaks ties, and the draws of
+    `random`; with `node_order` "names" the nodes are sorted by name.
     """
     capacity = sum(node.gpus for node in nodes) * GPU_MILLI
     arrivals = inflated(pods, capacity, demand, _stream(seed, 0))
@@ -89,7 +89,7 @@ def _stream(seed: int, use: int) -> np.random.Generator:
 
 
 def _by_demand(demand: Floats, allocated: Floats, steps: int) -> Floats:
-    """Average what is allocated over each whole per cent of demand; where no pod came at one, it stays as it was."""
+    """Average what is allocated over each whole per cent of demand; one without a pod repeats the one before."""
     step = np.minimum(np.rint(demand * 100), steps).astype(np.int64)
     pods = np.bincount(step, minlength=steps + 1)
     sums = np.bincount(step, np.round(allocated, _DIGITS), minlength=steps + 1)

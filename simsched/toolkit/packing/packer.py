@@ -23,7 +23,7 @@ _MISFIT = int(np.iinfo(np.int64).min)
 class _Scores(NamedTuple):
     """Scores by node and request, `_MISFIT` where it does not fit, and how many pods the node held then.
 
-    Requests repeat, and a pod changes one node only, so that few of them have to be scored again.
+    Requests repeat, and a pod changes one node only: few scores have to be computed again.
     """
 
     value: Ints
@@ -59,9 +59,9 @@ class Packer:
         return [int(self._scores.value[node, request]) if fit else None for node, fit in enumerate(fitting)]
 
     def place(self, arrivals: Sequence[int], draws: Floats | None = None) -> Ints:
-        """Put the pods of these numbers on nodes and return the number of each one's node, -1 where it fits nowhere.
+        """Put the pods of these numbers on nodes and return each one's node, -1 where it fits nowhere.
 
-        `draws`, shape (arrivals, 2) and from 0 to below 1, are what `random` chooses each one's node and GPU with.
+        `draws`, shape (arrivals, 2) in [0, 1), choose the node and the GPU under `random`.
         """
         order = np.asarray(arrivals, dtype=np.int64)
         chances = np.zeros((len(order), 2)) if draws is None else draws
@@ -85,7 +85,7 @@ def fit_nowhere(nodes: Sequence[Node], pods: Sequence[Pod]) -> int:
 
 @leaf
 def _rescore(rule: int, request: int, books: Books, scores: _Scores) -> None:
-    """Score a request anew on the nodes that have changed since it was last scored there."""
+    """Rescore a request on the nodes that have changed since."""
     free = books.free
     for node in range(len(free.room.gpus)):
         if scores.pods[node, request] == free.pods[node]:

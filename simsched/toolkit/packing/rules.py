@@ -1,9 +1,8 @@
 """Rules that choose a node for a pod, and the GPUs on it.
 
-A rule gives each node that a pod fits on a whole-numbered score, truncated; the pod goes to the best one, on a tie to
-the first in the order of the nodes. It gets the GPUs with the least room that suffices; a part of a GPU gets one with
-the best score by `fgd`, and any by `random`. Source: the published simulator of Weng et al., "Beware of Fragmentation"
-(USENIX ATC'23), with the rivals that it has there.
+A rule scores each node that a pod fits on by a truncated integer; the best wins, ties by the order of the nodes. The
+pod gets the fitting GPUs with the least room; for a part of a GPU, `fgd` takes the best score and `random` any. Source:
+the published simulator of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), with the baselines it has.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def choose_gpus(rule: int, books: Books, node: int, request: int, draw: float) -
 
 @leaf
 def _dot_product(free: Free, node: int, requests: Requests, request: int) -> int:
-    """Prefer the node whose free cores and GPUs are least alike to what is wanted, as a dot product."""
+    """Prefer the node whose free cores and GPUs match the request least, as a dot product."""
     cpu = requests.cpu_milli[request] / CPU_SCALE_MILLI * (free.room.cpu_milli[node] / CPU_SCALE_MILLI)
     asked = requests.num_gpus[request] * requests.gpu_milli[request] / GPU_SCALE_MILLI
     return int(100 * (1 - 0.5 * (cpu + asked * (free_of_gpus(free.room, node) / GPU_SCALE_MILLI))))
@@ -91,7 +90,7 @@ def _dot_product(free: Free, node: int, requests: Requests, request: int) -> int
 
 @leaf
 def _best_fit(free: Free, node: int, requests: Requests, request: int) -> int:
-    """Prefer the node of which least is left, cores and GPUs weighing the same."""
+    """Prefer the node with least left, cores and GPUs weighing the same."""
     cpu = (free.room.cpu_milli[node] - requests.cpu_milli[request]) / CPU_SCALE_MILLI
     asked = requests.num_gpus[request] * requests.gpu_milli[request]
     return int(100 * (1 - 0.5 * cpu - 0.5 * ((free_of_gpus(free.room, node) - asked) / GPU_SCALE_MILLI)))
@@ -101,7 +100,7 @@ def _best_fit(free: Free, node: int, requests: Requests, request: int) -> int:
 def _gpu_clustering(free: Free, node: int, requests: Requests, request: int) -> int:
     """Prefer nodes with pods of the same group only, then with such among others, then unused ones; the fuller first.
 
-    A group is the number of GPUs, or a part of one. A node with fewer GPUs than eight counts as partly used.
+    A group is the number of GPUs, or a part of one. A node with fewer than eight GPUs counts as partly used.
     """
     group = requests.group[request]
     if group < 0:

@@ -1,6 +1,6 @@
 """Programs that compute shares of time on GPU types from rates, sizes and weights.
 
-Rounding shares into rounds belongs to `simsched.toolkit.rounds`; where rates come from is the policy's business.
+`simsched.toolkit.rounds` turns shares into rounds; policies supply the rates.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""AlloX: jobs to GPUs and places in their queues, so that the mean completion time is least."""
+"""AlloX: assigns jobs to GPUs and queue positions at the least mean completion time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from simsched.toolkit.programs.problem import Floats, Integers
 def allox(duration_s: Floats, free_gpus: Integers) -> Integers:
     """Return the GPU type on which each job starts now, or -1; shape (n,) (AlloX, EuroSys'20, section 4).
 
-    `duration_s[n, k]` is what is left of each job on each type, infinite where it cannot run; `free_gpus[k]` counts
-    GPUs, each taken by one job. The assignment minimises the sum of completion times: a job that is the j-th last on
-    its GPU adds j times its duration. GPUs of a type are alike, so only places that can be used in a best assignment
-    are columns, and of the jobs of a type the shortest start, one on each GPU. Equal jobs are told apart by their order
-    in the arrays. Raises `InputError` for a negative duration.
+    `duration_s[n, k]` is each job's remaining time on each type, infinite where it cannot run; `free_gpus[k]` counts
+    GPUs, each taken by one job. The assignment minimises the sum of completion times: the j-th last job on a GPU adds j
+    times its duration. GPUs of a type are alike, hence columns are only positions that an optimum can use, and the
+    shortest jobs of a type start, one on each GPU. Ties by array order. Raises `InputError` for a negative duration.
     """
     jobs = len(duration_s)
     starts = np.full(jobs, -1, dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Jobs that a program cannot tell apart are one class of variables.
+"""Jobs that a program cannot tell apart form one class of variables.
 
-A program whose objective and rows treat equal jobs alike has a solution in which they get equal shares (the average
-over their permutations). Solving for classes gives that solution, at the cost of the number of different jobs, and
-makes it independent of the order in which jobs and GPU types are listed: classes are sorted by what they consist of.
+A program that treats equal jobs alike has a solution with equal shares (the average over their permutations). Solving
+for classes finds it at the cost of the number of different jobs, whatever the order of jobs and GPU types: classes are
+sorted by content.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scipy import sparse
 from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
 from simsched.toolkit.programs.solver import Csr, Rows, on_top, scale_columns, scale_rows, with_column
 
-#: How much the weights of the second criterion differ from each other, and the least part of a job's time at which they
-#: still tell apart what it uses of it.
+#: The spread of the weights of the second criterion, and the least part of a job's time at which they still tell apart
+#: what it uses of it.
 _SPREAD, _LEAST_WEIGHED = 0.01, 1e-6
 #: Significant bits of a share, 5e-10 of it: the solver's noise is smaller. Decimal digits would take a logarithm, whose
-#: last bit is the processor's.
+#: last bit depends on the processor.
 _BITS = 31
 #: The part of what a job needs below which a share is noise of the solver; of all its time where nothing is due to it.
 _NOISE = 1e-8
@@ -105,13 +105,13 @@ class Classes:
     def columns(self, due: Floats) -> Floats:
         """Return a unit for each variable: the part of all time in which it gives its jobs what is `due`, at most 1.
 
-        `due` is a rate for each class, shape (c,). What jobs need of their time differs by as many orders of magnitude
-        as rates do, and the solver's tolerances are absolute: in these units variables are about 1.
+        `due` is a rate for each class, shape (c,). The solver's tolerances are absolute and rates span orders of
+        magnitude; in these units variables are about 1.
         """
         return self._times_of(due, np.maximum, 0.0)
 
     def noise(self, due: Floats) -> Floats:
-        """Return for each variable what counts as nothing: 1e-8 of the time in which it gives one job what is `due`."""
+        """Return the noise level of each variable: 1e-8 of the time in which it gives one job what is `due`."""
         return _NOISE * self._times_of(due, np.minimum, 1.0)
 
     def _times_of(self, due: Floats, either: np.ufunc, start: float) -> Floats:
@@ -166,13 +166,12 @@ class Classes:
         )
 
     def second_criterion(self, columns: Floats | None = None) -> Floats:
-        """Return the objective that chooses among the best solutions, to be maximised, shape (variables,).
+        """Return the objective, to be maximised, that chooses among the best solutions, shape (variables,).
 
-        It is minus the GPU time used, with weights between 1 and 1.01 that differ for each variable and obey no simple
-        relation (a fixed hash of its place in the canonical order). What no job needs is thus left to the round
-        mechanism, which deals it out by priority; handing it out here would let jobs compete with those whose share is
-        tight. In the units of `columns`, if these are given; a job that needs less than a millionth of its time weighs
-        as if it needed that, since the solver sees no less.
+        It is minus the GPU time used, with weights between 1 and 1.01 from a fixed hash of each variable's place in the
+        canonical order. Time that no job needs is thus left to the round mechanism, which deals it out by priority;
+        handing it out here would let jobs compete with those whose share is tight. In the units of `columns`, if given;
+        a job that needs less than a millionth of its time weighs as if it needed that, the solver's resolution.
         """
         if len(self.pair_classes):
             held = np.asarray(self.gpus.sum(axis=0)).ravel()
@@ -250,8 +249,8 @@ class Classes:
 def classify(problem: ShareProblem, *facts: Floats) -> Classes:
     """Group the jobs of a problem that agree in all that a program may look at.
 
-    `facts` are further values by job, such as remaining steps. With pairs, jobs are told apart unless `kinds` says
-    which are alike and every pair of the two kinds is there.
+    `facts` are further values by job, for example remaining steps. With pairs, jobs stay apart unless `kinds` says
+    which are alike and every pair of the two kinds is present.
     """
     order = _type_order(problem)
     jobs = problem.num_jobs

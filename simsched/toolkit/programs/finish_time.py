@@ -24,8 +24,7 @@ _ABOVE = 1e-8
 class Elapsed:
     """How far jobs are: seconds since arrival, steps left, and the seconds their past steps take in isolation.
 
-    All of shape (n,). `isolated_s` adds up, call by call, the steps done divided by the isolated rate of the call
-    before.
+    All of shape (n,). `isolated_s` sums, over calls, the steps done divided by the isolated rate of the call before.
     """
 
     age_s: Floats
@@ -39,9 +38,9 @@ def finish_time(
     """Return the shares that minimise the largest finish-time ratio (Gavel, OSDI'20, section 4.2; Themis, NSDI'20).
 
     A job's ratio is (age + remaining / rate) / (isolated so far + remaining / isolated rate), the isolated rate being
-    that under `isolated` shares; weights are not used. The ratio is found exactly, by cutting planes: the prices of the
-    program at one ratio bound the ratio from below, and a few bounds reach it. Second criterion as in `max_min`.
-    Raises `InputError` for a negative age or number of steps.
+    that under `isolated` shares; weights are not used. Cutting planes find it exactly: the prices of the program at one
+    ratio bound it from below. Second criterion as in `max_min`. Raises `InputError` for a negative age or number of
+    steps.
     """
     for name in ("age_s", "remaining_steps", "isolated_s"):
         if (getattr(progress, name) < 0).any():
@@ -58,7 +57,7 @@ def finish_time(
 def finish_time_ratio(problem: ShareProblem, progress: Elapsed, shares: Floats) -> Floats:
     """Return each job's ratio under `shares`, shape (n,); infinite for jobs without a rate that have steps left.
 
-    It is no number for a job of age 0 that has nothing to do and never had.
+    NaN for a job of age 0 that never had anything to do.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         left_s = np.where(progress.remaining_steps > 0, progress.remaining_steps / problem.rates(shares), 0.0)
@@ -93,7 +92,7 @@ class _Ratios:
 def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Program) -> Levels:
     """Return the program of the rates that the least feasible ratio requires: the root of level(ratio) = 1.
 
-    Prices are exact to the solver's tolerance only, so a cut may lead past the root; the ratios seen so far bound it.
+    Prices are exact only to the solver's tolerance; ratios seen so far keep a cut from leading past the root.
     """
     low, high = ratios.floor + _ABOVE * max(ratios.floor, _ABOVE), np.inf
     ratio = max(ratios.isolated, low)

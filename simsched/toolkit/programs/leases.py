@@ -1,7 +1,6 @@
 """The program that reserves leases for jobs with deadlines, as Chronus does (Gao et al., SoCC'21).
 
-Time ahead is cut into leases; a job that holds one runs on all its GPUs until it ends. Functions on arrays; when a
-lease begins and who runs on what is left is not their business.
+A job that holds a lease runs on all its GPUs until the lease ends.
 """
 
 from __future__ import annotations
@@ -26,12 +25,11 @@ _SLACK_S = 1e-6
 
 
 def reserve(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
-    """Return who holds which lease, of shape (n, t), so that every job gets its seconds in time; None if none is found.
+    """Return who holds which lease, of shape (n, t), to give every job its seconds in time; None if none is found.
 
-    Job i needs `need_s[i]` seconds on `gpus[i]` GPUs, of which it can use `usable_s[i, t]` in lease t (0 after its
-    deadline); lease t has `room[t]` GPUs. The jobs are taken first in their order, each on the earliest leases that it
-    can use; where that fails and there are at most `MOST_CHOICES` pairs of job and lease, the program is solved, which
-    minimises GPU-leases weighted by how late they are.
+    Job i needs `need_s[i]` seconds on `gpus[i]` GPUs and can use `usable_s[i, t]` of lease t (0 after its deadline);
+    lease t has `room[t]` GPUs. First each job in order takes its earliest usable leases; if that fails and there are at
+    most `MOST_CHOICES` pairs of job and lease, a program minimises GPU-leases weighted by how late they are.
     """
     early = reserve_in_order(need_s, gpus, usable_s, room)
     return early if early is not None else _program(need_s, gpus, usable_s, room)

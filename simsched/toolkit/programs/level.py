@@ -96,7 +96,7 @@ def can_run(classes: Classes) -> Floats:
 
 
 def _scale(classes: Classes, required: Floats) -> float:
-    """Return the level that the job with most to do reaches alone: levels are near 1 in units of it.
+    """Return the level that the job with most to do reaches alone: in this unit levels are near 1.
 
     The solver's tolerances are absolute.
     """

@@ -22,9 +22,8 @@ _LEAST = 1e-6
 def min_jct(problem: ShareProblem, remaining_steps: Floats, method: Method = "auto", gap: float = _GAP) -> Floats:
     """Return the shares that minimise the sum of remaining / rate over jobs (`min_jct` of Sia's fork of Gavel).
 
-    A job's age is a constant of the objective, so it is not asked for. The convex objective is approached from below by
-    tangents until the relative `gap` is reached; the best rates are unique, the shares behind them follow the second
-    criterion of `max_min`.
+    A job's age is a constant of the objective and not needed. Tangents approach the convex objective from below to the
+    relative `gap`; the best rates are unique, and the second criterion of `max_min` picks the shares.
     """
     classes = classify(problem, remaining_steps)
     steps = classes.of(remaining_steps) * can_run(classes)

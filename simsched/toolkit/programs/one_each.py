@@ -1,8 +1,8 @@
 """The program that gives each job at most one of its offers within the GPUs of each type, solved by prices.
 
-With a price on the GPUs of each type the jobs part, and the cheapest offers bound the optimum from below. Only offers
-that are little dearer than their job's cheapest go to the solver; more of them do until the answer is within the gap
-of the bound, or no offer left out can better it. So the whole program is answered by a small part of it.
+Prices on the GPUs of each type decouple the jobs, and the cheapest offers bound the optimum from below. Only offers
+little dearer than their job's cheapest go to the solver; more are added until the answer is within the gap of the
+bound, or no offer left out can improve it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SMALL = 200
 class OfferProblem:
     """Offers sorted by job: `job`, `gpu_type`, `gpus` and `cost` of shape (m,).
 
-    `room` counts the GPUs of each type; `must` says of each job whether it has to get an offer. A job without one
-    costs nothing, so only offers of negative cost are worth taking. Jobs without offers are left out.
+    `room` counts the GPUs of each type; `must` marks the jobs that have to get an offer. A job without one costs
+    nothing, hence only offers of negative cost are worth taking. Jobs without offers are left out.
     """
 
     job: Integers
@@ -84,7 +84,7 @@ def _reduced(problem: OfferProblem, prices: Floats) -> tuple[Floats, Integers, F
 
 
 def _if_room_is_plenty(problem: OfferProblem) -> Integers | None:
-    """Give every job its cheapest offer where all of these fit at once, which nothing can better; else None."""
+    """Give every job its cheapest offer if all of these fit at once, which is optimal; else None."""
     order = np.lexsort((np.arange(len(problem.job)), problem.cost, problem.job))
     first = order[np.unique(problem.job[order], return_index=True)[1]]
     first = first[(problem.cost[first] < 0) | problem.must[problem.job[first]]]
@@ -97,7 +97,7 @@ def _if_room_is_plenty(problem: OfferProblem) -> Integers | None:
 
 
 def _dearer(problem: OfferProblem, prices: Floats) -> Floats:
-    """Return how much dearer each offer is than what its job would choose at these prices."""
+    """Return each offer's extra cost over its job's choice at these prices."""
     costs, starts, _, best = _reduced(problem, prices)
     counts = np.diff(np.append(starts, len(costs)))
     dearer: Floats = costs - np.repeat(best, counts)

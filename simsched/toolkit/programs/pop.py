@@ -17,9 +17,9 @@ Solve = Callable[[ShareProblem, Integers], Floats]
 def partitioned(problem: ShareProblem, parts: int, solve: Solve, rng: np.random.Generator) -> Floats:
     """Return shares from `parts` independent programs (POP: Narayanan et al., SOSP'21, section 3).
 
-    Jobs are dealt out at random, so that parts have equally many of each size up to one; each part has 1/parts of
-    every type's GPUs, as a fraction. `solve` gets a part and the positions of its jobs, for facts by job that it needs.
-    Pairs within a part stay, the others get 0. Raises `InputError` where there is no part.
+    Jobs are dealt out at random, sizes evenly up to one job; each part has 1/parts of every type's GPUs, as a fraction.
+    `solve` gets a part and the positions of its jobs. Pairs within a part stay, the others get 0. Raises `InputError`
+    without a part.
     """
     if parts < 1:
         raise input_error("pop", f"parts is {parts}", "give the number of parts, at least 1")

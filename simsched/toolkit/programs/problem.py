@@ -16,10 +16,10 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of jobs that may share GPUs.
+    """Pairs of jobs that may share GPUs; both ask for equally many.
 
     `jobs[pairs, 2]` are positions of jobs; `throughput[pairs, 2, types]` are the rates of both when they run together,
-    in the unit of `ShareProblem.throughput`. Both jobs of a pair ask for equally many GPUs.
+    in the unit of `ShareProblem.throughput`.
     """
 
     jobs: Integers
@@ -30,12 +30,12 @@ class Pairs:
 class ShareProblem:
     """An instance: n jobs on k GPU types.
 
-    `throughput[n, k]` is the rate of a whole job on each type (steps per second, say; 0 where it cannot run),
+    `throughput[n, k]` is the rate of a whole job on each type (for example steps per second; 0 where it cannot run),
     `scale_factor[n]` the GPUs that it holds when it runs, `num_gpus[k]` the GPUs of each type and `weights[n]` its
-    weight, 1 unless given. With `pairs`, `kinds[n]` may number the kinds of jobs: jobs of one kind have equal rates
-    alone and in pairs, so that programs can treat them alike.
+    weight, default 1. With `pairs`, `kinds[n]` may number the kinds of jobs: jobs of one kind have equal rates, alone
+    and in pairs.
 
-    A solution is an array of shares of time, one row for each job and then for each pair, one column for each type. Its
+    A solution is an array of shares of time, one row for each job and then for each pair, one column for each type. The
     rows that contain a job add up to at most 1, and no type is used beyond its GPUs.
     """
 
@@ -74,7 +74,7 @@ class ShareProblem:
         return ShareProblem(np.ones_like(self.throughput), self.scale_factor, self.num_gpus, self.weights)
 
     def usable(self, rates: Floats) -> Floats:
-        """Return rates by type (the last axis) with 0 for types of which there are no GPUs."""
+        """Return rates by type (the last axis), 0 for types without GPUs."""
         return np.where(self.num_gpus > 0, rates, 0.0)
 
     def proportional_rate(self) -> Floats:
@@ -95,8 +95,8 @@ class ShareProblem:
 def pairs_of_kinds(kinds: Integers, scale_factor: Integers, beside: Floats, slack: float = 0.0) -> Pairs:
     """Return all pairs of jobs of equal size with a rate in the table of their kinds.
 
-    `beside[kinds, kinds, types]` is the rate of the first kind when it shares GPUs with the second, 0 where it was not
-    measured. A pair is kept if both rates exceed `slack` on some type; its rates are 0 on the other types.
+    `beside[kinds, kinds, types]` is the rate of the first kind beside the second, 0 if not measured. A pair is kept if
+    both rates exceed `slack` on some type; its rates are 0 on the other types.
     """
     first, second = np.triu_indices(len(kinds), k=1)
     equal = scale_factor[first] == scale_factor[second]
@@ -122,7 +122,7 @@ def isolated(problem: ShareProblem) -> Floats:
 def proportional(problem: ShareProblem) -> Floats:
     """Return N_k / sum N for every job: all its time, split as the GPUs are. Shape (n, k).
 
-    It pays no heed to capacity: a mechanism that deals out rounds decides who waits.
+    Ignores capacity: the mechanism that deals out rounds decides who waits.
     """
     return np.tile(problem.num_gpus / problem.num_gpus.sum(), (problem.num_jobs, 1))
 

@@ -17,10 +17,10 @@ Unit = tuple[str, ...]
 class RandomPacking:
     """Units kept from call to call: each job is alone or in one pair.
 
-    Where all jobs fit at once nothing is packed. Else, of the jobs without a unit, two are drawn as often as there are
-    such jobs, and make a pair if both are still without a unit and ask for equally many GPUs. A pair is broken up when
-    a rate of it is 0 or when the normalised rates, summed over both jobs and all types, are below 1 (Gavel's
-    simulator; since the sum runs over types this hardly ever happens).
+    Nothing is packed while all jobs fit. Otherwise two of the jobs without a unit are drawn, as often as there are such
+    jobs, and paired if both are still without one and ask for equally many GPUs. A pair breaks up when one of its rates
+    is 0 or its normalised rates, summed over both jobs and all types, are below 1 (Gavel's simulator; the sum over
+    types makes this rare).
     """
 
     def __init__(self, rng: Random) -> None:

@@ -1,7 +1,7 @@
-"""Forecasts of the batch regimes that a training has ahead, and of the time that it still needs.
+"""Forecasts of a training's remaining batch regimes and remaining time.
 
-Shockwave (Zheng et al., NSDI'23, section 5) knows which regimes a rule goes through but not how long each lasts, and
-takes their shares of the epochs for a Dirichlet variable that what happened updates.
+Shockwave (Zheng et al., NSDI'23, section 5) knows the sequence of regimes of a rule but not how long each lasts; their
+shares of the epochs are a Dirichlet variable, updated by what happened.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ Floats = NDArray[np.float64]
 def expected_epochs(epochs: int, past: Sequence[int], current: int, regimes: int) -> Floats:
     """Return the expected epochs of each regime in the whole training: shape (regimes,), adding up to `epochs`.
 
-    `past` are the lengths of the regimes that are over, `current` the epochs so far in the present one, `regimes` how
-    many there are. Before anything happened each is expected to be as long as the others. A regime that is over is
-    known; the epochs that are left are shared evenly over the present one and those to come, counting what the present
-    one had, of which it keeps at least that (a reading of the paper's restated prior). Raises `ValueError` where more
-    regimes are over than there are.
+    `past` are the lengths of finished regimes, `current` the epochs so far in the present one, `regimes` their number.
+    The prior is uniform. Finished regimes are known; the remaining epochs, plus `current`, are shared evenly by the
+    present regime, which keeps at least `current`, and those to come (a reading of the paper's restated prior). Raises
+    `ValueError` where more regimes are over than there are.
     """
     if len(past) >= regimes:
         raise ValueError(f"{len(past)} regimes are over, of {regimes} in all, and one is running")
@@ -50,7 +49,7 @@ def remaining_of(epoch_s: Sequence[float], done: float) -> float:
 
 
 def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> float:
-    """Return how many epochs after `done` a training gets through in `seconds`, at most those that are left."""
+    """Return how many epochs after `done` a training completes in `seconds`, at most those left."""
     place, left = done, seconds
     while left > 0 and int(place) < len(epoch_s):
         whole = int(place)
@@ -62,10 +61,10 @@ def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> floa
 
 
 def expected_profile(epoch_s: Sequence[float], done: float) -> list[float]:
-    """Return the seconds of every epoch as expected after `done` epochs, from the seconds that they will really take.
+    """Return the expected seconds of every epoch after `done` epochs, given the seconds they will really take.
 
-    Which regimes come and how fast each is are known from `epoch_s`, how long they last only where they are over
-    (`expected_epochs`); lengths are rounded to whole epochs.
+    `epoch_s` tells which regimes come and how fast each is; lengths are known only for finished regimes
+    (`expected_epochs`), and rounded to whole epochs.
     """
     runs = [(second, len(list(same))) for second, same in groupby(epoch_s)]
     past: list[int] = []

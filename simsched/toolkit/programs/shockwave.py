@@ -1,8 +1,8 @@
 """Shockwave's plan over future rounds: which jobs run in how many of them, and when (Zheng et al., NSDI'23).
 
-Which rounds a job gets changes neither its utility nor the makespan, so the integer program counts rounds: one variable
-for each job, whatever the window. The published program has one binary for each job and round, and a second one puts
-the rounds in order; here `arrange` does. The log utility is concave, so its pieces need no binaries either.
+Which rounds a job gets changes neither its utility nor the makespan: the integer program counts rounds, one variable
+per job. The published one has a binary for each job and round, and a second program orders the rounds; here `arrange`
+does. The log utility is concave, hence its pieces need no binaries either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Flags = NDArray[np.bool_]
 
 #: No weight exceeds this: the solver tells sums apart to about ten digits.
 MOST_WEIGHT = 1e4
-#: Costs are scaled to this, so that the solver's absolute gap (1e-6) means nothing beside the relative one.
+#: Costs are scaled to this: the solver's absolute gap (1e-6) means nothing beside the relative one.
 LARGEST_COST = 1e4
 
 
@@ -30,11 +30,11 @@ LARGEST_COST = 1e4
 class PlanOptions:
     """The constants of a plan, with the artifact's values for 32 GPUs.
 
-    `makespan_weight` is k, per second of the longest remaining time; `fairness_power` is lambda; `hurry_power` stands
-    in for it where less than a round remains; `momentum` averages the estimates of the fair completion time; `bases`
-    are the shares of progress at which the log utility bends, `floor` what stands for no progress. The solver stops at
-    `relative_gap` or `node_limit`, never by the clock, so that a plan does not hang on the machine. `early` says which
-    jobs get their rounds first in the window, `spare` which of those without a round get the GPUs that are left.
+    `makespan_weight` is k, per second of the longest remaining time; `fairness_power` is lambda; `hurry_power` replaces
+    it where less than a round remains; `momentum` averages estimates of the fair completion time; `bases` are the
+    shares of progress at which the log utility bends, `floor` stands for no progress. The solver stops at
+    `relative_gap` or `node_limit`, never by the clock: plans do not depend on the machine. `early` says which jobs get
+    their rounds first in the window, `spare` which of those without a round get the GPUs left.
     """
 
     rounds: int = 20
@@ -116,10 +116,10 @@ def fairness_weights(jobs: PlanJobs, ratios: Floats, options: PlanOptions = DEFA
 
 
 def fewest_rounds(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Integers:
-    """Return the rounds that each job needs in the window to stay within `most_unfair` times its fair completion.
+    """Return the rounds each job needs in the window to stay within `most_unfair` times its fair completion.
 
-    From the end of the coming round on, what is not planned is taken to go on with a uniform share. More rounds than
-    the window has mean that the job cannot stay within it.
+    After the coming round, unplanned time counts as a uniform share. More rounds than the window has mean that the job
+    cannot stay within it.
     """
     spare_s = options.most_unfair * jobs.fair_s - jobs.age_s - options.round_s
     needed_s = jobs.remaining_s - spare_s * uniform_share(len(jobs), num_gpus)
@@ -129,9 +129,9 @@ def fewest_rounds(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS
 def plan(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Plan:
     """Plan the next rounds of all jobs on `num_gpus` GPUs.
 
-    Maximises the mean log utility of progress less the weighted longest remaining time. Every job stays within its
-    fair completion time; where that is impossible, unfairly treated jobs weigh more instead. A job of more GPUs than
-    there are gets no round. Of jobs that are alike in everything the first gets the most.
+    Maximises the mean log utility of progress less the weighted longest remaining time. Every job stays within its fair
+    completion time or, if that is impossible, unfairly treated jobs weigh more. Jobs larger than the cluster get no
+    round. Of identical jobs the first gets the most.
     """
     ratios = estimated_ratios(jobs, num_gpus)
     if not len(jobs):
@@ -171,7 +171,7 @@ def _solve(
 
 
 def _first_come(rounds: Integers, jobs: PlanJobs) -> Integers:
-    """Swap rounds among jobs that are alike in everything, so that the first of them has the most."""
+    """Swap rounds among identical jobs until the first of them has the most."""
     kinds = np.column_stack([jobs.gpus, jobs.progress, jobs.gain, jobs.remaining_s, jobs.age_s, jobs.fair_s])
     _, kind = np.unique(kinds, axis=0, return_inverse=True)
     settled = rounds.copy()
@@ -218,9 +218,9 @@ def log_utility(progress: Floats, options: PlanOptions = DEFAULTS) -> Floats:
 def arrange(planned: Plan, jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Flags:
     """Put planned rounds in order: shape (rounds, n).
 
-    Jobs that would otherwise not get their rounds come first, then those treated worst (by estimated ratio) or, where
-    `options.early` says so, those with the least remaining time, then those that come first. The program counts rounds,
-    so wide jobs may not fit round for round: what does not stays undone.
+    Jobs at risk of missing their rounds come first, then those treated worst (by estimated ratio) or, if
+    `options.early` says so, those with the least remaining time, then by order. The program counts rounds, and wide
+    jobs may not fit round for round: what does not fit stays undone.
     """
     left, rounds = planned.rounds.copy(), options.rounds
     chosen = np.zeros((rounds, len(jobs)), dtype=bool)

@@ -1,7 +1,6 @@
 """Sia's worth of configurations, and the program that gives each job one (Jayaram Subramanya et al., SOSP'23).
 
-A configuration is a GPU type and a number of nodes and GPUs: powers of two inside a node, whole nodes beyond. Functions
-on arrays; who fits speeds, counts restarts and places GPUs is not their business.
+A configuration is a GPU type and a number of nodes and GPUs: powers of two inside a node, whole nodes beyond.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Configuration(NamedTuple):
 def configurations(groups: Mapping[str, tuple[int, int]], most_gpus: int = MOST_GPUS) -> tuple[Configuration, ...]:
     """List the configurations of a cluster, `groups` giving (nodes, GPUs of a node) by GPU type.
 
-    Inside a node they are the powers of two and the whole node, beyond it whole nodes up to `most_gpus`.
+    Inside a node: the powers of two and the whole node; beyond: whole nodes up to `most_gpus`.
     """
     found = []
     for gpu_type, (nodes, per_node) in sorted(groups.items()):
@@ -64,10 +63,10 @@ def may_grow_to(largest_gpus: int, most_gpus: int = MOST_GPUS) -> int:
 
 
 def restart_factor(age_s: float, restarts: int, delay_s: float) -> float:
-    """Return what the goodput of a changed configuration counts for, in [0, 1].
+    """Return the factor in [0, 1] on the goodput of a changed configuration.
 
-    The share of its life that a job would have trained had it restarted once more, each restart taking `delay_s`; 1
-    while it is no older than one restart (artifact).
+    The share of its life that a job would have trained had it restarted once more, at `delay_s` each; 1 while it is no
+    older than one restart (artifact).
     """
     if age_s <= delay_s:
         return 1.0
@@ -75,10 +74,10 @@ def restart_factor(age_s: float, restarts: int, delay_s: float) -> float:
 
 
 def bootstrapped(rate: float, alone_here: float, alone_there: float) -> float:
-    """Return the speed of some GPUs of a type on which a job ran on one GPU only.
+    """Return the speed on several GPUs of a type where the job ran on one GPU only (the bootstrap of unknown types).
 
-    `rate` is the speed on as many GPUs of a type where it is known, `alone_there` that of one GPU of it, `alone_here`
-    the speed on one GPU of the type in question (the bootstrap of unknown types).
+    `rate` is the speed on as many GPUs of a known type, `alone_there` that of one GPU of it, `alone_here` the speed on
+    one GPU of the type in question.
     """
     return alone_here / alone_there * rate
 
@@ -86,10 +85,10 @@ def bootstrapped(rate: float, alone_here: float, alone_there: float) -> float:
 def values(
     goodputs: Floats, gpus: Integers, current: int = -1, factor: float = 1.0, fairness: float = FAIRNESS
 ) -> Floats:
-    """Return what each configuration of one job is worth to the program: shape (c,), small is good for `fairness` < 0.
+    """Return the worth of each configuration of one job: shape (c,), small is good for `fairness` < 0.
 
-    `goodputs` and `gpus` are those of its configurations, `current` the index of the one that it has (-1: none),
-    `factor` its `restart_factor`. Goodputs are relative to the least of them, which counts as much as its GPUs.
+    `goodputs` and `gpus` are by configuration, `current` is the index of the one held (-1: none), `factor` its
+    `restart_factor`. Goodputs are relative to the least of them, which counts as much as its GPUs.
     """
     floored = np.maximum(goodputs, LEAST_GOODPUT)
     least = int(np.argmin(floored))
@@ -103,8 +102,8 @@ def values(
 class Offers(NamedTuple):
     """What the jobs could get, as arrays of shape (m,), sorted by job.
 
-    `job` numbers jobs from 0, `gpu_type` types from 0; `value` is each offer's worth. A rigid job has one offer for
-    each type, an adaptive one as many as it has configurations, a job in the middle of a restart only what it holds.
+    `job` and `gpu_type` count from 0; `value` is each offer's worth. A rigid job has one offer per type, an adaptive
+    one as many as configurations, a restarting one only what it holds.
     """
 
     job: Integers
@@ -132,9 +131,9 @@ def choose(
 ) -> Integers:
     """Choose at most one offer for each of `jobs` jobs: an index into the offers, -1 for none.
 
-    `room` counts the GPUs of each type, `weights` and `must` (has to get an offer) are by job. Minimises the weighted
-    values plus `penalty` for each job without GPUs where `fairness` is negative; where it is positive, values are
-    maximised and the penalty taken off. Raises `ValueError` where the jobs that must get an offer do not fit.
+    `room` counts the GPUs of each type, `weights` and `must` (has to get an offer) are by job. For negative `fairness`,
+    minimises the weighted values plus `penalty` for each job without GPUs; for positive, maximises the values less the
+    penalties. Raises `ValueError` where the jobs that must get an offer do not fit.
     """
     weight = np.ones(jobs) if weights is None else weights
     sign = 1.0 if fairness < 0 else -1.0

@@ -1,7 +1,7 @@
 """Linear programs solved by HiGHS through highspy.
 
-`scipy.optimize.linprog` passes the same program and options to the same solver, and gives the same answers (tested);
-but of a program with some 60 variables HiGHS takes 0.6 ms, and scipy's checks before and after it 3 ms.
+`scipy.optimize.linprog` calls the same solver with the same answers (tested), but of a program with some 60 variables
+HiGHS takes 0.6 ms, and scipy's checks around it 3 ms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rows = Any
 
 
 class Csr(NamedTuple):
-    """A sparse matrix by rows as scipy's has its parts, for programs whose entries are known at once."""
+    """A sparse matrix by rows, in scipy's parts, for programs whose entries are known at once."""
 
     indptr: Integers
     indices: Integers
@@ -72,10 +72,10 @@ class SolverError(RuntimeError):
 
 
 class Program:
-    """Maximises over x >= 0 with `rows @ x <= bound`; small programs, from where the solution before has led.
+    """Maximises over x >= 0 with `rows @ x <= bound`; small programs start from the previous solution.
 
-    One object can solve many programs, which are the same as those of fresh ones: to make a solver takes as long as to
-    solve a small program.
+    Reuse one object for many programs: a new solver costs as much as a small program. Results equal those of a fresh
+    one.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Program:
         return Program, ()
 
     def load(self, rows: Rows, bound: Floats, method: Method = "auto") -> Program:
-        """Take rows in place of those before, and return the program; objectives come with `maximise`."""
+        """Replace the rows and return the program; objectives come with `maximise`."""
         if self._solver is None:
             self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
             self._set(_OPTIONS)
@@ -112,7 +112,7 @@ class Program:
         if not self._small:
             solver.clearSolver()
         solver.run()
-        # What is called optimal from where the solution before has led need not keep all rows.
+        # An optimum reached from the previous solution may violate rows.
         exact = solver.getModelStatus() == _OPTIMAL and solver.getInfo().max_primal_infeasibility <= _TOLERANCE
         if self._small and not exact:
             self._set(_USUAL)

@@ -29,10 +29,10 @@ def total_throughput(
 ) -> Floats:
     """Return the shares with the largest total of the jobs' rates (Gavel, OSDI'20, section 4.2 and its simulator).
 
-    `normalised` divides each job's rates by its fastest, so that steps of different models count alike; raw steps
-    favour models with short steps. `price[k]` divides the rates on a type by its price (dollars an hour): Gavel's
-    "minimum cost". `least_rate[n]` is what each job must get to end before its deadline, 0 for no deadline; where not
-    all of them can be met, all are dropped. Second criterion as in `max_min`.
+    `normalised` divides each job's rates by its fastest, since raw steps favour models with short steps. `price[k]`
+    divides the rates on a type by its price (dollars an hour): Gavel's "minimum cost". `least_rate[n]` is the rate that
+    meets each job's deadline, 0 for no deadline; if not all can be met, all are dropped. Second criterion as in
+    `max_min`.
     """
     demand = np.zeros(problem.num_jobs) if least_rate is None else least_rate
     classes = classify(problem, demand)

@@ -1,4 +1,4 @@
-"""Water filling: raise all jobs together, freeze those that can rise no further, go on with the rest."""
+"""Water filling: raise all jobs together, freeze those that can rise no further, continue with the rest."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ RULES = ("fairness", "fifo")
 #: The least part of the total price at which a class counts as unable to rise; prices add up to 1.
 _PRICED = 1e-6
 
-#: How often levels may be lowered by `SLACK`, where what the solver reached is not quite feasible.
+#: How often levels may be lowered by `SLACK` when the solver's answer is not quite feasible.
 _MOST_LOWERED = 100
 
-#: With more classes than this, those that reach their best rate are looked for together, and not one after the other;
-#: the first number tried after one.
+#: With more classes than this, those that reach their best rate are searched for together, not one by one; the first
+#: number tried after one.
 _MANY_CLASSES, _FIRST_TRIED = 250, 64
 
 
@@ -41,8 +41,8 @@ _MANY_CLASSES, _FIRST_TRIED = 250, 64
 class Entities:
     """Groups of jobs that share the cluster by weight, each with its own rule inside.
 
-    `member[n]` numbers each job's entity; `weights[entities]` are above 0; `rules` says for each entity whether its
-    jobs share by their weights (`fairness`) or are served in the order in which they are listed (`fifo`).
+    `member[n]` numbers each job's entity; `weights[entities]` are above 0; `rules` says how an entity's jobs share: by
+    their weights (`fairness`) or in the order listed (`fifo`).
     """
 
     member: Integers
@@ -67,9 +67,8 @@ def water_filling(problem: ShareProblem, entities: Entities | None = None, metho
 
     Normalised is a job's rate divided by its rate under proportional shares, times its scale factor, as in `max_min`.
     With `entities`, each pass splits an entity's weight over its jobs that can still rise: by their weights, or all of
-    it to the first in the queue.
-    A class of jobs is frozen when its row has a price, that is, when no best solution gives it more; Gavel finds those
-    jobs by a mixed-integer program. Where rates leave a choice of shares, the second criterion of `max_min` decides.
+    it to the first in the queue. A class freezes when its row has a price, that is, when no best solution gives it
+    more; Gavel finds those jobs by a mixed-integer program. Second criterion as in `max_min`.
     """
     facts = _facts(entities, problem.num_jobs)
     classes = classify(problem, *facts)
@@ -145,8 +144,8 @@ def _raise(classes: Classes, unit: Floats, level: Floats, step: Floats, method: 
 def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> Flags:
     """Return the classes that reach their best rate before any GPU is short.
 
-    While all rise together, one class after the other gets all the time on its fastest type; how many do is found by
-    doubling and bisection. Only where weights are not split anew after each of them, that is without entities.
+    While all rise, one class after the other gets all the time on its fastest type; doubling and bisection find how
+    many do. Only without entities, which split weights again after each of them.
     """
     most = classes.best_rates / unit
     rising = np.flatnonzero(step > 0)

@@ -1,6 +1,6 @@
 """How shares of time become rounds: who runs in the next round, on what GPU type, and on which GPUs.
 
-Computing the shares belongs to `simsched.toolkit.programs`; carrying a round out belongs to the engine.
+`simsched.toolkit.programs` computes the shares; the engine carries a round out.
 """
 
 import lazy_loader

@@ -13,9 +13,9 @@ from simsched.toolkit.rounds.mechanism import Grant
 class Allocator:
     """Places the grants of one round after the other.
 
-    A job that holds GPUs of its type keeps them, and so does a pair that has them to itself; of two that shared GPUs
-    and no longer run together, the first keeps them. The others take what is free, largest first: the fullest node that
-    can hold a job whole, else the emptiest nodes.
+    A job, or a pair on its own, keeps the GPUs that it holds of its type; of two that no longer run together, the first
+    keeps them. The others take free GPUs, largest first: the fullest node that can hold a job whole, else the emptiest
+    nodes.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Allocator:
         return changed
 
     def _now_free(self, view: View) -> Capacity:
-        """Return the GPUs that are free as things stand: what is known from the round before, brought up to date."""
+        """Return the GPUs that are free now, updated from the round before."""
         if view.up != self._free.up:
             self._free = Capacity.of(view)
         elif self._free.free != view.free:

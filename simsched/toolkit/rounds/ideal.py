@@ -1,9 +1,8 @@
-"""The ideal of a policy of shares: fractions of time granted exactly and at once, as if GPUs could be divided.
+"""The ideal of a policy of shares: fractions of time granted exactly and at once, as if GPUs were divisible.
 
-Gavel's simulator calls it so. Held against the rounds of the same policy it tells what the mechanism costs. Each job
-makes progress at its true rate on each GPU type times its share of it. So that jobs hold something meanwhile, all of
-them are placed as they come and stay there, several on a GPU: what the tables of an ideal run say of GPUs, nodes and
-utilisation means nothing.
+The term is that of Gavel's simulator; compared with rounds of the same policy it shows what the mechanism costs. Each
+job progresses at its true rate on each GPU type times its share of it. Jobs are placed on arrival and stay, several on
+a GPU: GPUs, nodes and utilisation in the tables of an ideal run mean nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Fluid:
             self._agents.pop(job_id, None)
 
     def grant(self, jobs: Sequence[JobView], shares: Floats, gpu_types: Sequence[str], view: View) -> Decision:
-        """Set the rates of all jobs, put those that came onto GPUs, and have all of them run on at the new rates."""
+        """Set the rates of all jobs, place new ones, and run all of them at the new rates."""
         for job, row in zip(jobs, shares.tolist(), strict=True):
             agent, true = self._agents[job.id], job[TRUE_RATES]
             if not agent.total:
@@ -85,8 +84,7 @@ class Fluid:
 def fill_up(problem: ShareProblem, shares: Floats) -> Floats:
     """Deal out the time that shares leave, to jobs in their order, each on the types that are fastest for it.
 
-    Rounds do the same with GPUs for which nobody has a share left. Raises `ValueError` where the shares are more than
-    the GPUs.
+    Rounds do the same with GPUs to which no share applies. Raises `ValueError` if the shares exceed the GPUs.
     """
     size = problem.scale_factor.astype(np.float64)
     left = problem.num_gpus - size @ shares

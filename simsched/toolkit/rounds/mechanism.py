@@ -30,10 +30,10 @@ _NEVER_RAN = 1e9
 class RoundOptions:
     """Settings of the mechanism, defaults as in Gavel's simulator.
 
-    `round_s` is the length of a round and `min_reset_s` the least time between two computations of shares, both in
-    seconds. `credit_s` is the time that a unit counts as received when it comes and at each reset, half a round unless
-    given. `unallocated_takes_room`: a unit that came after the last computation of shares is considered and given GPUs
-    like the others, but does not run. `idle_without_share`: a unit of priority 0 is not considered (FIFO policies).
+    `round_s` is the length of a round and `min_reset_s` the least time between two computations of shares, in seconds.
+    `credit_s` is the time credited to a unit on arrival and at each reset, default half a round. With
+    `unallocated_takes_room`, a unit that came after the last computation of shares takes GPUs but does not run. With
+    `idle_without_share`, a unit of priority 0 is not considered (FIFO policies).
     """
 
     round_s: float = 360.0
@@ -69,7 +69,7 @@ class Grant(NamedTuple):
 class Rounds:
     """State of the mechanism: time received by each unit on each GPU type since the last reset, deficits, shares.
 
-    Call `add` and `remove` as jobs come and go, `receive` when a unit's part of a round has ended, `reset` with new
+    Call `add` and `remove` as jobs come and go, `receive` at the end of a unit's part of a round, `reset` with new
     shares when `due`, and `choose` for each round.
     """
 
@@ -89,7 +89,7 @@ class Rounds:
         self._able = np.zeros(nobody, dtype=bool)
         #: Shares and deficits, negated, by type: what orders units of equal priority.
         self._ties: tuple[Floats, Floats] | None = None
-        #: Whether all units may hold GPUs of all types, worked out together with the former.
+        #: Whether all units may hold GPUs of all types, computed together with the former.
         self._everybody = False
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False
@@ -109,10 +109,7 @@ class Rounds:
         return unit in self._row
 
     def add(self, unit: Unit, num_gpus: int, gpu_types: Collection[str] | None = None) -> None:
-        """Admit a unit that needs `num_gpus` GPUs of one type; it has no share until the next reset.
-
-        It is considered on `gpu_types` only, on all by default.
-        """
+        """Admit a unit that needs `num_gpus` GPUs of one type (default: any); it has no share until the next reset."""
         able = list(self._column) if gpu_types is None else gpu_types
         self._open({unit: num_gpus}, [self._column[gpu_type] for gpu_type in able])
         self._changed = True
@@ -156,15 +153,15 @@ class Rounds:
         return float(self._deficit_s[self._row[unit], self._column[gpu_type]])
 
     def due(self, now_s: float) -> bool:
-        """Return whether shares should be computed anew: something changed, and the last reset is long enough ago."""
+        """Return whether shares are due: something changed, and the last reset is long enough ago."""
         waited = now_s - self.last_reset_s >= self.options.min_reset_s or self.last_reset_s == 0
         return self._changed and waited
 
     def reset(self, now_s: float, shares: Mapping[Unit, Sequence[float]], num_gpus: Mapping[Unit, int]) -> None:
         """Close the books and start over with new shares.
 
-        `shares` maps units to one share of time for each GPU type. Pairs that are not yet known are admitted with
-        `num_gpus`, pairs without a share are forgotten.
+        `shares` maps units to one share of time for each GPU type. New pairs are admitted with `num_gpus`; pairs
+        without a share are forgotten.
         """
         self.close(now_s)
         self._keep([len(unit) == 1 or unit in shares for unit in self._units])
@@ -202,9 +199,9 @@ class Rounds:
         """Return who holds GPUs in the next round, in the order of choice.
 
         `free` counts the GPUs of each type; types are filled in the order of `gpu_types`. On each, units are taken by
-        descending priority, then deficit, then share, then the order in which they came; those that do not fit, or have
-        a job that was chosen already, are skipped, and so are pairs without a share on the type. A unit without an
-        entry in the shares runs only if it is in `running`.
+        descending priority, then deficit, then share, then order of admission. Skipped are units that do not fit, that
+        contain a job already chosen, and pairs without a share on the type. A unit without an entry in the shares runs
+        only if it is in `running`.
         """
         grants: list[Grant] = []
         taken: set[str] = set()

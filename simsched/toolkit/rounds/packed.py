@@ -1,6 +1,6 @@
 """Shares of time for pairs of jobs that run together on one GPU (Gavel, OSDI'20, section 4.4: space sharing).
 
-Only jobs of one GPU are paired: nobody has published how larger ones slow each other down.
+Only jobs of one GPU are paired: no measurements of larger ones are published.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ _ALONE = Becomes("lets no two jobs run together, as with packed: false", params=
 class PackedShares(SharesPolicy):
     """Computes shares that, with `packed`, also let pairs of jobs of one GPU run together.
 
-    That takes true rates, alone and beside each other. Everybody runs alone where GPUs may not be shared
-    (`engine.sharing.max_jobs`).
+    Needs true rates, alone and in pairs. Everybody runs alone where GPUs may not be shared (`engine.sharing.max_jobs`).
     """
 
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, wants={SHARED_GPUS: _ALONE})
@@ -79,7 +78,7 @@ def with_pairs(
 ) -> ShareProblem:
     """Return the problem with all pairs of jobs of one GPU that can run together on some type.
 
-    `known` keeps the speeds of kinds of jobs from call to call.
+    `known` caches the speeds of kinds of jobs from call to call.
     """
     known = {} if known is None else known
     kinds = [_kind(job) for job in jobs]

@@ -26,9 +26,9 @@ def keep_places(
     """Place the units of one round.
 
     `held` gives the GPU type and GPUs of the round before; `servers` lists the GPUs of each type by server. Units are
-    looked at by descending number of GPUs, ties in the order given. A unit of the same type keeps its GPUs if nobody
-    larger took them; the others then take what is free, from the fullest server that can hold them whole, else from the
-    emptiest servers first. Raises `ValueError` where a type has too few GPUs.
+    placed by descending number of GPUs, ties in the order given. A unit of the same type keeps its GPUs if nobody
+    larger took them; the others take the fullest server that can hold them whole, else the emptiest servers first.
+    Raises `ValueError` where a type has too few GPUs.
     """
     order = sorted(grants, key=lambda grant: -grant.num_gpus)
     free = {gpu_type: [list(gpus) for gpus in rows] for gpu_type, rows in servers.items()}
@@ -69,7 +69,7 @@ def _first_fit(rows: list[list[int]], grant: Grant) -> tuple[int, ...]:
 
 
 class Seats:
-    """Remembers the GPUs of the last round, so that whoever runs on stays where it was."""
+    """Remembers the GPUs of the last round: whoever runs on stays where it was."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """Number the GPUs of each type, node by node."""
@@ -85,7 +85,7 @@ class Seats:
     def place(self, grants: Iterable[Grant], up: Sequence[bool]) -> dict[Unit, Allocation]:
         """Return the allocation of each unit that runs; its nodes ascend, and `up` tells which nodes may be used.
 
-        Raises `ValueError` where the grants are more than a type has GPUs.
+        Raises `ValueError` if the grants exceed a type's GPUs.
         """
         runs = [grant for grant in grants if grant.runs]
         free = {kind: [gpus for node, gpus in servers.items() if up[node]] for kind, servers in self._servers.items()}

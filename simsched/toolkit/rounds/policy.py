@@ -42,9 +42,9 @@ _IDEAL: frozenset[Signal] = frozenset({REMAINING_WORK, TRUE_RATES})
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What shares are computed from: n jobs in the order of their arrival, and the problem that they pose.
+    """The input of shares: n jobs in order of arrival, and the problem that they pose.
 
-    `rng` is for policies that draw lots.
+    `rng` is for randomised policies.
     """
 
     jobs: Sequence[JobView]
@@ -70,7 +70,7 @@ class Snapshot:
     def by_job(self, shares: Floats) -> dict[Unit, list[float]]:
         """Return the rows of an array of shares, shape (n, k), by unit.
 
-        Where the problem has pairs, their rows follow, shape (n + pairs, k); of these only those with a share count.
+        With pairs, shape (n + pairs, k), their rows follow; only pairs with a share are returned.
         """
         count = len(self.jobs)
         rows: dict[Unit, list[float]] = {
@@ -88,10 +88,10 @@ class Snapshot:
 class SharesPolicy(Policy):
     """Computes shares of time, and deals out rounds of `round_s` seconds by them.
 
-    Shares are computed anew at the first round after an arrival or a completion, but at most every `min_reset_s`
-    seconds; a job that comes in between waits for them. `speeds` says what the policy takes for the jobs' rates.
-    A round begins when the last one is over, when nothing runs any more, or when a node comes or goes. GPU types are
-    filled in the order in which the cluster lists them, in random order where rates are not known.
+    Shares are computed at the first round after an arrival or a completion, at most every `min_reset_s` seconds; jobs
+    that arrive in between wait for them. `speeds` says where the jobs' rates come from. A round begins when the last
+    one is over, when nothing runs any more, or when a node comes or goes. GPU types are filled in the cluster's order,
+    or at random where rates are not known.
 
     With `ideal` there are no rounds: shares are computed at every arrival and completion, and granted exactly
     (`simsched.toolkit.rounds.ideal`).

@@ -1,4 +1,4 @@
-"""What a policy of shares takes as the speed of a job on each GPU type: the truth, or what jobs have measured."""
+"""The job speeds by GPU type that a policy of shares uses: the truth, or what jobs have measured."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from simsched.policy import MEASURED_SPEEDS, TRUE_RATES, JobView, Signal
 
 Floats = npt.NDArray[np.float64]
 
-#: Where rates come from. `none` takes all types for equal; `reference` the true rate on the first type of the cluster
-#: for that on all of them; `true` is an oracle; `measured` is what each job has measured of itself, and `fitted` what
-#: all jobs of the run have, completed by a model.
+#: Where rates come from. `none` takes all types for equal; `reference` takes the true rate on the cluster's first type
+#: for all; `true` is an oracle; `measured` is what each job has measured of itself, and `fitted` what all jobs of the
+#: run have, completed by a model.
 Speeds = Literal["true", "measured", "fitted", "reference", "none"]
 
 SIGNALS: Mapping[str, frozenset[Signal]] = MappingProxyType(
@@ -136,9 +136,9 @@ def _alike(table: Floats) -> Floats:
 
 
 def _one_factor(table: Floats) -> Floats:
-    """Fill gaps with the product of a factor of the kind and one of the type, fitted to logarithms of what is known.
+    """Fill gaps with the product of a factor of the kind and one of the type, fitted to known logarithms.
 
-    Both are found by alternating least squares; a factor of which nothing is known is 1.
+    Alternating least squares; a factor without data is 1.
     """
     known = ~np.isnan(table)
     logs = np.log(np.where(known, table, 1.0))

@@ -1,19 +1,19 @@
 """Pollux in a cloud: provisions as many nodes as its jobs' goodput is worth.
 
 Idea: the utility of the nodes provisioned is the sum over jobs of goodput over goodput on one GPU, divided by the GPUs.
-One GPU for every job makes it 1; it falls as jobs are spread thin. Where it rises above a threshold, nodes are added
-until it is near a target, where it falls below another one, nodes go (Qiao et al., OSDI'21, section 4.2.2). With one
-job, `low_utility` 0, `high_utility` U = 2/3, `target_utility` L = 1/2 and `window` 1, this is the paper's rule for a
-single training job: scale out whenever max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65,
-averaged over 15 rounds with its middle as the target, is that of the published simulator for many jobs.
+It is 1 with one GPU for every job and falls as jobs scale out. Above a threshold nodes are added until it is near a
+target, below another one nodes go (Qiao et al., OSDI'21, section 4.2.2). With one job, `low_utility` 0, `high_utility`
+U = 2/3, `target_utility` L = 1/2 and `window` 1, this is the paper's rule for a single training job: scale out whenever
+max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65, averaged over 15 rounds with its middle as
+the target, is that of the published simulator for many jobs.
 
-Within the nodes, Pollux allocates as it always does. A node that is to leave is left out of its search, so jobs move
-away in the same round; the nodes that hold the most GPUs in use stay. Nodes to come are counted as soon as they are
-asked for, and no further change is made until they are up.
+Within the nodes, Pollux allocates as usual. Its search leaves out a node that is to leave, which moves jobs away in the
+same round; the nodes with the most GPUs in use stay. Nodes count once they are requested, and nothing else changes
+until they are up.
 
-Deviations: candidate numbers of nodes are compared by running Pollux's own search on each that a bisection visits, as
-the published simulator does, so the exploration limit (at most twice the GPUs that a job has run on) bounds how far one
-step scales out. While no job is in the system the policy is not asked, and what is provisioned stays.
+Deviations: a bisection compares numbers of nodes by running Pollux's own search on each, as the published simulator
+does; the exploration limit (at most twice the GPUs that a job has run on) thus bounds one step. While no job is in the
+system the policy is not asked, and what is provisioned stays.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class _Size:
 class PolluxAutoscale(Pollux):
     """Pollux on a number of nodes that follows the utility of its allocation.
 
-    Nodes are added when the mean utility of the last `window` rounds exceeds `high_utility` and let go when it is below
-    `low_utility`; in both cases so many are provisioned that the utility comes closest to `target_utility` (None: the
-    middle of the two). There are always `min_nodes` at least. The other parameters are those of Pollux.
+    Nodes are added when the mean utility of the last `window` rounds exceeds `high_utility` and released when it is
+    below `low_utility`, to bring it closest to `target_utility` (None: the middle of the two), never below `min_nodes`.
+    The other parameters are those of Pollux.
     """
 
     name: ClassVar[str] = "pollux-autoscale"

@@ -1,9 +1,9 @@
-"""Pollux: allocates GPUs so that the power mean of the jobs' speedups in goodput is largest.
+"""Pollux: allocates GPUs to maximise the power mean of the jobs' speedups in goodput.
 
 Idea: goodput is throughput times statistical efficiency. Every job's agent models its own goodput as a function of GPUs
 and batch size and adapts the batch; the scheduler searches for the allocation that maximises FITNESS_p, the power mean
-of the jobs' speedups over a fair share, in which a change of placement is discounted by the restarts that the job has
-already suffered (Qiao et al., OSDI'21, sections 3 and 4).
+of the jobs' speedups over a fair share, which discounts a change of placement by the restarts that the job has already
+suffered (Qiao et al., OSDI'21, sections 3 and 4).
 
 Defaults of the paper: p = -1, an interval of 60 s, restart delay 30 s. As in the published simulator, the fair share of
 J jobs is ceil(GPUs / J) GPUs on one node, a job may use at most twice the largest number of GPUs that it has run on
@@ -11,7 +11,7 @@ J jobs is ceil(GPUs / J) GPUs on one node, a job may use at most twice the large
 
 Deviations: the search is the faster one of `search` (the genetic search of the paper can be chosen); its starts are
 matched to jobs by identity, whereas the published simulator pairs rows by position and so gives some to the wrong job.
-On several GPU types it allocates on each by itself (`simsched.toolkit.type_pools`).
+With several GPU types it allocates on each separately (`simsched.toolkit.type_pools`).
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Pollux(Policy):
     jobs off one node. `method` is the search, `effort` how hard it tries, as a multiple of the default. `trace` lists
     diagnostics to record for every round: `gap` adds the distance of the search's fitness from an upper bound.
 
-    `prior` is what agents start from: `none`, as published; `offline`, the true step times of their application as an
-    operator would have profiled them; or `pool`, what finished jobs of the same or a similar application have taught.
-    The pool is empty at first unless `pool_path` names one that an earlier run has left. With `skip_doubling` a job may
-    at once use twice the GPUs on which its application is known, rather than twice those that it has run on itself.
+    `prior` is what agents start from: `none`, as published; `offline`, the true step times of their application, as if
+    profiled; or `pool`, what finished jobs of the same or a similar application have taught. The pool starts empty, or
+    from an earlier run's at `pool_path`. With `skip_doubling` a job may use twice the GPUs on which its application is
+    known at once, rather than twice those that it has run on itself.
     """
 
     name: ClassVar[str] = "pollux"
@@ -112,7 +112,7 @@ class Pollux(Policy):
         return self._priors.agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Search for the best allocation on each GPU type, starting from what is and from the last finds."""
+        """Search for the best allocation on each GPU type, starting from the current and the last ones found."""
         self._take_in(view)
         return self._allocate([pool for pool in type_pools(view) if pool.jobs], rng)
 

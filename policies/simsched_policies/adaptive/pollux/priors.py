@@ -33,7 +33,7 @@ class PriorSource:
     """Makes the agents of a run, tells them what is known and, with a pool, learns from those that have finished."""
 
     def __init__(self, source: Source, pool_path: str | None, *, skip_doubling: bool, noise: float = 0) -> None:
-        """Begin with an empty pool, or with that of a file; raises `InputError` where it cannot be read."""
+        """Start with an empty pool, or one from a file; raises `InputError` if it cannot be read."""
         self._source = source
         self._skip_doubling = skip_doubling
         self._noise = noise
@@ -45,7 +45,7 @@ class PriorSource:
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return what has to be declared for it."""
+        """Return the signals that it needs."""
         if self._source == "offline":
             return frozenset({OFFLINE_PROFILES})
         if self._source == "pool":
@@ -67,7 +67,7 @@ class PriorSource:
         return agent
 
     def inform(self, arrived: Sequence[JobView]) -> None:
-        """Let jobs that no decision has been made about yet start from what is known of their applications."""
+        """Start jobs without a decision yet from what is known of their applications."""
         if self._source == "none":
             return
         for job in arrived:

@@ -27,7 +27,7 @@ class _Known:
 
 
 class GoodputTables:
-    """Keeps goodput tables of jobs, and works them out anew only for those whose model has changed."""
+    """Caches the goodput tables of jobs until their models change."""
 
     def __init__(self) -> None:
         """Start with none."""
@@ -42,9 +42,8 @@ class GoodputTables:
     ) -> None:
         """Write the speedup over `fair_gpus` GPUs on one node of a type, for up to `gpus` on one and on several nodes.
 
-        `table`, of shape [2, more than `gpus`] and full of 0, has first index one or several nodes, second the number
-        of GPUs. Without a model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its
-        artifact).
+        `table`, of shape [2, more than `gpus`] and zeroed, is indexed by one or several nodes, then by GPUs. Without a
+        model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its artifact).
         """
         model = report.on(gpu_type).model
         if model is None:

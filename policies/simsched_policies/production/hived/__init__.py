@@ -1,4 +1,4 @@
-"""Virtual clusters on a hierarchy of cells, as HiveD runs them: buddy allocation, guaranteed and opportunistic gangs.
+"""Virtual clusters on a hierarchy of cells, as in HiveD: buddy allocation, guaranteed and opportunistic gangs.
 
-Pure state and decisions on GPUs by node and index; clocks and the progress of jobs belong to the policy that uses it.
+Pure state and decisions on GPUs by node and index, without clocks or the progress of jobs.
 """

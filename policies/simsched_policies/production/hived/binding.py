@@ -15,8 +15,8 @@ from simsched_policies.production.hived.spec import FREE
 class Bindings:
     """The bindings of all chains; every change goes through here.
 
-    A tenant's cell is *doomed* when healthy free cells of its level no longer suffice for what the tenant has not
-    used: it is then bound to a bad cell, and freed again as soon as they do.
+    A tenant's cell is *doomed* when too few healthy free cells of its level remain for what the tenant has not used: it
+    is bound to a bad cell until there are enough again.
     """
 
     def __init__(self, chains: Mapping[str, Chain], tenants: Mapping[str, Tenant]) -> None:

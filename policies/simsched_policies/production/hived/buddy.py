@@ -20,7 +20,7 @@ Needs = dict[Cell, list[Cell]]
 class FreeCells:
     """The cells of a chain that belong to nobody, by level; a cell is split only when a smaller one is taken.
 
-    Taking a cell moves the last of its level to its place, so that the order of handing out is that of HiveD.
+    Taking a cell moves the last of its level to its place: the order of allocation is that of HiveD.
     """
 
     def __init__(self, chain: Chain) -> None:
@@ -102,8 +102,8 @@ def find_roots(
 ) -> Binding | None:
     """Choose free physical cells for owned virtual ones, one after the other; None where one finds none.
 
-    The smallest free cell that is large enough is split; if nothing in it is usable, larger ones are, but only as many
-    as leave what `reserved` says that tenants still own at their level (safe relaxed). `free` is left as it was.
+    The smallest free cell that is large enough is split; if nothing in it is usable, larger ones are, keeping what
+    `reserved` says that tenants still own at their level (safe relaxed). `free` is unchanged.
     """
     chosen: Binding = {}
     with free.trial() as taken:
@@ -157,7 +157,7 @@ def _least_opportunistic(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def match(virtual: Cell, physical: Cell, needs: Needs, usable: Usable) -> Binding | None:
-    """Bind a virtual cell and all below it that is needed; None where the physical one does not do."""
+    """Bind a virtual cell and what is needed below it; None if the physical one does not suit."""
     if physical.node and not usable(physical):
         return None
     inside = match_all(needs.get(virtual, []), physical.children, needs, usable)

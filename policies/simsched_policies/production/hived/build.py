@@ -111,7 +111,7 @@ def build_tenants(cluster: CellCluster, chains: Mapping[str, Chain]) -> dict[str
 
 
 def _owned_level(chains: Mapping[str, Chain], path: str, tenant: str) -> tuple[str, int]:
-    # A type's own name may hold no dot, so that a path can be cut at them.
+    # A type's own name may hold no dot: dots separate the parts of a path.
     names = path.split(".")
     if names[0] not in chains:
         raise input_error(

@@ -11,9 +11,9 @@ from simsched_policies.production.hived.spec import FREE, Gang
 class Cell:
     """One cell of a tree of GPUs; level 1 is a GPU.
 
-    `twin` is the cell on the other side, physical or virtual, to which it is bound. `counts` holds the number of GPUs
-    inside by priority of what runs on them. `root` marks the cell that a tenant owns as a whole; `split` a
-    physical cell whose children are handed out one by one.
+    `twin` is the cell bound to it on the other side, physical or virtual. `counts` holds the GPUs inside by priority of
+    what runs on them. `root` marks a cell that a tenant owns as a whole; `split` a physical cell whose children are
+    handed out one by one.
     """
 
     __slots__ = (

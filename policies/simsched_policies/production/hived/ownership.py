@@ -36,8 +36,8 @@ class Ownership:
     def pods(self, tenant: str, make: Make, gpus: int) -> tuple[int, ...] | None:
         """Return the GPUs of each pod of a job; None where the tenant's cells cannot hold it.
 
-        A job fills nodes as far as the tenant has enough whole ones. One that needs parts of nodes beside has pods of
-        single GPUs, for pods are placed smallest first, and might leave no cell to a larger one.
+        A job fills nodes as far as the tenant has enough whole ones. If it also needs parts of nodes, its pods have
+        single GPUs: pods are placed smallest first, and might leave no cell to a larger one.
         """
         cells = self.owned.get((tenant, make), ())
         if sum(cells) < gpus:
@@ -57,7 +57,7 @@ def divide(nodes: Sequence[Node], tenants: Mapping[str, Tenant], others: str) ->
     """Divide a cluster among tenants; without any, the tenant `others` owns all of it, and else nothing.
 
     Where every domain of the lowest level above the nodes has equally many nodes of a make, these are a cell. Of each
-    make a tenant owns as many GPUs as its share covers, in the largest cells that there are for all tenants.
+    make a tenant owns as many GPUs as its share covers, in the largest cells available to all tenants.
     """
     cells, racks = _physical(nodes)
     chains = [_chain(make, inside) for make, inside in racks.items()]

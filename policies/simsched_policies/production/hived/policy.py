@@ -1,10 +1,10 @@
 """HiveD: every tenant has a private cluster of cells, and others may use its cells while they are idle.
 
-Idea: tenants own cells (racks, nodes, parts of nodes) instead of numbers of GPUs, so that a guaranteed job finds GPUs
-as close as in a cluster of its own; opportunistic jobs run on what is idle and are preempted (Zhao et al., OSDI'20,
-sections 3 and 4). Deviations: cells of a node are halves of it down to single GPUs, those above it the domains of the
-lowest level of the cluster's topology, as far as their nodes are alike; the engine counts the GPUs of a node, so that
-which of them a job gets shows only in where later jobs find room; preempted jobs leave at once and keep their progress.
+Idea: tenants own cells (racks, nodes, parts of nodes) instead of numbers of GPUs: a guaranteed job finds GPUs as close
+as in a private cluster; opportunistic jobs run on what is idle and are preempted (Zhao et al., OSDI'20, sections 3 and
+4). Deviations: cells of a node are halves of it down to single GPUs, those above it the domains of the lowest level of
+the cluster's topology, as far as their nodes are alike; the engine only counts the GPUs of a node: which of them a job
+gets shows only in where later jobs find room; preempted jobs leave at once and keep their progress.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class _Job(NamedTuple):
 class HiveD(Policy):
     """Places guaranteed jobs in their tenants' cells and opportunistic ones wherever GPUs are idle.
 
-    A tenant owns as many GPUs of each make of nodes as its share covers, in the largest cells that make them up. Its
-    jobs are guaranteed by their priority (0 to 1000); those of negative priority, of tenants without cells, and those
-    too large for their tenant's cells are opportunistic.
+    A tenant owns as many GPUs of each make of nodes as its share covers, in the largest cells. Its jobs are guaranteed
+    by their priority (0 to 1000); jobs of negative priority, of tenants without cells, and those too large for their
+    tenant's cells are opportunistic.
     """
 
     name: ClassVar[str] = "hived"

@@ -26,9 +26,9 @@ from simsched_policies.production.hived.topology import Usable, place
 class CellScheduler:
     """The cells of a cluster and the gangs on them.
 
-    Guaranteed gangs are placed in their tenant's virtual cells, and these bound to physical ones; opportunistic gangs
-    on whatever is idle. Calls change the state at once: a gang that is `Placed` runs until `release`. Source: HiveD
-    (OSDI'20); where the paper leaves a choice, the behaviour of its open implementation.
+    Guaranteed gangs get their tenant's virtual cells, bound to physical ones; opportunistic gangs whatever is idle.
+    Calls change the state at once: a gang that is `Placed` runs until `release`. Source: HiveD (OSDI'20); where the
+    paper leaves a choice, the behaviour of its open implementation.
     """
 
     def __init__(self, cluster: CellCluster) -> None:
@@ -42,9 +42,9 @@ class CellScheduler:
     def schedule(self, gang: Gang, suggested: Collection[str] | None = None, *, preempt: bool = True) -> Outcome:
         """Place a gang, or reserve the cells of those to be preempted for it.
 
-        Only nodes in `suggested` are used where it is not None. With `preempt` False nothing is reserved. Asked again
-        for a gang that waits for its victims: places it when they are gone, and looks anew where its nodes are no
-        longer usable. Raises `InputError` for an unknown tenant, pinned cell or GPU type, and a bad priority.
+        Only nodes in `suggested` are used, if given. With `preempt` False nothing is reserved. Called again for a gang
+        that waits for its victims, it places it once they are gone, and searches again if its nodes are no longer
+        usable. Raises `InputError` for an unknown tenant, pinned cell or GPU type, and a bad priority.
         """
         self._check(gang)
         usable = _usable(suggested)
@@ -215,7 +215,7 @@ class CellScheduler:
                 physical.set_priority(FREE)
 
     def _again(self, group: Group, usable: Usable) -> Outcome | None:
-        """Answer for a gang that is known; None where it gave up its cells and is to be placed anew."""
+        """Answer for a known gang; None if it gave up its cells and needs a new placement."""
         if group.running:
             return Placed(_places(group))
         if not all(usable(leaf) for leaf in group.leaves):

@@ -33,7 +33,7 @@ class CellSpec:
 
 @dataclass(frozen=True)
 class VirtualCluster:
-    """What a tenant owns: numbers of cells by full path of types, such as "rack.node", and pinned cells by name."""
+    """What a tenant owns: numbers of cells by full path of types, like "rack.node", and pinned cells by name."""
 
     cells: tuple[tuple[str, int], ...] = ()
     pinned: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ class CellCluster:
 class Gang:
     """Pods that run together or not at all; `pods` holds the GPUs of each.
 
-    `priority` is `OPPORTUNISTIC`, or 0 to 1000 for a guaranteed gang. With `lazy`, it may be made opportunistic where
-    its tenant's more urgent gangs need its cells. An empty `gpu_type` means any; `pinned` asks for a pinned cell.
+    `priority` is `OPPORTUNISTIC`, or 0 to 1000 for a guaranteed gang. A `lazy` one may become opportunistic when its
+    tenant's more urgent gangs need its cells. An empty `gpu_type` means any; `pinned` asks for a pinned cell.
     """
 
     name: str

@@ -16,9 +16,9 @@ def place(
 ) -> list[tuple[Cell, ...]] | None:
     """Choose GPUs for pods, in the order of `pods`; None where they do not fit.
 
-    First nothing is preempted, then whatever has a lower priority. Nodes are filled most used first; with `pack` all
-    uses count the same, else nodes are preferred where little of higher priority runs. Source: HiveD (OSDI'20), section
-    4, and its implementation.
+    First nothing is preempted, then whatever has a lower priority. Most used nodes first; with `pack` all uses count
+    the same, else nodes where little of higher priority runs go first. Source: HiveD (OSDI'20), section 4, and its
+    implementation.
     """
     order = sorted(range(len(pods)), key=lambda pod: pods[pod])
     sizes = [pods[pod] for pod in order]

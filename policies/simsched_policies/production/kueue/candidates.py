@@ -1,4 +1,4 @@
-"""Who may be preempted for a workload, and in which order the candidates are looked at."""
+"""Who may be preempted for a workload, and in which order candidates are tried."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _below(candidate: Workload, preemptor: Workload, rule: Within) -> bool:
 
 
 def reclaimable(rule: Reclaim, candidate: Workload, preemptor: Workload) -> bool:
-    """Say whether a workload of another queue may be preempted, as far as priorities go."""
+    """Say whether priorities allow to preempt a workload of another queue."""
     if rule is Reclaim.LOWER_PRIORITY:
         return candidate.priority < preemptor.priority
     return rule is Reclaim.ANY

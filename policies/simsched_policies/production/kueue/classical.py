@@ -47,9 +47,9 @@ class _Candidate:
 def classical_victims(
     tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload], *, by_usage: bool = False
 ) -> list[Victim]:
-    """Choose whom to preempt so that a workload can be admitted; an empty list if that cannot be had.
+    """Choose whom to preempt to admit a workload; an empty list if that is impossible.
 
-    `tree` counts the usage of `admitted` and is left as it was. Source: Kueue, preemption (classical), and hierarchical
+    `tree` counts the usage of `admitted` and is unchanged. Source: Kueue, preemption (classical), and hierarchical
     cohorts (KEP-79).
     """
     own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming, admitted)]
@@ -146,7 +146,7 @@ def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Sequence[_Candidat
 
 
 def fill_back(tree: QuotaTree, asked: Workload, taken: Sequence[Victim], *, borrow: bool = True) -> list[Victim]:
-    """Return to the tree those victims, latest first, without whom the workload fits as well; list the others."""
+    """Spare the victims, latest first, that the workload does not need; list the others."""
     kept = list(taken[-1:])
     for victim in reversed(taken[:-1]):
         tree.add(victim.workload.queue, victim.workload.usage)

@@ -7,7 +7,7 @@ from typing import Any
 
 Json = Mapping[str, Any]
 
-#: Keys that say of which kind a case is.
+#: Keys that tell the kind of a case.
 KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome")
 
 _CASE = {

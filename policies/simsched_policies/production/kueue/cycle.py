@@ -36,8 +36,8 @@ class Asking:
 class Rules:
     """How a cycle orders workloads and preempts: by priority, or for fair sharing; and who comes first in a queue.
 
-    `queue_usage` returns the decayed usage of the local queue of a pending workload (admission fair sharing), None
-    where that is off.
+    `queue_usage` returns the decayed usage of a pending workload's local queue (admission fair sharing), None where
+    that is off.
     """
 
     fair_sharing: bool = False
@@ -90,10 +90,10 @@ def _queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, st
 
 
 def run_cycle(tree: QuotaTree, asking: Sequence[Asking], admitted: Sequence[Workload], rules: Rules) -> Outcome:
-    """Decide on the heads of the queues; `tree` counts `admitted` and is left as it was.
+    """Decide on the heads of the queues; `tree` counts `admitted` and is unchanged.
 
     An entry is checked again against what earlier ones of the cycle took, their victims taken off. One that needs
-    preemption keeps its amounts reserved for the cycle; it is skipped if a victim of it is one of an earlier entry. One
+    preemption keeps its amounts reserved for the cycle, but is skipped if it shares a victim with an earlier entry. One
     that finds no victim is parked, but keeps what its queue may still use from those behind it, unless its queue can
     reclaim that at any time. Source: Kueue, scheduling cycle.
     """
@@ -123,7 +123,7 @@ def run_cycle(tree: QuotaTree, asking: Sequence[Asking], admitted: Sequence[Work
 
 
 def _still(tree: QuotaTree, entry: Entry, taken: Mapping[str, Victim]) -> bool:
-    """Say whether an entry can go on after those before it: it fits, and nobody preempts its victims already."""
+    """Say whether an entry can proceed after those before it: it fits, and nobody preempts its victims already."""
     if any(victim.workload.id in taken for victim in entry.victims):
         return False
     gone = [*taken.values(), *entry.victims]
@@ -280,7 +280,7 @@ def _mode_of_one(node: Node, tree: QuotaTree, resource: FlavourResource, amount:
 
 
 def _fits_below_root(node: Node, resource: FlavourResource, amount: int) -> bool:
-    """Say whether a request fits into the quota of a subtree that lends to others, so that it may be reclaimed."""
+    """Say whether a request fits into the quota of a subtree that lends to others and may reclaim it."""
     left = amount
     for step in node.path():
         if not step.exceeds(resource, left):

@@ -33,9 +33,8 @@ BOTH = (Rule.FINAL_SHARE, Rule.INITIAL_SHARE)
 class Tournament:
     """Names, again and again, the queue with candidates whose share is the largest.
 
-    From the root down the child with the largest share is followed; a cohort wins a tie against a queue, and among
-    queues the one whose next candidate comes first. What does not borrow is left out, except for the preemptor and what
-    is above it.
+    Follows the child with the largest share from the root down; a cohort wins a tie against a queue, and among queues
+    the one whose next candidate comes first. What does not borrow is left out, except the preemptor and its ancestors.
     """
 
     def __init__(self, tree: QuotaTree, queue: str, candidates: Iterable[Workload], *, by_usage: bool = False) -> None:
@@ -106,7 +105,7 @@ def fair_victims(
 ) -> list[Victim]:
     """Choose whom to preempt under fair sharing; an empty list if the workload cannot be admitted that way.
 
-    `tree` counts the usage of `admitted` and is left as it was. The first of `rules` is tried for every candidate, the
+    `tree` counts the usage of `admitted` and is unchanged. The first of `rules` is tried for every candidate, the
     second for those that it spared, once a queue. Source: Kueue, fair sharing (KEP-1714).
     """
     asked = incoming.workload

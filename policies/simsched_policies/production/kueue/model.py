@@ -1,4 +1,4 @@
-"""What a cluster administrator writes down about quotas, and what a workload asks of them."""
+"""What a cluster administrator declares about quotas, and what a workload asks of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-#: A resource of one flavour, such as ("a100", "gpu"): the unit in which quota is counted.
+#: A resource of one flavour, like ("a100", "gpu"): the unit in which quota is counted.
 FlavourResource = tuple[str, str]
 #: Amounts by flavour and resource, whole numbers.
 Amounts = Mapping[FlavourResource, int]
@@ -72,8 +72,8 @@ class Cohort:
 class ClusterQueue:
     """A queue with quotas and its rules of preemption.
 
-    The flavours of `quotas` are tried in their order. `borrow_preempts_lower` lets a workload preempt others of lower
-    priority, at most `borrow_max_priority` where that is set, although it borrows itself.
+    The flavours of `quotas` are tried in their order. With `borrow_preempts_lower` a workload that borrows may preempt
+    others of lower priority, at most `borrow_max_priority` if set.
     """
 
     name: str

@@ -1,11 +1,11 @@
 """Kueue: jobs wait in queues with quotas, borrow what their cohort leaves idle, and are preempted for its owner.
 
 Idea: quota decides who is admitted, and a job is admitted whole (Kueue documentation, "Cluster Queue", "Cohort",
-"Preemption", "Fair Sharing", "Admission Fair Sharing"). Every tenant is a cluster queue, the tenants above others are
+"Preemption", "Fair Sharing", "Admission Fair Sharing"). Every tenant is a cluster queue, parents of tenants are
 cohorts, every GPU type is a flavour, and the jobs of a user have a local queue. Deviations: GPUs are the only resource;
-victims leave at once, so that a job that preempts is admitted in the same decision, and a victim is not asked again
-before the next one; a preempted job keeps its progress; among the jobs of a queue that stand alike in a decision, one
-that finds no quota parks those that ask for no less; local queues weigh the same.
+victims leave at once: a job that preempts is admitted in the same decision, and a victim is not asked again before the
+next one; a preempted job keeps its progress; among jobs of a queue that rank equal in a decision, one that finds no
+quota parks those that ask for no less; local queues weigh the same.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Kueue(Policy):
     """Admits jobs by quota, with borrowing, reclaiming and preemption by priority or for fair sharing.
 
     `tenants` own shares of every GPU type and may be limited in borrowing, lending and reclaiming; those of one
-    `parent` borrow from each other first; tenants that are not named share one queue that owns the rest. `within` says
-    whom a job may preempt in its own queue, and `reclaim` whom in others that borrow; with `borrowing_preempts` it may
-    do so to jobs of lower priority, at most `borrowing_preempts_up_to`, although its own queue borrows. With
+    `parent` borrow from each other first; tenants not named share one queue that owns the rest. `within` says whom a
+    job may preempt in its own queue, and `reclaim` whom in others that borrow; with `borrowing_preempts` even a job
+    whose own queue borrows may preempt jobs of lower priority there, at most `borrowing_preempts_up_to`. With
     `fair_sharing`, queues that use least beyond their own come first, by their weights, and preemption evens them out.
-    With `admission_fair_sharing` the user who used least of late comes first within a queue: use is sampled every
+    With `admission_fair_sharing` the user with the least recent use comes first within a queue: use is sampled every
     `usage_sampling_s` and halves in `usage_half_life_s`. With `strict_fifo` the head of a queue blocks it.
     """
 
@@ -69,7 +69,7 @@ class Kueue(Policy):
     _usage: DecayedUsage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse times that are none."""
+        """Refuse invalid times."""
         if self.usage_half_life_s < 0 or self.usage_sampling_s <= 0:
             raise ValueError("usage_half_life_s must be at least 0 and usage_sampling_s above 0")
         self._usage = DecayedUsage(self.usage_half_life_s, self.usage_sampling_s)
@@ -178,7 +178,7 @@ class Kueue(Policy):
         self._free.give_back(allocation)
 
     def _look(self, view: View) -> QuotaTree:
-        """Take note of what came, ended and was lost, and of nodes that went down or came up."""
+        """Note arrivals, completions and losses, and nodes that went down or came up."""
         if self._tree is None:
             self._tree = self._quotas(view)
         self._sample(view.now_s)

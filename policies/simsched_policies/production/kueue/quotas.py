@@ -29,10 +29,10 @@ class Terms:
 
 
 def quotas_of(tenants: Mapping[str, Tenant], totals: Mapping[str, int], terms: Terms) -> QuotaTree:
-    """Return the tree of quotas of GPUs, of which there are `totals` by type.
+    """Return the tree of quotas of GPUs, `totals` by type.
 
-    A tenant that others name as their parent is a cohort with its own GPUs, and a queue without any in it. All trees
-    meet in one cohort, where the queue of those not named owns what is left.
+    A tenant that others name as their parent is a cohort with its own GPUs and a queue without any. All trees meet in
+    one cohort, where the queue of tenants not named owns the rest.
     """
     own = _own_gpus(tenants, totals)
     above = {tenant.parent for tenant in tenants.values() if tenant.parent}

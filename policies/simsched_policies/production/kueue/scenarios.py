@@ -1,8 +1,8 @@
-"""Scenarios of quota as files: what goes in, what is expected, and whether the pieces of this folder agree.
+"""Scenarios of quota as files: the input, the expected outcome, and whether this package agrees.
 
-`python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each
-file, how many cases the model covers and how many of those come out equal; which are left out, and by which rule; and
-what differs. The form of a file is written down in `tests/data/kueue/README.md`.
+`python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each file, how many cases the
+model covers and how many of those agree; which are left out, and by which rule; and what differs. The format is
+documented in `tests/data/kueue/README.md`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def check_file(path: Path) -> Report:
 
 
 def expanded(content: Json, case: Json) -> Json:
-    """Return a case with what it takes over from its file: queues, rules, the preemptor's queue."""
+    """Return a case with its file's defaults: queues, rules, the preemptor's queue."""
     shared = {key: content[key] for key in ("fair_sharing", "preemptor_queue") if key in content}
     queues = {"queues": content.get("queues", [])} if case.get("queues") == "default" else {}
     return {**shared, **case, **queues}

@@ -1,4 +1,4 @@
-"""The dominant resource share of a node: how much it borrows, measured by what there is to be lent."""
+"""The dominant resource share of a node: how much it borrows, relative to what can be lent."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Share:
 def dominant_share(node: Node, added: Amounts | None = None) -> Share:
     """Return the share of a node with `added` counted to its usage.
 
-    Only resources for which the subtree has an entry count. The ratio of one is what the node uses above the quota of
-    its subtree, summed over flavours, to what its parent could use of it at most; a root borrows from nobody. Source:
+    Only resources for which the subtree has an entry count. A resource's ratio is what the node uses above the quota of
+    its subtree, summed over flavours, over the most that its parent could use; a root borrows from nobody. Source:
     Kueue, fair sharing (KEP-1714).
     """
     if node.parent is None:

@@ -50,8 +50,8 @@ class Node:
 class QuotaTree:
     """The quotas of a cluster and what is used of them.
 
-    Usage above what a node keeps for itself counts in its parent too. Checking or changing one amount costs the depth
-    of the tree. Raises `InputError` for names given twice, cohorts in a circle and negative quotas.
+    Usage above what a node keeps for itself counts in its parent too. Checking or changing an amount costs the depth of
+    the tree. Raises `InputError` for duplicate names, cycles of cohorts and negative quotas.
     """
 
     def __init__(self, queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Admission fair sharing: what each local queue used of late, halved every so many seconds."""
+"""Admission fair sharing: the recent usage of each local queue, halved every so many seconds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ HALF_LIFE_S = 7 * 86400.0
 class DecayedUsage:
     """The usage of local queues as an exponential moving average.
 
-    At every sample the average a moves to a * d + u * (1 - d), where u is what is in use and d = 0.5 ** (elapsed /
-    half-life). A half-life of 0 keeps only the last sample. Amounts are weighted by resource, 1 where none is named.
-    Source: Kueue, admission fair sharing (KEP-4136).
+    Each sample moves the average a to a * d + u * (1 - d), where u is what is in use and d = 0.5 ** (elapsed /
+    half-life). A half-life of 0 keeps only the last sample. Amounts are weighted by resource, default 1. Source: Kueue,
+    admission fair sharing (KEP-4136).
     """
 
     half_life_s: float = HALF_LIFE_S
@@ -44,9 +44,9 @@ class DecayedUsage:
         self._sampled_s = now_s
 
     def charge(self, queue: str, amounts: Mapping[str, float]) -> None:
-        """Count an admission at once, so that a queue cannot get many in between two samples.
+        """Count an admission at once: a queue cannot get many in between two samples.
 
-        What is added is the share that the next sample would give to `amounts`.
+        Adds the share that the next sample would give to `amounts`.
         """
         add = 1 - 0.5 ** (self.sampling_s / self.half_life_s) if self.half_life_s > 0 else 1.0
         average = self._average.setdefault(queue, {})

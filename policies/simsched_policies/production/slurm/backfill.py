@@ -1,8 +1,8 @@
 """Backfill on the time limits that users gave: EASY and conservative, on a timeline of free GPUs.
 
-A pool is a number of GPUs that are alike; a cluster of several types or partitions has a pool for each. Times are whole
-ticks, limits at least one. With r running jobs and q waiting ones a pass costs O(q (r + q)) at worst, EASY only
-O(r + q) while nothing is free; adding or removing a running job O(r), a move of memory.
+A pool is a number of equal GPUs; a cluster of several types or partitions has a pool for each. Times are whole ticks,
+limits at least one. With r running jobs and q waiting ones a pass costs O(q (r + q)) at worst, EASY only O(r + q) while
+nothing is free; adding or removing a running job O(r), a move of memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Releases:
         self._count += 1
 
     def remove(self, end: int, gpus: int) -> None:
-        """Count out a job that was added with the same figures; raises `ValueError` where there is none."""
+        """Remove a job that was added with the same figures; raises `ValueError` if there is none."""
         if not _delete(self._ends, self._gpus, self._count, end, gpus):
             raise ValueError(f"no job of {gpus} GPUs ends at {end}")
         self._count -= 1
@@ -56,8 +56,8 @@ class Releases:
 
         `gpus` and `limits` hold the waiting jobs in the order of priority. Those at the head start while they fit; the
         first that does not gets a reservation for the time at which, by the limits, it will fit. A later one starts if
-        it fits and either ends by then or leaves that job's GPUs alone. A running job past its limit is taken to end at
-        the next tick. Source: Mu'alem and Feitelson (TPDS 2001), section 2.
+        it fits and either ends by then or leaves that job's GPUs alone. A running job past its limit counts as ending
+        at the next tick. Source: Mu'alem and Feitelson (TPDS 2001), section 2.
         """
         starts: npt.NDArray[np.bool_] = self._plan(free, now, gpus, limits, len(gpus), None, first_only=True) == now
         return starts
@@ -72,11 +72,11 @@ class Releases:
         max_jobs: int = MAX_JOBS,
         window: int | None = WINDOW_S,
     ) -> Ints:
-        """Plan the start of every waiting job, in the order given, so that none delays an earlier one.
+        """Plan the start of every waiting job, in the order given; none delays an earlier one.
 
         Returns the planned starts: `now` for those that start, `NEVER` for jobs after the first `max_jobs` and for
-        those that would start more than `window` ticks ahead, which get no reservation. This is what Slurm's backfill
-        does for the jobs that it tests.
+        those that would start more than `window` ticks ahead, which get no reservation. Slurm's backfill does this for
+        the jobs that it tests.
         """
         return self._plan(free, now, gpus, limits, max_jobs, window, first_only=False)
 

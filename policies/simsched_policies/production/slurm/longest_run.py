@@ -43,5 +43,5 @@ class LongestRun:
 
     @property
     def next_s(self) -> float | None:
-        """Return when the time of a job is over next, None where no time ends; to be asked after `over`."""
+        """Return when the next job's time is over, None if there is none; call after `over`."""
         return self._ends[0][0] if self._ends else None

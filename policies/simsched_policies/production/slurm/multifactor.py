@@ -92,8 +92,8 @@ class Account:
 class AccountTree:
     """The accounts of a cluster and their decayed usage in GPU-seconds.
 
-    Usage is charged to a user and counts in all accounts above. Raises `InputError` for unknown parents, names given
-    twice and circles. Both rules of fair share read the same usage.
+    Usage is charged to a user and counts in all accounts above. Both rules of fair share read it. Raises `InputError`
+    for unknown parents, duplicate names and cycles.
     """
 
     accounts: tuple[Account, ...]
@@ -181,9 +181,9 @@ class AccountTree:
     def fair_tree(self) -> dict[str, float]:
         """Return the fair-share factor of every user: its rank over the number of users.
 
-        Siblings are visited depth first in descending order of their level fair share. Users of one level fair share
-        get one rank; accounts of one are merged before their members are compared; a user goes before an account of
-        the same. Source: Slurm, fair tree.
+        Siblings are visited depth first by descending level fair share. Users of equal level fair share share a rank;
+        accounts of equal level are merged before their members are compared; a user goes before an equal account.
+        Source: Slurm, fair tree.
         """
         users = sum(account.user for account in self.accounts)
         factors: dict[str, float] = {}

@@ -1,11 +1,11 @@
 """Slurm as clusters run it: jobs by multifactor priority, and backfill on the time limits that users gave.
 
-Idea: the waiting jobs are ordered by priority; those at the head start, and later ones start too where, by the time
-limits of everyone, they delay no job that has a reservation (SchedMD, "Scheduling Configuration Guide", backfill,
-"Multifactor Priority Plugin" and "Preemption"; EASY: Mu'alem and Feitelson, TPDS 2001). Deviations from Slurm: GPUs
-alone are counted, not processors or memory; there are no reservations of the administrator; usage for fair share is
-brought up to date at the first decision after `update_s`; a requeued job goes on from where it was unless asked
-otherwise, and a reservation does not foresee that suspended jobs come back.
+Idea: the waiting jobs are ordered by priority; those at the head start, and later ones start too if, by everyone's time
+limits, they delay no job that has a reservation (SchedMD, "Scheduling Configuration Guide", backfill, "Multifactor
+Priority Plugin" and "Preemption"; EASY: Mu'alem and Feitelson, TPDS 2001). Deviations from Slurm: GPUs alone are
+counted, not processors or memory; there are no reservations of the administrator; usage for fair share is updated at
+the first decision after `update_s`; a requeued job resumes where it was unless asked otherwise, and a reservation does
+not foresee that suspended jobs come back.
 """
 
 from __future__ import annotations
@@ -56,23 +56,22 @@ _NO_LIMIT = 1 << 40
 class SlurmBackfill(Policy):
     """Starts jobs by priority and backfills the others around reservations.
 
-    `backfill` is `easy` (the first job that must wait gets a reservation), `conservative` (each of the first
-    `max_jobs` that would start within `window_s` gets one, as Slurm does for the jobs that it tests) or `none` (the
-    first job that must wait blocks the rest). Jobs without a time limit count as `default_limit_s` long. The weights
-    are those of Slurm's factors, all 0 by default, which leaves first come, first served; the factor of quality of
-    service is that of `qos_priorities`, without which it is a job's priority over `highest_priority`. `partitions`
-    binds queues to GPU types; other jobs wait for the type that is least in demand; queues of higher `partition_tiers`
-    go first. `tenants` are the accounts: their weights are shares of fair share, and none holds more than its
-    `max_gpus`.
+    `backfill` is `easy` (the first job that must wait gets a reservation), `conservative` (each of the first `max_jobs`
+    that would start within `window_s` gets one, as Slurm does for the jobs that it tests) or `none` (the first job that
+    must wait blocks the rest). Jobs without a time limit count as `default_limit_s` long. The weights are those of
+    Slurm's factors, all 0 by default: first come, first served; the factor of quality of service is that of
+    `qos_priorities`, or else a job's priority over `highest_priority`. `partitions` binds queues to GPU types; other
+    jobs wait for the type that is least in demand; queues of higher `partition_tiers` go first. `tenants` are the
+    accounts: their weights are shares of fair share, and none holds more than its `max_gpus`.
 
-    With `interval_s` (30 in Slurm) backfill runs at its multiples only, and a job that comes or goes has the first
-    `queue_depth` jobs looked at, up to the first that cannot start; without it, backfill runs at once. Limits are
-    planned with in steps of `resolution_s`. The tasks of a job array count as one job for `max_jobs` and `queue_depth`.
-    With `preemption`, a job may stop jobs of the qualities of service that `preempts` lists for its own: they wait
-    again (`requeue`), go on in place when the GPUs come free (`suspend`), or end (`cancel`), after `grace_s` where they
-    are not suspended. Requeued jobs save themselves before, or with `requeue_loses` fall back to their last checkpoint
-    (`failures.checkpoint_interval_s`), to nothing without one, and may run for their whole time limit again. With
-    `max_time_h` no job runs longer at a time; those that would are cancelled then.
+    With `interval_s` (30 in Slurm) backfill runs at its multiples only, and arrivals and completions look at the first
+    `queue_depth` jobs, up to the first that cannot start; without it, backfill runs at once. Plans round limits to
+    steps of `resolution_s`. The tasks of a job array count as one job for `max_jobs` and `queue_depth`. With
+    `preemption`, a job may stop jobs of the qualities of service that `preempts` lists for its own: they wait again
+    (`requeue`), resume in place when the GPUs come free (`suspend`), or end (`cancel`), after `grace_s` unless
+    suspended. Requeued jobs save themselves before, or with `requeue_loses` fall back to their last checkpoint
+    (`failures.checkpoint_interval_s`), to nothing without one, and get their whole time limit again. With `max_time_h`
+    no job runs longer at a time; those that would are cancelled then.
     """
 
     name: ClassVar[str] = "slurm-backfill"
@@ -174,7 +173,7 @@ class SlurmBackfill(Policy):
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
-        """Start the jobs that may stop others, have suspended ones go on, and stop those whose grace is over."""
+        """Start the jobs that may stop others, resume suspended ones, and stop those whose grace is over."""
         now_s, stops = view.now_s, self._stops
         for name in [name for name, claim in stops.claims.items() if claim.at_s <= now_s]:
             for victim in stops.claims.pop(name).victims:

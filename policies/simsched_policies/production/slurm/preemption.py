@@ -1,4 +1,4 @@
-"""Preemption by quality of service under Slurm: whom a job may stop, and what is owed to those that were stopped."""
+"""Preemption by quality of service under Slurm: whom a job may stop, and what the stopped are owed."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class Preemption:
         return 0.0 if self.mode == "suspend" else self.grace_s
 
     def victims(self, qos: str, running: Iterable[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
-        """Choose whom to stop so that `fits` turns true; an empty list where that cannot be had.
+        """Choose whom to stop to make `fits` true; an empty list if that is impossible.
 
-        Victims of the lowest quality of service come first, of these the last started; those not needed in the end are
-        spared, latest choice first. `free` is left as it was.
+        Victims of the lowest quality of service go first, of these the last started; those not needed in the end are
+        spared, latest choice first. `free` is unchanged.
         """
         below, told = self.preempts.get(qos, ()), {name for claim in self.claims.values() for name in claim.victims}
         open_to = [one for one in running if one.qos in below and one.id not in told]
@@ -90,12 +90,12 @@ class Preemption:
         return chosen
 
     def note_run(self, job_id: str, seconds: float, *, anew: bool) -> None:
-        """Count seconds for which a victim ran on its time limit, unless it begins anew."""
+        """Count seconds for which a victim ran on its time limit, unless it restarts from scratch."""
         if not (anew and self.mode == "requeue"):
             self.ran_s[job_id] = self.ran_s.get(job_id, 0.0) + seconds
 
     def keep_back(self, free: Capacity) -> Allocation:
-        """Take the GPUs of suspended jobs that nobody holds, so that no other job starts on them; returns what."""
+        """Take the idle GPUs of suspended jobs out of `free` and return what was taken: no other job starts on them."""
         kept: dict[int, int] = {}
         for allocation in self.suspended.values():
             for node, gpus in allocation:
@@ -106,7 +106,7 @@ class Preemption:
 
 
 def _needed(taken: Sequence[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
-    """Take back, from the last but one on, those without whom the job fits as well; list the others."""
+    """Spare, from the last but one on, victims that the job does not need; list the others."""
     kept = [taken[-1]]
     for one in reversed(taken[:-1]):
         free.take(one.allocation)

@@ -12,10 +12,10 @@ from simsched_policies.production.slurm.multifactor import Account, AccountTree
 
 
 class Usage:
-    """The usage of all users so far, users being numbered as they come; factors by Slurm's fair tree.
+    """The usage of all users so far, numbered as they come; factors by Slurm's fair tree.
 
-    Accounts are tenants with their weights as shares (1 unless named), below their parents; users of one account have
-    equal shares.
+    Accounts are tenants with their weights as shares (default 1), below their parents; users of one account have equal
+    shares.
     """
 
     def __init__(self, tenants: Mapping[str, Tenant], half_life_s: float) -> None:

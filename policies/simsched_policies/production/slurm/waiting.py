@@ -1,4 +1,4 @@
-"""The jobs that wait for GPUs of one type, as columns, so that a pass over thousands of them is quick."""
+"""The jobs that wait for GPUs of one type, as columns: a pass over thousands of them is quick."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Held(NamedTuple):
 
 
 class Waiting:
-    """Waiting jobs in the order in which they were added; `key` numbers what the job belongs to, such as its user."""
+    """Waiting jobs in the order in which they were added; `key` numbers what the job belongs to, say its user."""
 
     def __init__(self) -> None:
         """Begin with no job."""
         self.ids: list[str] = []
-        #: A row for each property, so that the values of one lie side by side.
+        #: A row for each property: the values of one lie side by side.
         self._whole = np.empty((6, 64), dtype=np.int64)
         self._real = np.empty((2, 64), dtype=np.float64)
 
@@ -126,7 +126,7 @@ class Waiting:
 
 @jit
 def _close_gaps(whole: Ints, real: Numbers, count: int, gone: Ints) -> None:
-    """Move the columns of those that stay to the left, over the ascending places of those that go."""
+    """Shift the columns of those that stay to the left, over the ascending places of those that go."""
     for row in range(len(whole)):
         _close(whole[row], count, gone)
     for row in range(len(real)):

@@ -1,7 +1,7 @@
 """AlloX (Le et al., EuroSys'20) as Gavel compares with it: the least mean completion time by a matching.
 
-Jobs are matched to GPUs and places in their queues; a job that has its GPU keeps it. AlloX knows jobs of one GPU only;
-here one of several counts as so many times its duration, and starts where as many are free.
+Jobs are matched to GPUs and queue positions; a job that has its GPU keeps it. AlloX knows jobs of one GPU only; here
+one of several counts as so many times its duration, and starts where as many are free.
 """
 
 from __future__ import annotations

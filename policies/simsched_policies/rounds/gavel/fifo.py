@@ -2,7 +2,7 @@
 
 The agnostic form keeps a job on its type, the first of the cluster that had room; Gavel means it to be drawn at random,
 but its simulator takes the last of the alphabet (V100 while one is free). The aware form gives each job in turn the
-fastest type that has room, anew at each computation, so that jobs may move.
+fastest type with room, at each computation: jobs may move.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from simsched.toolkit.rounds import PackedShares, Snapshot, Unit
 class GavelFifo(PackedShares):
     """Serves jobs in the order of arrival up to the first that does not fit.
 
-    With `packed` the jobs after that are put beside one that runs while the speeds of both, relative to those when
-    alone, add up to more than `packing_threshold`.
+    With `packed` later jobs are put beside a running one while the speeds of both, relative to those when alone, add up
+    to more than `packing_threshold`.
     """
 
     name: ClassVar[str] = "gavel-fifo"
@@ -59,7 +59,7 @@ class GavelFifo(PackedShares):
         return shares
 
     def _partners(self, snapshot: Snapshot) -> dict[str, str]:
-        """Return by running job the waiting one that joins it, of those with which it does best the first."""
+        """Return by running job the waiting one that joins it: its best partner, ties to the first."""
         problem, pairs = snapshot.problem, snapshot.problem.pairs
         if pairs is None:
             return {}

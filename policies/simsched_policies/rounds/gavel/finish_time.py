@@ -1,4 +1,4 @@
-"""Finish-time fairness: the largest ratio of a job's finish time to that in an n-th of the cluster is the smallest.
+"""Finish-time fairness: minimises the largest ratio of a job's finish time to that in an n-th of the cluster.
 
 Narayanan et al., Gavel (OSDI'20), section 4.2, after Themis (NSDI'20). As in Gavel's simulator weights do not count,
 and the time that past steps take in isolation adds up from one computation of shares to the next.

@@ -1,4 +1,4 @@
-"""Two aims that look at what jobs have left: the last job's end, and the mean time to the ends.
+"""Two objectives on remaining work: the makespan and the mean completion time.
 
 Makespan: Narayanan et al., Gavel (OSDI'20), section 4.2, there found by bisection, here by one program. Completion
 times: the policy `min_jct` of Sia's fork of Gavel (Jayaram Subramanya et al., SOSP'23).

@@ -1,4 +1,4 @@
-"""Max-min fairness over GPU types: the least of the jobs' rates, relative to a proportional share, is the largest.
+"""Max-min fairness over GPU types: maximises the least rate of a job, relative to a proportional share.
 
 Narayanan et al., Gavel (OSDI'20), section 4.1, "LAS"; with `speeds: none` the agnostic form, which splits time alone.
 """
@@ -17,7 +17,7 @@ from simsched.toolkit.rounds import PackedShares, Snapshot, Unit
 class MaxMin(PackedShares):
     """Gives every job the same multiple of its weighted proportional share; jobs' weights count.
 
-    With `packed` jobs of one GPU may also run in pairs, and what counts is the rate that comes of both.
+    With `packed` jobs of one GPU may also run in pairs, and a job's rate sums both.
     """
 
     name: ClassVar[str] = "gavel-max-min"

@@ -1,6 +1,6 @@
 """POP: max-min fairness solved in parts (Narayanan et al., SOSP'21), for clusters with many jobs.
 
-Jobs are dealt to parts anew at each computation of shares, evenly by size; the paper deals them once.
+Jobs are dealt to parts at each computation of shares, evenly by size; the paper deals them once.
 """
 
 from __future__ import annotations

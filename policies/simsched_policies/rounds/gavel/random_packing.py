@@ -1,7 +1,7 @@
 """Gandiva's random packing as Gavel compares with it (Narayanan et al., OSDI'20, section 7.1).
 
-Equal time for all while they fit; else jobs are paired at random, and pairs that do less than one job alone are broken
-up. What Gandiva itself does is the policy `gandiva`.
+Equal time for all while they fit; else jobs are paired at random, and pairs that do less than one job alone break up.
+The policy `gandiva` is Gandiva itself.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ class MaxThroughput(SharesPolicy):
 
 @dataclass
 class MinCost(SharesPolicy):
-    """Makes the sum of all jobs' rates per dollar the largest; with `slos`, jobs with a deadline get what they need.
+    """Maximises the sum of all jobs' rates per dollar; with `slos`, jobs with a deadline get what they need.
 
-    `prices_per_h` are dollars for an hour of a GPU by type, Gavel's by default; types without a price cost 1. Where not
-    all deadlines can be met, none counts; one that has passed does not. Idle GPUs are not given to jobs without a share
-    of them, which would have to pay: Gavel's simulator does so, and puts jobs on V100s while these are idle.
+    `prices_per_h` are dollars for an hour of a GPU by type, Gavel's by default; types without a price cost 1. If not
+    all deadlines can be met, none counts; one that has passed does not. Jobs without a share of idle GPUs do not get
+    them, since they would have to pay: Gavel's simulator does so, and puts jobs on V100s while these are idle.
     """
 
     name: ClassVar[str] = "gavel-min-cost"

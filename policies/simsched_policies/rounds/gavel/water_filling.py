@@ -55,7 +55,7 @@ class Hierarchical(SharesPolicy):
                 raise input_error("weights", f"that of '{tenant}' is {weight}", "give numbers above 0")
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Solve the programs, splitting tenants' weights anew at each level."""
+        """Solve the programs, splitting tenants' weights at each level."""
         tenants = list(dict.fromkeys(job.request.tenant for job in snapshot.jobs))
         entities = Entities(
             np.array([tenants.index(job.request.tenant) for job in snapshot.jobs], dtype=np.int64),

@@ -1,24 +1,23 @@
-"""Gandiva: jobs take turns on GPUs, share them in pairs where a trial shows that this pays, and move together.
+"""Gandiva: jobs take turns on GPUs, share them in pairs where a trial shows that this pays, and migrate.
 
 Idea: introspection instead of profiles (Xiao et al., Gandiva, OSDI'18, sections 3 and 4). Every job has a home, the
-GPUs on which it takes its turns, in slices of a minute. A new job goes to the least loaded node with room that is kept
-for jobs of its size, else to an empty one, else to any with room; where there is none it takes turns with the others
-of its size, and if no node is kept for these it waits in a queue. Room that comes up goes to the queue, then to jobs
-that wait for a turn elsewhere. When jobs have left, others move to nodes kept for their size, and off nodes that are
-almost empty. While any job waits, one is put onto the GPUs of another that runs; what both achieve is measured, and
-unless the sum of their speeds, each relative to its own when alone, exceeds 1, they are parted and not tried again.
-Once nobody waits, pairs get GPUs of their own where some are free. With `grow` jobs then double into idle GPUs of their
-node, go back if they are no faster for it, and give the GPUs back as soon as anybody waits.
+GPUs on which it takes its turns, in slices of a minute. A new job goes to the least loaded node with room among those
+kept for jobs of its size, else to an empty one, else to any with room; without room it takes turns with the others of
+its size, and if no node is kept for these it queues. Room that comes up goes to the queue, then to jobs that wait for a
+turn elsewhere. When jobs have left, others move to nodes kept for their size, and off nodes that are almost empty.
+While any job waits, one is put onto the GPUs of a running one; both are measured, and unless the sum of their speeds,
+each relative to its own when alone, exceeds 1, they are parted and not tried again. Once nobody waits, pairs get GPUs
+of their own if some are free. With `grow` jobs then double into idle GPUs of their node, shrink back if they are no
+faster, and give the GPUs back as soon as anybody waits.
 
-Published: slices of 60 s, the order in which nodes are chosen, migration while a node that is in use has three quarters
-of its GPUs free. That room goes to those who wait, and that a trial lasts about a minute, here two slices, is from
-memory. Of a pair only the one that was there first counts as load. A job larger than a node takes whole nodes, kept for
-jobs that do so, and its rest like a small job.
+Published: slices of 60 s, the order in which nodes are chosen, migration while a node in use has three quarters of its
+GPUs free. From memory: room goes to those who wait, and a trial lasts about a minute, here two slices. Of a pair only
+the first counts as load. A job larger than a node takes whole nodes, kept for such jobs, and its rest like a small job.
 
-Deviations: only jobs that have run alone are tried, because a speed can only be compared with a measured one, and of
-those first the ones whose profile keeps the GPU least busy, where there is a profile; a request cannot declare that its
-job may grow, so with `grow` all do that can use more GPUs at the batch asked for, and by default none.
-`time-slicing` is the reduced form without pairs, homes and migration.
+Deviations: only jobs that have run alone are tried, because a speed can only be compared with a measured one, those
+whose profile keeps the GPU least busy first; a request cannot declare that its job may grow: with `grow` all do that
+can use more GPUs at the batch asked for, and by default none. `time-slicing` is the reduced form without pairs, homes
+and migration.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ from simsched_policies.sharing.gandiva.on_trial import Pairs
 class Gandiva(Policy):
     """Takes turns every `quantum_s` seconds on the nodes of its size, packs pairs on trial, and migrates.
 
-    Without `affinity` every node is kept for any size. A node that is in use is almost empty where `sparse_share` of
-    its GPUs are free.
+    Without `affinity` every node is kept for any size. A node in use is almost empty with `sparse_share` of its GPUs
+    free.
     """
 
     name: ClassVar[str] = "gandiva"
@@ -143,7 +142,7 @@ class Gandiva(Policy):
         return Decision(jobs, wake_at_s=wake_at_s)
 
     def _update(self, view: View) -> None:
-        """Forget what has finished, and queue what has arrived; guests left alone stay where they are."""
+        """Forget finished jobs and queue new ones; guests left alone stay where they are."""
         for job in view.arrived:
             self._turns[job.id] = next(self._numbers)
         for gone in view.finished:
@@ -184,7 +183,7 @@ class Gandiva(Policy):
         return still
 
     def _unpack(self, allocations: dict[str, Allocation], view: View) -> list[str]:
-        """Give guests GPUs of their own where some are free, as jobs share only under overload, and return these."""
+        """Give guests GPUs of their own if some are free, as jobs share only under overload, and return them."""
         unpacked = []
         for host, guest in list(self._pairs.guests.items()):
             if self._homes.settle(view.jobs[guest], worst=Fit.ROOM):
@@ -199,7 +198,7 @@ class Gandiva(Policy):
             allocations[job.id] = home
 
     def _shrunk(self, view: View) -> dict[str, Allocation]:
-        """Return jobs that have to go back to the GPUs that they ask for, since others wait or it did not pay."""
+        """Return jobs that must shrink back to the GPUs that they ask for, since others wait or growth did not pay."""
         grown = [job for job in view.jobs.values() if gpus_of(job.allocation) > job.num_gpus]
         waits = any(not job.running for job in view.jobs.values())
         shrunk: dict[str, Allocation] = {}

@@ -1,7 +1,7 @@
 """Where jobs take their turns: heights and affinities of nodes, the placement of new jobs, and migration.
 
-Source: Gandiva (OSDI'18), Algorithm 1 and sections 3.2 and 4. The height of a node is the number of GPUs that its jobs
-ask for over those that it has; above 1 they take turns. Its affinity is the size of the jobs for which it is kept.
+Source: Gandiva (OSDI'18), Algorithm 1 and sections 3.2 and 4. The height of a node is the GPUs that its jobs ask for
+over those that it has; above 1 they take turns. Its affinity is the size of the jobs for which it is kept.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ class Fit(IntEnum):
 class Homes:
     """The GPUs on which each job takes its turns, whether it runs or waits.
 
-    The affinity of a node is the size of the job that has been there longest, and that of an empty node is none. The
-    size of a job larger than a node is, on each of its nodes, the GPUs that it has there. Without `by_affinity` every
-    node is one of any job's own.
+    The affinity of a node is the size of its oldest job, none if it is empty. The size of a job larger than a node is,
+    on each of its nodes, the GPUs that it has there. Without `by_affinity` every node suits any job.
     """
 
     def __init__(self, cluster: Cluster, *, by_affinity: bool, sparse_share: float) -> None:
@@ -130,7 +129,7 @@ class Homes:
             self.move(job, ((min(targets, key=self.room), gpus_of(self._of[job.id])),))
 
     def _best(self, job: JobView, kind: str) -> tuple[tuple[Fit, float], Allocation] | None:
-        """Return the nodes of a type that suit a job best, as few as can be, with the worst fit and height among them.
+        """Return the fewest nodes of a type that suit a job best, with the worst fit and height among them.
 
         None where they are too few.
         """

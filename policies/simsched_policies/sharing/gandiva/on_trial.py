@@ -30,7 +30,7 @@ class Pairs:
         return bool(self._trials)
 
     def update(self, view: View) -> dict[str, str]:
-        """Note the speeds of those that run alone and part who is gone; return the guests left behind, by host."""
+        """Note the speeds of jobs that run alone and part pairs with a finished job; return guests left, by host."""
         left = {host: guest for host, guest in self.guests.items() if host not in view.jobs and guest in view.jobs}
         self.guests = {host: guest for host, guest in self.guests.items() if {host, guest} <= view.jobs.keys()}
         self._trials = {host: end_s for host, end_s in self._trials.items() if host in self.guests}
@@ -41,9 +41,9 @@ class Pairs:
         return left
 
     def judge(self, view: View) -> dict[str, str]:
-        """Part the pairs whose trial is over and does not pay, and return their guests by host.
+        """Part the pairs whose trial is over and did not pay, and return their guests by host.
 
-        A trial stops while its pair does not run.
+        A trial pauses while its pair does not run.
         """
         parted: dict[str, str] = {}
         for host in [host for host, end_s in self._trials.items() if end_s <= view.now_s]:

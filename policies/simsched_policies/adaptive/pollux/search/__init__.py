@@ -1,4 +1,4 @@
-"""The allocation search of Pollux as a pure function of arrays; it knows nothing of the simulator around it.
+"""The allocation search of Pollux as a pure function of arrays, independent of the simulator.
 
 ``search`` takes an ``AllocationProblem`` (speedups, caps, nodes, the current allocation) and returns an allocation, its
 fitness and a population to start the next round from; ``upper_bound`` says how much better any allocation could be.

@@ -1,9 +1,8 @@
-"""Local search by ruin and recreate: take a few related jobs off their nodes, put them back otherwise, keep what helps.
+"""Local search by ruin and recreate: take a few related jobs off their nodes, put them back, keep improvements.
 
-A move frees all jobs of one or two nodes, or what stands in the way of a job's return to its current row, or some jobs
-at random; each is then placed at the best of all its configurations under a random price for a GPU. Worse allocations
-are accepted now and then (simulated annealing). After Schrimpf et al. (2000), record breaking optimisation by ruin and
-recreate.
+A move frees all jobs of one or two nodes, or what blocks a job's return to its current row, or some jobs at random;
+each is then placed at the best of all its configurations under a random price for a GPU. Worse allocations are accepted
+now and then (simulated annealing). After Schrimpf et al. (2000), record breaking optimisation by ruin and recreate.
 """
 
 from typing import NamedTuple
@@ -148,7 +147,7 @@ def _pick(problem: Problem, state: State, ruined: IntArray, chosen: IntArray) ->
 
 @leaf
 def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had: IntArray, size: int) -> None:
-    """Place the jobs taken off, in random order and at a random price, then offer what is left over to each again.
+    """Place the removed jobs, in random order and at a random price, then offer each again what is left over.
 
     Now and then the first one placed must change its row and take fewer GPUs than it had (``had``, beside ``ruined``).
     """
@@ -283,7 +282,7 @@ def _load_row(problem: Problem, state: State, rows: IntArray, job: int) -> None:
 def load(problem: Problem, state: State, rows: IntArray, price: float) -> None:
     """Fill an empty state with those of the given rows that fit, pinned jobs first; the jobs left out buy GPUs.
 
-    Rows that are the current ones go before others, so that a row that pays no restart never yields to one that does.
+    Current rows go first: a row without a restart never yields to one with.
     """
     jobs = rows.shape[0]
     limit = max(jobs, ANY)  # not a literal, for which numba would compile ``place`` once more

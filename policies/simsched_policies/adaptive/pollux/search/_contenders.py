@@ -1,9 +1,9 @@
 """Which waiting jobs may get GPUs at all, where there are far more of them than GPUs.
 
-Of an optimal allocation that gives a waiting job g GPUs on a class of nodes, at most G - g other GPUs are held, so that
-of the G - g + 1 waiting jobs to which just that is worth most, one that holds nothing can stand in for it: the nodes
-stay the same, and the fitness does not fall. Hence the jobs that are among the first G - g + 1 for some number and
-class are enough; the others wait, and the search does not spend moves on them. No optimum is lost.
+If an optimal allocation gives a waiting job g GPUs on a class of nodes, others hold at most G - g. Among the G - g + 1
+waiting jobs to which that is worth most, one holds nothing and can replace it on the same nodes without loss of
+fitness. Hence jobs among the first G - g + 1 for some number and class suffice; the search ignores the others and loses
+no optimum.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ MANY = 1000
 def contenders(problem: AllocationProblem) -> IntArray | None:
     """Return the jobs to search with: those that hold GPUs or are pinned, and those that may get some; None for all.
 
-    All are worth looking at where no more than `MANY` jobs wait, or no more than there are GPUs.
+    All are searched where no more than `MANY` jobs wait, or no more than there are GPUs.
     """
     gpus = int(problem.node_gpus.sum())
     waiting = ~problem.held & ~problem.current.any(axis=1)

@@ -12,8 +12,8 @@ from .allocation_problem import AllocationProblem, IntArray, job_values
 def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.Generator) -> IntArray:
     """Return the allocation [J, N] with idle GPUs given to jobs that have none and whose restart factor is 0.
 
-    Starting such a job is worth nothing in the fitness of this round, so no search would do it, but costs nothing
-    either: GPUs are taken from nobody. The job keeps them without a restart in the next round.
+    Starting such a job adds nothing to the fitness of this round, hence no search does it, but costs nothing either,
+    and the job keeps the GPUs without a restart in the next round.
     """
     waiting = (problem.restart_factor == 0) & ~problem.held & (problem.current_nodes == 0)
     if waiting.any():

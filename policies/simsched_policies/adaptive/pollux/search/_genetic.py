@@ -1,7 +1,7 @@
 """Kernels of the genetic search: make a child, repair it, value it, and let the fittest survive.
 
-An individual is an allocation [J, N] of 16-bit integers with the worth of each of its rows, so that only rows that a
-child did not take over unchanged from a parent are valued again. Powers come from tables, see ``_tables``.
+An individual is an allocation [J, N] of 16-bit integers with the worth of each row: only rows that a child does not
+inherit unchanged are valued again. Powers come from tables, see ``_tables``.
 """
 
 from typing import NamedTuple
@@ -169,8 +169,7 @@ def settle(problem: Problem, breeding: Breeding, genes: Genes, terms: FloatArray
 def breed(problem: Problem, breeding: Breeding, genes: Genes, terms: FloatArray, fit: FloatArray, size: int) -> int:
     """Fill ``genes`` from ``size`` on with distinct children of the first ``size`` individuals; return the new size.
 
-    Pairs of parents by binary tournament, one cut between jobs; both children are kept. Gives up after three tries a
-    place.
+    Binary tournament, one cut between jobs, both children kept. Gives up after three tries a place.
     """
     limit, jobs, nodes = genes.shape
     free = np.zeros(nodes, np.int64)

@@ -33,8 +33,7 @@ def leaf(function: Kernel) -> Kernel:
 def _renamed(function: Kernel) -> Kernel:
     """Put a hash of all kernels into the name under which numba files a compiled one.
 
-    numba renews a file only when the function's own source changes, although a kernel of another may be compiled into
-    it.
+    numba renews a file only when the function's own source changes, although other kernels may be compiled into it.
     """
     function.__qualname__ = f"{function.__qualname__}_{DIGEST}"
     return function

@@ -69,7 +69,7 @@ def program_bound(
 
     Args:
         problem: the round.
-        columns: the configurations to choose from; none of another kind could be part of a better allocation.
+        columns: the configurations to choose from; no other could be part of a better allocation.
         time_limit_s: for the solver.
         whole: choices are whole, and busy nodes have constraints of their own; otherwise the linear relaxation.
         split: follow how each distributed job spreads over the nodes, instead of all of them together.

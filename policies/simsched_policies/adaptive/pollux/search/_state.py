@@ -1,8 +1,8 @@
 """A partial or whole allocation that is changed job by job: adding, removing and placing a job.
 
-Nothing here computes a power: values come from tables, so compiled and interpreted runs agree bit for bit. A row is a
-short list of (node, GPUs); nodes are found through counts of nodes by free GPUs, which makes equal nodes equal. The
-arrays are few and packed, because numba pays for every array of a tuple at every call.
+No powers are computed here: values come from tables, which makes compiled and interpreted runs agree bit for bit. A row
+is a short list of (node, GPUs); nodes are found through counts of nodes by free GPUs, which makes equal nodes equal.
+Arrays are few and packed, because numba pays for every array of a tuple at every call.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ FREE, SPREAD, OCCUPIED, JOBS = 0, 1, 2, 3  # a node: free GPUs, distributed jobs
 ALL, OPEN, CLOSED = 0, 1, 2  # nodes by free GPUs: all, those that a distributed job may still use, the others
 LOW, CAP = 0, 1
 MODULUS_A, MODULUS_B = 2147483563, 2147483399
-#: Nodes of a block, one bit each; two bits of a word stay unused, so that numbers have no sign.
+#: Nodes of a block, one bit each; two bits of a word stay unused to avoid signs.
 BLOCK = 62
 #: Which bit a number with one bit has, by its remainder: the powers of 2 below 2**66 differ modulo 67.
 BITS = np.array([next((bit for bit in range(66) if 2**bit % 67 == rest), -1) for rest in range(67)])
@@ -59,7 +59,7 @@ def draw(random: IntArray, bound: int) -> int:
 
 @leaf
 def _shift(levels: IntArray, which: int, node: int, level: int, more: int) -> None:
-    """Put a node among those with ``level`` GPUs free (``more`` 1) or take it away from them (-1)."""
+    """Add a node to those with ``level`` GPUs free (``more`` 1) or remove it (-1)."""
     levels[which, level, 0] += more
     levels[which, level, 1 + node // BLOCK] += more * (1 << (node % BLOCK))
 
@@ -95,7 +95,7 @@ def _next_from(levels: IntArray, level: int, start: int, passed: int, nodes: int
 
 @leaf
 def _give(problem: Problem, state: State, n: int, gpus: int, spread: int) -> None:
-    """Give a node so many free GPUs and distributed jobs more, or fewer where they are negative."""
+    """Change a node's free GPUs and distributed jobs by so many."""
     node, levels = state.node, state.levels
     level = node[n, FREE]
     after = level + gpus
@@ -183,7 +183,7 @@ def _room(levels: IntArray, want: int) -> int:
 
 @leaf
 def place(problem: Problem, state: State, job: int, price: float, limit: int, classes: int, may_keep: bool) -> None:
-    """Give a job without GPUs the row that is worth most after paying ``price`` for each GPU, as nodes stand now.
+    """Give a job without GPUs the row worth most after paying ``price`` for each GPU, as nodes stand now.
 
     At most ``limit`` GPUs and the first ``classes`` node classes if the row is not the current one. Ties go to no GPU,
     then to the current row, then to few GPUs.

@@ -91,8 +91,8 @@ def middle(problem: AllocationProblem, values: FloatArray, exponent: float) -> f
 def build(problem: AllocationProblem, exponent: float, scale: float) -> Problem:
     """Build the kernels' view of a round for one exponent; terms are measured in units of ``scale``.
 
-    The worth of a job is counted from the best that it could reach, so that jobs that nothing can serve, whose terms
-    dwarf all others when the exponent is negative, do not drown them.
+    A job's worth counts from the best that it could reach: with a negative exponent, jobs that cannot be served would
+    otherwise drown all others.
     """
     best = worth(attainable(problem), exponent, scale)
     keep = pack_rows(problem, problem.current, longest_row(problem))

@@ -20,9 +20,8 @@ BoolArray = NDArray[np.bool_]
 class AllocationProblem:
     """The jobs, the nodes and the exponent of one scheduling round.
 
-    A job holds either no GPU or between ``min_gpus`` and ``max_gpus`` of them (a pinned job holds exactly its current
-    row).
-    Shapes: J jobs, N nodes, K node classes (class ``min(nodes, K) - 1``), W = 1 + the largest GPU count of the table.
+    A job holds no GPU or between ``min_gpus`` and ``max_gpus`` of them (a pinned job exactly its current row). Shapes:
+    J jobs, N nodes, K node classes (class ``min(nodes, K) - 1``), W = 1 + the largest GPU count of the table.
 
     Attributes:
         speedup: [J, K, W] speedup over the fair share for a node class and a number of GPUs; 0 at 0 GPUs. Entries
@@ -38,7 +37,7 @@ class AllocationProblem:
             search).
         fairness: the exponent p of the power mean, any finite number; 0 is the geometric mean.
         avoid_interference: at most one distributed job (a job on two or more nodes) touches any node.
-        floor: added to every scaled speedup, so that a job without GPUs has a finite term.
+        floor: added to every scaled speedup; gives a job without GPUs a finite term.
 
     Raises:
         ValueError: when shapes, ranges or pinned rows do not fit together; the message names the array.
@@ -185,7 +184,7 @@ def fitness(problem: AllocationProblem, allocation: AnyIntArray) -> float:
 
 
 def violations(problem: AllocationProblem, allocation: AnyIntArray) -> list[str]:
-    """Say in words what makes an allocation [J, N] infeasible; an empty list for a feasible one."""
+    """Describe what makes an allocation [J, N] infeasible; an empty list if feasible."""
     allocation = np.asarray(allocation)
     if allocation.shape != problem.current.shape:
         return [f"allocation has shape {allocation.shape}, not {problem.current.shape}"]

@@ -1,9 +1,9 @@
-"""How good an allocation could be at best: a bound on the fitness of a round that no feasible allocation exceeds.
+"""An upper bound on the fitness of a round that no feasible allocation exceeds.
 
-For one exponent the power mean is monotone in a sum over jobs, so the round is a choice of one configuration a job: no
-GPU, the current row, or g GPUs on a class of nodes. The relaxations, from coarse to fine: only the number of GPUs
-counts (by a price for a GPU); nodes, packing and interference count (a mixed-integer program solved by HiGHS through
-scipy); and how each distributed job spreads over the nodes counts too.
+For one exponent the power mean is monotone in a sum over jobs: a round chooses one configuration per job, no GPU, the
+current row, or g GPUs on a class of nodes. The relaxations, from coarse to fine: only the number of GPUs counts (by a
+price for a GPU); nodes, packing and interference count (a mixed-integer program solved by HiGHS through scipy); and how
+each distributed job spreads over the nodes counts too.
 """
 
 from time import perf_counter

@@ -4,11 +4,10 @@ After Pollux (OSDI'21) section 4.2.1 and its published simulator: population 100
 crossover between jobs with probability 0.9, rows reset to the current ones with probability 0.1, elements emptied,
 growth into free GPUs, and repair. What differs, and why:
 
-- Selection and survival look at the fitness alone. The published search sorts by fitness and a utility (NSGA-II) but
-  returns the fittest, and the utility is never used for the choice; one objective spends no effort on a front that is
-  thrown away.
-- The current allocation is always in the first population, so the result is never worse than changing nothing; the
-  published search may lose it. The previous population is taken over job by job, not by position.
+- Selection and survival use the fitness alone. The published search sorts by fitness and a utility (NSGA-II) but
+  returns the fittest; one objective spends no effort on a front that is thrown away.
+- The current allocation is always in the first population: the result is never worse than changing nothing, which the
+  published search may lose. The previous population is taken over job by job, not by position.
 - Repair takes GPUs from the second *distributed* job of a node; the published one also takes them from jobs on a single
   node that come later in the order. Pinned jobs are served first.
 - It stops when the best individual has not improved for some generations.

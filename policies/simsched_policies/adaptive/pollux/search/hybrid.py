@@ -1,11 +1,11 @@
 """The default search: a greedy start from what runs now, then local search by ruin and recreate.
 
-It uses the shape of the problem. A row that stays as it is avoids the restart factor, so most jobs keep theirs; a job
-that changes gains nothing from being near its old place, so its row is only a choice of (node class, GPUs) and any
-nodes with room will do. See ``_anneal`` for the moves. The steps:
+An unchanged row avoids the restart factor, hence most jobs keep theirs; a job that changes gains nothing from its old
+place, hence its row is only a choice of (node class, GPUs) on any nodes with room. See ``_anneal`` for the moves. The
+steps:
 
 1. price a GPU by the Lagrangian relaxation of the total capacity, which also bounds the value that can be reached;
-2. start from the current allocation and from the best allocation of the previous population, whichever is fitter after
+2. start from the current allocation or the best allocation of the previous population, whichever is fitter after
    the jobs without a row have bought GPUs at that price;
 3. anneal; stop at the bound.
 

@@ -15,8 +15,8 @@ class SearchOptions:
         effort: moves of the hybrid search, as a factor of the default; time grows in proportion.
         starts: how many individuals of the previous population the hybrid search looks at, besides the current
             allocation.
-        fill_idle: give GPUs that would stay idle to jobs for which they are worth nothing in this round (their restart
-            factor is 0, as in the round in which they arrive) but will be in the next; the fitness is unchanged.
+        fill_idle: give idle GPUs to jobs that gain nothing from them in this round (restart factor 0, as on arrival)
+            but will in the next; the fitness is unchanged.
         population_size: individuals of the genetic search.
         generations: most generations of the genetic search.
         stagnation: generations without a better individual after which the genetic search stops.

@@ -30,8 +30,8 @@ def search(
     Args:
         problem: the round.
         method: "hybrid" (see ``hybrid``) or "genetic" (see ``genetic``).
-        population: [P, J, N] allocations to start from besides the current one, such as the previous round's population
-            after ``match_population``; need not be feasible.
+        population: [P, J, N] allocations to start from besides the current one, for example the previous round's
+            population after ``match_population``; need not be feasible.
         seed_or_rng: the only source of randomness.
         options: how hard to search.
 
@@ -78,7 +78,7 @@ def _find(
 
 
 def _for_all(problem: AllocationProblem, jobs: IntArray, found: SearchResult) -> SearchResult:
-    """Return what was found for some jobs as a result for all of them, of which the others hold nothing."""
+    """Extend a result for some jobs to all of them; the others hold nothing."""
     allocation = np.zeros_like(problem.current)
     allocation[jobs] = found.allocation
     population = np.zeros((found.population.shape[0], *problem.current.shape), found.population.dtype)
