@@ -24,6 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 POLICIES: dict[str, dict[str, object]] = {
     "fifo": {},
+    "slurm-backfill": {},
     "tiresias": {"queue_thresholds_gpu_s": [3200], "interval_s": None, "placement": "fragments"},
 }
 
@@ -46,10 +47,15 @@ def simulate_here(policy: str, trace: Path, seed: int) -> dict[str, float | str]
     import pandas as pd  # which Arrow would load at its first table
 
     import simsched
-    from simsched.engine import EngineOptions, simulate
-    from simsched.model import Cluster, JobSpec, NodeGroup
-    from simsched.results import TableWriter, read_table
-    from simsched.testing import Applications
+
+    # By their modules, since earlier states have no doors.
+    from simsched.engine.options import EngineOptions
+    from simsched.engine.simulation import simulate
+    from simsched.model.cluster import Cluster, NodeGroup
+    from simsched.model.job import JobSpec
+    from simsched.results.reader import read_table
+    from simsched.results.writer import TableWriter
+    from simsched.testing.builders import Applications
 
     rows = zip(*json.loads(trace.read_text()), strict=True)
     specs = [

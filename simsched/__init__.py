@@ -1,7 +1,7 @@
 """simsched: a discrete-time, trace-driven simulator of deep-learning clusters.
 
-`import simsched as sim` gives `sim.run`, `sim.simulate`, `sim.drive`, `sim.read_run` and `sim.read_trace` (see
-`simsched.api`); they are loaded when first used, so that the import itself stays light.
+`import simsched as sim` offers `sim.run`, `sim.simulate`, `sim.drive`, `sim.read_run` and `sim.read_trace`, loaded on
+first use (see `simsched.api`).
 """
 
 from simsched.version import __version__
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load what `simsched.api` offers when it is first asked for."""
+    """Load a name of `simsched.api` on first use."""
     if name not in __all__:
         message = f"module 'simsched' has no attribute '{name}'"
         raise AttributeError(message)

@@ -1,4 +1,4 @@
-"""Errors that a user can mend, each naming the place and the remedy."""
+"""Errors that users can fix, each with place and remedy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-#: A part of a name that is shorter could be of anything.
+#: Shorter fragments of a name match too much.
 _LEAST_PART = 3
-#: Characters of a stranger's text that are kept.
+#: The most characters kept of foreign text.
 _LONGEST = 20_000
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with the input: where it stands, what it is, how to mend it.
+    """One problem with the input: its place, message and remedy.
 
-    `where` is a file, a key or a table's name; `line` is 1-based and 0 where there is none.
+    `where` is a file, a key or a table's name; `line` is 1-based, 0 for none.
     """
 
     where: str
@@ -28,37 +28,35 @@ class Problem:
     line: int = 0
 
     def __str__(self) -> str:
-        """Render as `where:line: message; remedy`."""
         place = f"{self.where}:{self.line}" if self.line else self.where
         text = f"{place}: {self.message}" if place else self.message
         return f"{text}; {self.remedy}" if self.remedy else text
 
 
 class InputError(Exception):
-    """The user's input is wrong; carries every problem found, not only the first."""
+    """Bad input; carries every problem found, not only the first."""
 
     def __init__(self, *problems: Problem) -> None:
-        """Hold `problems` in the order in which they should be read."""
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
 
 
 def input_error(where: object, message: str, remedy: str = "", *, line: int = 0) -> InputError:
-    """Make an `InputError` of one problem."""
+    """Return an `InputError` with one problem."""
     return InputError(Problem(str(where), message, remedy, line))
 
 
 class InputWarning(UserWarning):
-    """Something in the user's input is not used, though nothing is wrong with it."""
+    """Valid input that is not used."""
 
 
-#: Who is told instead of the user what of the input is not used, if anybody.
+#: Receives notes on unused input instead of the user.
 _LISTENER: ContextVar[Callable[[Problem], None] | None] = ContextVar("simsched listener", default=None)
 
 
 @contextmanager
 def listening(listener: Callable[[Problem], None]) -> Iterator[None]:
-    """Have `tell` call a listener for as long as the block lasts, also in a process that another started."""
+    """Send what is told during the block to a listener, also in a child process."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -67,11 +65,11 @@ def listening(listener: Callable[[Problem], None]) -> Iterator[None]:
 
 
 def tell(where: object, message: str, remedy: str = "", *, line: int = 0) -> None:
-    """Say, once in a process, what of the input is not used; a process that was started by another leaves it to that.
+    """Report unused input once per process; child processes leave it to their parent.
 
-    The command prints it on stderr; in Python it is a warning of the class `InputWarning`.
+    The command prints it on stderr; in Python it is an `InputWarning`.
     """
-    from multiprocessing import parent_process  # slow to load, and seldom needed
+    from multiprocessing import parent_process  # slow to load, rarely needed
 
     listener, problem = _LISTENER.get(), Problem(str(where), message, remedy, line)
     if listener is not None:
@@ -81,30 +79,29 @@ def tell(where: object, message: str, remedy: str = "", *, line: int = 0) -> Non
 
 
 def said(error: BaseException) -> str:
-    """Return what an error says, also where its own class cannot say it."""
+    """Return an error's text even if its own `__str__` fails."""
     try:
         return str(error)
-    except BaseException as another:  # noqa: BLE001  # the class may be a stranger's, and raise what it likes
+    except BaseException as another:  # noqa: BLE001  # third-party code may raise anything
         return f"(its text cannot be made: __str__ raises {type(another).__name__})"
 
 
 def safe_text(text: str) -> str:
-    """Return a stranger's text as it can be written to any file and terminal (`visible`), cut where it is very long."""
-    from simsched.outlets import visible  # seldom needed
+    """Return foreign text made safe for files and terminals (`visible`) and cut if very long."""
+    from simsched.outlets import visible  # rarely needed
 
     return visible(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)")
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says in its first line."""
+    """Return the first line of an error's text."""
     return str(error).split("\n", 1)[0]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name was probably meant, or list the known ones.
+    """Suggest the known name meant, also by its first or last part, or list the known ones.
 
-    One that begins or ends with what was written is near, too. Returns a remedy such as `did you mean 'tiresias'?`, fit
-    for `Problem.remedy`.
+    Returns a remedy such as `did you mean 'tiresias'?`, for `Problem.remedy`.
     """
     names = sorted(known)
     parts = [one for one in names if len(name) >= _LEAST_PART and (one.startswith(name) or one.endswith(name))]

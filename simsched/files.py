@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: they are written aside and renamed."""
+"""Atomic files: written aside and renamed."""
 
 from __future__ import annotations
 
@@ -14,36 +14,34 @@ _MOST_AT_ONCE = 8
 
 
 def absolute(path: str | Path, folder: str | Path = ".") -> Path:
-    """Return a user's path without links, relative ones counted from `folder`; one that leads nowhere stays as it is.
+    """Resolve a user's path, relative to `folder`; a broken one stays as is.
 
-    `Path.resolve` and `Path.expanduser` raise for a link to itself and for a home that there is not.
+    `Path.resolve` and `Path.expanduser` raise for link loops and missing homes.
     """
     return Path(os.path.realpath(os.path.join(folder, os.path.expanduser(path))))  # noqa: PTH111, PTH118
 
 
 class StagedFile:
-    """A hidden file beside a target, which takes its name when it is whole; each process has its own."""
+    """A hidden file beside a target, one per process, renamed to it when complete."""
 
     def __init__(self, target: Path) -> None:
-        """Choose the hidden file's `path`; nothing is made."""
         self.path = target.with_name(f".{target.name}.{os.getpid()}.partial")
         self._target = target
 
     def publish(self) -> None:
-        """Give the file its name, in the place of a file that has it."""
+        """Rename the file to its target, replacing it."""
         self.path.replace(self._target)
 
     def discard(self) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file if it exists."""
         self.path.unlink(missing_ok=True)
 
 
 @contextmanager
 def written_aside(target: Path) -> Iterator[Path]:
-    """Yield the path of a hidden file to write; it takes the name `target` when the block ends.
+    """Yield the path of a hidden file to write, renamed to `target` at the end of the block.
 
-    A block that raises leaves nothing behind, and the target as it was. An error of the system, such as a full disk,
-    names the target.
+    A block that raises leaves the target unchanged. System errors, such as a full disk, name the target.
     """
     staged = StagedFile(target)
     try:
@@ -58,17 +56,17 @@ def written_aside(target: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file as UTF-8 with the line ends that the text has, whole or not at all; makes its folder."""
+    """Write text atomically as UTF-8 with its own line ends, creating the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_aside(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="\n")
 
 
 def sync(path: Path) -> None:
-    """Have the system put a file or the entries of a folder on disk, where it can."""
+    """Flush a file or folder to disk, where supported."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
-    except OSError:  # a system that opens no folders
+    except OSError:  # the system cannot open folders
         return
     try:
         os.fsync(descriptor)
@@ -80,22 +78,19 @@ def sync(path: Path) -> None:
 
 
 def sync_all(paths: Collection[Path]) -> None:
-    """Have the system put several files and folders on disk at once, which takes hardly longer than one of them.
-
-    One after the other, each would wait for a write of the file system's journal that it could have shared.
-    """
+    """Flush several files and folders to disk in parallel; in sequence each would wait for its own journal write."""
     for _ in _syncing_threads(os.getpid()).map(sync, paths):  # raises what `sync` does
         pass
 
 
 @cache
 def _syncing_threads(process: int) -> ThreadPoolExecutor:
-    """Return the threads that wait for disks; a process that was forked has none of its parent's."""
+    """Return the threads that wait for disks; forked processes need their own."""
     return ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix=f"sync-{process}")
 
 
 def is_special(path: Path) -> bool:
-    """Return whether a path names something that is neither a file nor a folder, such as a device or a pipe."""
+    """Return whether a path is neither file nor folder, but for example a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""One typed door to numba."""
+"""The typed interface to numba."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from numba.core import caching
 
 from simsched.version import __version__
 
-#: Set where it has been said that there is no cache; processes inherit it.
+#: Set once the missing cache is reported; child processes inherit it.
 _SAID = "SIMSCHED_NO_CACHE_SAID"
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 
 def jit(function: Kernel) -> Kernel:
-    """Compile a kernel once, keep it on disk where that can be written, and release the interpreter lock while it runs.
+    """Compile a kernel that releases the interpreter lock, cached on disk where writable.
 
-    Fast-math stays off, so that compiled and interpreted runs (`NUMBA_DISABLE_JIT=1`) do the same arithmetic.
+    Fast-math stays off: compiled and interpreted runs (`NUMBA_DISABLE_JIT=1`) do the same arithmetic.
     """
     return _compile(function, {})
 
 
 def leaf(function: Kernel) -> Kernel:
-    """Compile a kernel that makes no arrays, and calls none that does, without counting references to arrays.
+    """Compile a kernel that, with its callees, allocates no arrays, without atomic reference counting.
 
-    Counting takes a third of the time of small kernels that hand arrays on: they are atomic operations. The option is
-    numba's own and not promised, so a numba without it counts.
+    Counting takes a third of the time of small kernels that pass arrays on. The option is internal to numba.
     """
     return _compile(function, {"_nrt": False} if hasattr(numba.core.options.DefaultOptions, "_nrt") else {})
 
@@ -45,9 +44,9 @@ def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
             raise
         _say_once()
         return cast("Kernel", numba.njit(nogil=True, **options)(function))
-    kept: Any = getattr(compiled, "_cache", None)  # there is none where kernels are interpreted
+    kept: Any = getattr(compiled, "_cache", None)  # None if kernels are interpreted
     if hasattr(kept, "_impl") and hasattr(kept, "_cache_file"):
-        # numba asks only whether the file of the kernel has changed, and not whether what it calls elsewhere has.
+        # numba checks only whether the kernel's file has changed, not what it calls elsewhere.
         compiled.made_from = _made_from(function)
         stamp = kept._impl.locator.get_source_stamp()
         kept._cache_file = cast("Any", caching).IndexDataCacheFile(
@@ -57,7 +56,7 @@ def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
 
 
 def _made_from(function: Callable[..., object]) -> str:
-    """Hash what a kernel is compiled from: its code, and the kernels and constants that it names; 64 digits."""
+    """Hash a kernel's code, and the kernels and constants it names, in 64 digits."""
     code = function.__code__
     named: dict[str, Any] = {name: function.__globals__.get(name) for name in code.co_names}
     constants = {name: repr(value) for name, value in named.items() if isinstance(value, int | float | str | tuple)}
@@ -68,7 +67,7 @@ def _made_from(function: Callable[..., object]) -> str:
 
 
 def _say_once() -> None:
-    """Say, once for this process and those that it starts, that compiled kernels cannot be kept."""
+    """Report once, for this process and its children, that kernels cannot be cached."""
     if _SAID not in os.environ:
         os.environ[_SAID] = "1"
         sys.stderr.write(

@@ -1,6 +1,6 @@
-"""How a key of an experiment is declared, once: its default, its range and its meaning, on a field of a dataclass.
+"""Declarations of experiment keys on dataclass fields: default, range and meaning.
 
-The file's reader makes its checks and its JSON Schema from these, and `problems_with` checks options made in Python.
+The file's reader derives its checks and JSON Schema from them; `problems_with` checks options made in Python.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any, Final, get_args, get_type_hints
 
 from simsched.errors import Problem, nearest
 
-#: Marks a parameter that names an input file, as in `pool_path: Annotated[str | None, INPUT_FILE] = None`: experiments
-#: resolve it against their own folder, and the file's content becomes part of what determines a result.
+#: Marks a parameter that names an input file, as in `pool_path: Annotated[str | None, INPUT_FILE] = None`. Experiments
+#: resolve it against their own folder, and its content counts towards the cell's key.
 INPUT_FILE: Final = "simsched: input file"
 
-#: Marks a parameter for which infinity means something, as in `patience_s: Annotated[float, INFINITE] = math.inf`;
-#: others are refused when they are not finite.
+#: Marks a parameter that may be infinite, as in `patience_s: Annotated[float, INFINITE] = math.inf`.
 INFINITE: Final = "simsched: may be infinite"
 
 _BOUNDS = MappingProxyType(
@@ -32,15 +31,12 @@ _BOUNDS = MappingProxyType(
 
 
 def key(default: Any, description: str, **bounds: float) -> Any:
-    """Declare a field with its default, what it means, and its range: `ge`, `gt`, `le` or `lt` of a number."""
+    """Declare a field with default, meaning, and numeric range (`ge`, `gt`, `le` or `lt`)."""
     return dataclasses.field(default=default, metadata={"description": description, **bounds})
 
 
 def problems_with(options: Any, section: str) -> Iterator[Problem]:
-    """Find the fields of a dataclass of keys whose values are out of range or not among the known names.
-
-    `section` is where the keys stand in an experiment, for the messages.
-    """
+    """Yield fields of a dataclass of keys out of range or not among the known names; `section` is for messages."""
     hints = get_type_hints(type(options))
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
@@ -56,7 +52,7 @@ def problems_with(options: Any, section: str) -> Iterator[Problem]:
 
 
 def _names(hint: Any) -> tuple[str, ...]:
-    """List the texts that a type allows: those of a `Literal`, or of a union with one."""
+    """List the strings that a type allows: those of a `Literal`, or of a union with one."""
     found = [name for part in get_args(hint) for name in (_names(part) or (part,)) if isinstance(name, str)]
     return tuple(found)
 

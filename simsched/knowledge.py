@@ -1,4 +1,4 @@
-"""How a real scheduler would come by what a policy is told, and the marks of those that know more than one could."""
+"""How a real scheduler would obtain a policy's signals, with marks for what none could."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Known(StrEnum):
-    """Whether a real scheduler could know something, and how."""
+    """Whether and how a real scheduler could know something."""
 
     REPORTED = "reported"
     LEARNT = "learnt"
@@ -15,7 +15,7 @@ class Known(StrEnum):
     ORACLE = "oracle"
 
 
-#: What stands behind the name of a policy in tables, and what that means.
+#: The mark after a policy's name in tables, and its meaning.
 MARKS: Mapping[Known, tuple[str, str]] = {
     Known.ORACLE: ("†", "oracle: reads what no real scheduler knows"),
     Known.PROFILED: ("‡", "reads profiles measured before a job is submitted"),
@@ -23,19 +23,19 @@ MARKS: Mapping[Known, tuple[str, str]] = {
 
 
 def marks(knows: Mapping[str, str]) -> str:
-    """Return the marks of the signals that a policy reads, "" where it reads none that has one."""
+    """Return the marks of the signals that a policy reads, "" for none."""
     return "".join(mark for known, (mark, _) in MARKS.items() if known in knows.values())
 
 
 def marked(label: str, knows: Mapping[str, str]) -> str:
-    """Put the marks of the signals that a policy reads behind its label: `srtf †`."""
+    """Append the marks of a policy's signals to its label: `srtf †`."""
     return f"{label} {marks(knows)}" if marks(knows) else label
 
 
 def legend(policies: Mapping[str, Mapping[str, str]], *, signals: bool = True) -> tuple[str, ...]:
-    """Explain the marks of policies, by label: a line for each mark that one of them has.
+    """Explain the marks of policies, by label, one line per mark used.
 
-    With `signals` each line says which policy reads which: `† oracle: ... (sjf, srtf: remaining_work).`
+    With `signals` lines list who reads what: `† oracle: ... (sjf, srtf: remaining_work).`
     """
     lines = []
     for known, (mark, meaning) in MARKS.items():

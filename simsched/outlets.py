@@ -1,7 +1,7 @@
-r"""Names on their way out: one rule for each outlet, so that no name can be read there as anything but a name.
+r"""Escapes names for each output format: none can act as anything but a name.
 
-A name is whatever a user's file or code says: a label, the id of a job, a tenant, the text of an exception. Signs that
-nobody sees, or that turn the text around them, are shown as JSON writes them (`\u001b`), in every outlet.
+Names come from users' files and code: labels, job ids, tenants, texts of exceptions. Invisible characters and those
+that change the direction of text are escaped as in JSON (`\u001b`) in every format.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 import unicodedata
 from typing import Any, TextIO
 
-#: Signs without a picture that scripts and emoji need: they join letters, or keep them apart.
+#: Invisible characters that scripts and emoji need to join or separate letters.
 _JOINERS = frozenset("\u200c\u200d")
-#: Categories of Unicode whose signs have no picture: controls, directions, halves of pairs, ends of lines.
+#: Unicode categories of invisible characters: controls, directions, surrogates, line ends.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-#: Points that are no characters, which XML refuses.
+#: Noncharacters, which XML rejects.
 _NONE = re.compile("[\ufdd0-\ufdef]|[\ufffe\uffff]")
 _SIGN = re.compile(r"[^\x20-\x7e\n]")
 _FORMULA = re.compile(r"'*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-#: Where a cell of Markdown could mean more than its text; an underscore within a word means nothing.
+#: What Markdown could interpret in a cell; underscores within words are harmless.
 _MARKDOWN = re.compile(r"[\\`*|~]|\](?=\()|!(?=\[)|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)|<")
 _MARKDOWN_ENTITIES = {"<": "&lt;", "&": "&amp;"}
 _LATEX = str.maketrans(
@@ -36,15 +36,12 @@ _LONGEST_FILE_NAME = 100
 
 
 def visible(text: str) -> str:
-    r"""Show the signs of a text that have no picture as `\u001b`; lines stay lines.
-
-    Inside a text of JSON the outcome is JSON of the same content.
-    """
+    r"""Escape a text's invisible characters as `\u001b`, keeping line ends; JSON stays equivalent JSON."""
     return text if text.isascii() and text.replace("\n", "").isprintable() else _SIGN.sub(_shown, text)
 
 
 def one_line(text: str) -> str:
-    """Show a text as `visible` does, the ends of its lines too."""
+    """Escape a text as `visible` does, line ends included."""
     return visible(text).replace("\n", r"\u000a")
 
 
@@ -57,24 +54,24 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def json_text(content: object, **how: Any) -> str:
-    """Write JSON that any terminal and any file takes; `how` are options of `json.dumps`."""
+    """Return JSON that is safe for terminals and files; `how` are options of `json.dumps`."""
     return visible(json.dumps(content, ensure_ascii=False, **how))
 
 
 def html_text(text: str) -> str:
-    """Write a text for a page of HTML, between tags or in an attribute."""
+    """Escape text for HTML, between tags or in an attribute."""
     return html.escape(visible(text))
 
 
 def html_data(content: object) -> str:
-    """Write data for a script of a page, which cannot end the script."""
+    """Return data for a script in HTML, which cannot end the script."""
     return json_text(content, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def csv_cell(value: object) -> object:
-    """Write a text for a cell of CSV on one line; one that a spreadsheet could take for a formula gets an apostrophe.
+    """Return text for a CSV cell on one line, with an apostrophe if a spreadsheet could run it as a formula.
 
-    Numbers stay what they are, those that stand in a text too (see OWASP, CSV injection).
+    Numbers are unchanged, also as text (see OWASP, CSV injection).
     """
     if not isinstance(value, str):
         return value
@@ -83,25 +80,25 @@ def csv_cell(value: object) -> object:
 
 
 def markdown_text(text: str) -> str:
-    """Write a text for a cell or a line of Markdown, blanks as one."""
+    """Escape text for a cell or line of Markdown, collapsing blanks."""
     line = " ".join(one_line(text).split())
     escaped = _MARKDOWN.sub(lambda found: _MARKDOWN_ENTITIES.get(found[0], f"\\{found[0]}"), line)
     return escaped.replace("$", r"\$") if escaped.count("$") > 1 else escaped  # a pair begins a formula
 
 
 def latex_text(text: str) -> str:
-    """Write a text for a cell of LaTeX; it ends no row and is no option of one."""
+    """Escape text for a LaTeX cell; it cannot end a row or become an option."""
     escaped = one_line(text).translate(_LATEX).replace("--", "-{}-")
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
 def formula_text(text: str) -> str:
-    """Write a text where matplotlib would set what stands between dollars as a formula."""
+    """Escape text against matplotlib's dollar formulas."""
     return text.replace("$", r"\$")
 
 
 def file_name(text: str) -> str:
-    """Make a name of a file: letters, digits and `._-` stay; what would be lost otherwise stands in a hash behind."""
+    """Return a file name: others than letters, digits and `._-` become `_`, and a hash keeps names apart."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", text).lstrip(".")
     if plain == text and len(plain) <= _LONGEST_FILE_NAME:
         return plain
@@ -110,7 +107,7 @@ def file_name(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Leave out the middle of a text that is longer than so many signs: names mostly differ at an end."""
+    """Cut the middle of longer text, as names mostly differ at their ends."""
     if len(text) <= longest:
         return text
     end = (longest - 1) // 2
@@ -118,7 +115,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def cells_wide(text: str) -> int:
-    """Return how many columns of a terminal a text takes: Chinese signs take two, accents none."""
+    """Return the terminal columns of a text: two for Chinese characters, none for accents."""
     if text.isascii():
         return len(text)
     return sum(
@@ -128,17 +125,16 @@ def cells_wide(text: str) -> int:
 
 
 class SafeStream:
-    """A stream to which only what can be seen is written, in the signs that its encoding has.
+    """A stream that escapes invisible characters and those its encoding lacks.
 
-    `plain` is the stream behind it, for those who write colours and send names through `visible` themselves.
+    `plain` is the underlying stream, for callers that write colours and escape names by `visible`.
     """
 
     def __init__(self, plain: TextIO) -> None:
-        """Write to `plain`."""
         self.plain = plain
 
     def write(self, text: str | bytes) -> int:
-        """Write a text; bytes, which `click` prints for shells, are UTF-8."""
+        """Write text, or UTF-8 bytes, as `click` prints for shells."""
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
         code = getattr(self.plain, "encoding", None) or "utf-8"
@@ -146,12 +142,11 @@ class SafeStream:
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
-        """Write several texts."""
+        """Write several strings."""
         for line in lines:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Be the stream behind in all else, except that its bytes are out of reach."""
         if name == "buffer":
             raise AttributeError(name)
         return getattr(self.plain, name)

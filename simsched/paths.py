@@ -1,4 +1,4 @@
-"""Where the data that ships with the project lies, in a checkout and in an installed wheel alike."""
+"""Locates the shipped data, in a checkout or an installed wheel."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_folder(name: str) -> Path:
-    """Find a shipped data folder: `traces`, `workloads` or `experiments`.
-
-    Raises `FileNotFoundError` where neither the checkout nor the installed package has it.
-    """
+    """Return `traces`, `workloads` or `experiments`; raises `FileNotFoundError` if it is not shipped."""
     for root in (_PACKAGE / "data", _PACKAGE.parent):
         folder = root / name
         if folder.is_dir():

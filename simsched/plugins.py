@@ -1,7 +1,6 @@
-"""Finding classes of strangers by name, and asking what they are made of: policies and agents.
+"""Loads and inspects plugins by name: policies and agents, shipped and third-party alike.
 
-A name is one of an entry-point group, or `package.module:Class`, or `path/to/file.py:Class`. What ships comes through
-the same entry points as a stranger's.
+A name is an entry point's, `package.module:Class` or `path/to/file.py:Class`.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from typing import Any, cast
 from simsched.errors import input_error, nearest
 from simsched.files import absolute
 
-#: Stands for the default of a parameter that has none.
+#: Marks a parameter without default.
 REQUIRED = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a plugin's constructor; `default` is `REQUIRED` where the user must give one."""
+    """A parameter of a plugin's constructor; `default` is `REQUIRED` if the user must give one."""
 
     name: str
     annotation: Any
@@ -41,21 +40,21 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Return whether an experiment must name the parameter."""
+        """Return whether an experiment must set the parameter."""
         return self.default is REQUIRED
 
 
 @lru_cache(maxsize=8)
 def _points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Read the entry points of a group once for each search path: that takes milliseconds, and every cell asks."""
+    """Read a group's entry points once per search path: it takes milliseconds for every cell."""
     return tuple(entry_points(group=group))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of plugin: what messages call it, its entry-point group, and what its classes must have.
+    """A kind of plugin: its name in messages, its entry-point group, and its classes' members.
 
-    `essential` is the method without which a class is none at all, `members` are the others.
+    A class needs the method `essential` to count as one at all, and the other `members`.
     """
 
     noun: str
@@ -65,14 +64,13 @@ class Kind:
     remedy: str
 
     def names(self) -> tuple[str, ...]:
-        """List the names of all that are registered, sorted."""
+        """List the registered names, sorted."""
         return tuple(sorted({point.name for point in entry_points(group=self.group)}))
 
     def load(self, name: str, *, folder: Path | None = None) -> type[Any]:
-        """Find the class of a name.
+        """Load a class by name; a relative `path/to/file.py:Class` counts from `folder` (default: the current one).
 
-        A relative `path/to/file.py:Class` is looked up in `folder` (the current one unless given). Raises `InputError`
-        where nothing of that name exists, where it cannot be imported, and where it is not of this kind.
+        Raises `InputError` for an unknown name, a failing import, or a class of another kind.
         """
         where = f"{self.noun} '{name}'"
         place, colon, attribute = name.rpartition(":")
@@ -85,12 +83,12 @@ class Kind:
         return self._checked(where, getattr(module, attribute))
 
     def is_shipped(self, name: str) -> bool:
-        """Return whether simsched itself registers a name, and nobody else does."""
+        """Return whether only simsched registers a name."""
         points = [point for point in _points(self.group, tuple(sys.path)) if point.name == name]
         return bool(points) and all(point.dist is not None and point.dist.name == "simsched" for point in points)
 
     def is_foreign(self, name: str) -> bool:
-        """Return whether a name stands for somebody's code that does not ship with simsched; nothing is loaded."""
+        """Return whether a name refers to third-party code, without loading it."""
         known = any(point.name == name for point in _points(self.group, tuple(sys.path)))
         return ":" in name or (known and not self.is_shipped(name))
 
@@ -120,14 +118,14 @@ class Kind:
 
 
 def parameters(plugin: type[Any]) -> tuple[Parameter, ...]:
-    """List the parameters of a constructor, which are the `params` of an experiment."""
+    """List a constructor's parameters, the `params` of an experiment."""
     return _parameters(cast("Hashable", plugin))
 
 
 @lru_cache(maxsize=64)
 def _parameters(plugin: Any) -> tuple[Parameter, ...]:
     constructor = plugin.__init__
-    if constructor.__name__ == "_no_init_or_replace_init":  # what Protocol puts where none is written
+    if constructor.__name__ == "_no_init_or_replace_init":  # Protocol's placeholder
         return ()
     named = [
         parameter
@@ -138,9 +136,9 @@ def _parameters(plugin: Any) -> tuple[Parameter, ...]:
 
 
 def _type_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
-    """Resolve an annotation; `Any` where there is none, or it names something that is not there at run time.
+    """Resolve an annotation, `Any` if it is missing or unavailable at run time.
 
-    The fields of a dataclass may come from a base class in another module, so the names of all of them count.
+    Considers the modules of all base classes, which may declare fields of a dataclass.
     """
     if parameter.annotation is inspect.Parameter.empty:
         return Any
@@ -155,7 +153,7 @@ def _type_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
 
 
 def _default_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
-    """Return the default of a parameter, made anew where a dataclass makes it for each instance."""
+    """Return a parameter's default, a new one where a dataclass has a factory."""
     if dataclasses.is_dataclass(plugin):
         for field in dataclasses.fields(plugin):
             if field.name == parameter.name and field.default_factory is not dataclasses.MISSING:
@@ -164,7 +162,7 @@ def _default_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
 
 
 def place_of(error: BaseException, plugin: type[Any]) -> str:
-    """Return file and line of the last line of a class's own file that ran before an error; empty where none did."""
+    """Return file and line of the last line in a class's own file that ran before an error, empty for none."""
     try:
         own = inspect.getsourcefile(plugin)
     except (TypeError, OSError):
@@ -173,13 +171,13 @@ def place_of(error: BaseException, plugin: type[Any]) -> str:
     return f"{own}:{lines[-1]}" if lines else ""
 
 
-#: Who is told when a stranger's code is entered and left, if anybody.
+#: Notified on entering and leaving third-party code.
 _WATCHER: ContextVar[Callable[[bool], None] | None] = ContextVar("simsched watcher", default=None)
 
 
 @contextlib.contextmanager
 def watched(watcher: Callable[[bool], None]) -> Iterator[None]:
-    """Tell a watcher whenever a stranger's code is entered (True) and left, for as long as the block lasts."""
+    """Notify a watcher on entering (True) and leaving third-party code during the block."""
     token = _WATCHER.set(watcher)
     try:
         yield
@@ -189,7 +187,7 @@ def watched(watcher: Callable[[bool], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_stdout() -> Iterator[None]:
-    """Send to stderr what a stranger's code prints on stdout, which belongs to results; come back to this folder."""
+    """Redirect third-party prints on stdout, which belongs to results, to stderr; restore the current folder."""
     watcher = _WATCHER.get()
     with contextlib.redirect_stdout(sys.stderr), contextlib.chdir("."):
         if watcher is not None:
@@ -217,7 +215,7 @@ def _module(where: str, dotted: str) -> ModuleType:
         Exception,
         SystemExit,
         GeneratorExit,
-    ) as error:  # a stranger's module may raise anything while it is imported
+    ) as error:  # third-party modules may raise anything
         raise input_error(where, f"'{dotted}' cannot be imported: {_said(error)}") from error
 
 
@@ -232,11 +230,11 @@ def _module_of_file(where: str, path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise input_error(where, f"'{path}' is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[alias] = module  # dataclasses and annotations look their module up there
+    sys.modules[alias] = module  # dataclasses and annotations look up their module here
     try:
         with quiet_stdout():
             spec.loader.exec_module(module)
-    except (Exception, SystemExit, GeneratorExit) as error:  # a stranger's file may raise anything while it is imported
+    except (Exception, SystemExit, GeneratorExit) as error:  # third-party files may raise anything
         del sys.modules[alias]
         raise input_error(where, f"'{path}' cannot be loaded: {_said(error)}") from error
     return module

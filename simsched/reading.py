@@ -1,7 +1,4 @@
-"""The one door through which users' files are read: of a known kind and a bounded size, decoded, parsed and named.
-
-Whatever is wrong with a file comes out as an `InputError` that names it, with the line where there is one.
-"""
+"""Reads users' files of bounded size; every problem is an `InputError` with the file's name and line, if any."""
 
 from __future__ import annotations
 
@@ -19,27 +16,27 @@ from typing import IO, Any, BinaryIO, NoReturn, TextIO, cast
 
 from simsched.errors import InputError, input_error, nearest, tell
 
-#: What a file may hold, decompressed: a table that is read row by row, and a document that is read whole.
+#: The most decompressed bytes of a table read by row, and of a document read whole.
 MOST_BYTES = 8 << 30
 MOST_DOCUMENT_BYTES = 256 << 20
-#: A compressed file may hold this many times its own size; up to `FREE_BYTES` that is not looked at.
+#: The most expansion of a compressed file, unchecked up to `FREE_BYTES`.
 MOST_EXPANSION = 100
 FREE_BYTES = 16 << 20
-#: The most columns of a table, levels of a document, and digits of a whole number in one.
+#: The most columns of a table, levels of a document, and digits of an integer in one.
 MOST_COLUMNS = 1000
 MOST_DEPTH = 50
 MOST_DIGITS = 300
-#: To look at each object of a large log would take half as long again as to parse it.
+#: Checking each object of a large log would take half as long as parsing it.
 MOST_LOOKED_INTO = 4 << 20
 
 _CHUNK = 1 << 20
 _DAMAGE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
-#: One row of a CSV: its line and its cells by column.
+#: A CSV row: its line and its cells by column.
 Record = tuple[int, Mapping[str, str]]
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends in an `InputError` once it has given more than `most` bytes."""
+    """A stream that raises `InputError` after `most` bytes."""
 
     def __init__(self, stream: BinaryIO, path: Path, most: int) -> None:
         self._stream, self._path, self._left, self._most = stream, path, most, most
@@ -60,8 +57,7 @@ class _Bounded(io.RawIOBase):
 def open_bytes(path: Path, most: int = MOST_BYTES) -> Iterator[BinaryIO]:
     """Open a file (plain or .gz) to read up to `most` bytes of content.
 
-    Raises `InputError` for what is missing, no file (a folder, a pipe, a device), damaged or too large; errors of
-    reading and decoding inside the block become one too.
+    Raises `InputError` for missing, special, damaged or too large files, also when reading in the block.
     """
     size = _size(path)
     allowed = max(FREE_BYTES, MOST_EXPANSION * size)
@@ -81,35 +77,34 @@ def open_bytes(path: Path, most: int = MOST_BYTES) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_text(path: Path, most: int = MOST_BYTES, newline: str = "") -> Iterator[TextIO]:
-    """Open a text file in UTF-8 (plain or .gz) as `open_bytes` does, without the mark that spreadsheets begin with."""
+    """Open a UTF-8 text file (plain or .gz) as `open_bytes` does, skipping a byte order mark."""
     with open_bytes(path, most) as stream:
         yield io.TextIOWrapper(cast("IO[bytes]", stream), encoding="utf-8-sig", newline=newline)
 
 
 def read_text(path: Path, most: int = MOST_DOCUMENT_BYTES) -> str:
-    """Return a whole text file in UTF-8, plain or .gz, with the line ends of Unix; raises as `open_bytes` does."""
+    """Return a UTF-8 text file (plain or .gz) with Unix line ends; raises as `open_bytes` does."""
     with open_text(path, most) as stream:
         return stream.read().replace("\r\n", "\n")
 
 
 def first_lines(path: Path, count: int = 100, size: int = 65536) -> list[str]:
-    """Return the first lines of a text file (plain or .gz), as much as is needed to tell its format."""
+    """Return the first lines of a text file (plain or .gz), enough to detect its format."""
     with open_bytes(path) as stream:
         return stream.read(size).decode("utf-8-sig", errors="replace").splitlines()[:count]
 
 
 def read_json(path: Path, remedy: str = "fetch or write the file again") -> Any:
-    """Return what a JSON file (plain or .gz) holds.
+    """Return the content of a JSON file (plain or .gz).
 
-    Raises `InputError` where it is no JSON, is nested deeper than `MOST_DEPTH`, gives a key twice, or holds a number
-    that is not finite or has more than `MOST_DIGITS` digits. In more than `MOST_LOOKED_INTO` characters, which only a
-    log has, keys that are given twice pass, and depth is bounded by the parser alone.
+    Raises `InputError` for invalid JSON, nesting beyond `MOST_DEPTH`, duplicate keys, and numbers that are not finite
+    or exceed `MOST_DIGITS` digits; beyond `MOST_LOOKED_INTO` characters only the parser bounds depth and keys.
     """
     return parse_json(read_text(path), path, remedy)
 
 
 def parse_json(text: str, where: object, remedy: str = "") -> Any:
-    """Return what a JSON text holds; `where` names it in messages. Raises as `read_json` does."""
+    """Return the content of a JSON text, called `where` in messages; raises as `read_json` does."""
     deep = input_error(where, f"is nested deeper than {MOST_DEPTH} levels", remedy)
     small = len(text) <= MOST_LOOKED_INTO
     once = _once if small else None
@@ -130,7 +125,7 @@ def parse_json(text: str, where: object, remedy: str = "") -> Any:
 
 
 def _depth(value: object) -> int:
-    """Count the levels of lists and objects, up to one more than a document may have."""
+    """Count the nesting levels, up to one more than allowed."""
     levels, level = 0, [value]
     while levels <= MOST_DEPTH:
         inner = [one for one in level if isinstance(one, dict | list)]
@@ -172,16 +167,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_records(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield line and cells of each row of a CSV file (plain or .gz) whose header has the `needed` columns.
+    """Yield line and cells of each row of a CSV file (plain or .gz) with the `needed` columns.
 
-    Columns that are neither needed nor optional are told. Raises `InputError` as `records` and `open_bytes` do.
+    Reports columns neither needed nor optional. Raises `InputError` as `records` and `open_bytes` do.
     """
     with open_text(path, MOST_DOCUMENT_BYTES) as stream:
         yield from records(stream, str(path), needed, optional)
 
 
 def records(lines: Iterable[str], where: str, needed: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield line and cells of each row of a CSV as `read_records` does, of its lines; `where` names it in messages."""
+    """Yield line and cells of each row of CSV lines as `read_records` does; `where` names them in messages."""
     rows = csv.reader(lines, strict=True)
     header: list[str] = []
     try:
@@ -201,13 +196,13 @@ def records(lines: Iterable[str], where: str, needed: Sequence[str], optional: S
 
 
 def other_width(where: object, fields: int, columns: int, line: int) -> InputError:
-    """Return the error of a row that has other fields than the header."""
+    """Return the error of a row whose width differs from the header's."""
     message = f"has {fields} fields, and the header has {columns}"
     return input_error(where, message, "quote fields that hold commas, or mend the line", line=line)
 
 
 def check_header(where: object, header: Sequence[str], needed: Sequence[str] = (), line: int = 1) -> None:
-    """Raise `InputError` for a header that has too many columns, one of them twice, or lacks a needed one."""
+    """Raise `InputError` for a header with too many columns, duplicates, or without a needed one."""
     if len(header) > MOST_COLUMNS:
         message = f"has {len(header)} columns, and {MOST_COLUMNS} is the most"
         raise input_error(where, message, "leave out those that you do not need", line=line)
@@ -228,10 +223,7 @@ def check_header(where: object, header: Sequence[str], needed: Sequence[str] = (
 def unused(
     where: object, names: Iterable[str], used: Collection[str], idle: Collection[str] = (), what: str = "column"
 ) -> tuple[str, ...]:
-    """Return the names of a file's columns or keys that are not used, and tell those that its format does not know.
-
-    `idle` are the ones that the format knows and has no use for.
-    """
+    """Return a file's unused columns or keys, reporting those unknown to its format; `idle` are known."""
     left = [name for name in names if name not in used]
     unknown = [name for name in left if name not in idle]
     if unknown:
@@ -252,7 +244,7 @@ def _meant(unknown: Sequence[str], known: Sequence[str]) -> str:
 
 
 def unreadable(path: Path, error: BaseException) -> InputError:
-    """Return in one line why a file cannot be read."""
+    """Return the one-line error of an unreadable file."""
     if isinstance(error, FileNotFoundError):
         return input_error(path, "there is no such file", "check the path")
     if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
@@ -264,7 +256,7 @@ def unreadable(path: Path, error: BaseException) -> InputError:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file; raises `InputError` for what is none, before it could be waited for."""
+    """Return a file's size in bytes; raises `InputError` for special files, which could block."""
     try:
         found = path.stat()
     except (OSError, ValueError) as error:

@@ -1,8 +1,7 @@
-"""What some code depends on, so that a change of it is noticed: its import closure, hashed.
+"""The hashed import closure of code, to notice changes of what it depends on.
 
-The closure of a module holds the files of all modules that it imports, directly or not, inside functions too, as far as
-they are of simsched or of nobody's installed package; the versions of the libraries that these import; and the shipped
-data folders that they name. What a module loads by a name that it works out itself is not seen.
+It holds the files of all modules imported, directly or not, also inside functions, that belong to simsched or no
+installed package; the versions of imported libraries; and shipped data folders. It misses computed names.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _FOLDER_ALIAS = "simsched_file_"
 
 @dataclass(frozen=True)
 class Closure:
-    """What some code depends on: hashes of its modules and of shipped data by name, and the versions of libraries."""
+    """The dependencies of code: hashes of modules and shipped data by name, and versions of libraries."""
 
     modules: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=dict)
@@ -35,25 +34,21 @@ class Closure:
 
     @cached_property
     def digest(self) -> str:
-        """Hash all of it, in 64 hexadecimal digits."""
+        """Hash the closure, in 64 hexadecimal digits."""
         text = repr([sorted(part.items()) for part in (self.modules, self.libraries, self.data)])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def closure_of(roots: Sequence[str], *, own: Collection[str] = ("simsched",), without: Collection[str] = ()) -> Closure:
-    """Follow the imports from some modules, whose files are read and not run.
+    """Follow the imports of modules by reading, not running, their files.
 
-    `own` names packages that count file by file even where they are installed; modules `without` which it should do,
-    and what only they import, do not count.
+    Packages in `own` count by file even if installed; modules in `without`, and what only they import, do not count.
     """
     return _Walk({*own, "simsched"}, {*without}).follow(dict.fromkeys(roots))
 
 
 def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closure:
-    """Return what a policy or an agent depends on: the files of its class and of all its bases, and what they import.
-
-    All modules of the folder in which a class lives, if it has one of its own, count too: they may be loaded by name.
-    """
+    """Return the closure of a plugin's class and bases, with all modules of a folder of its own (loadable by name)."""
     kinds = [kind for kind in plugin.__mro__ if kind.__module__ != "builtins"]
     roots: dict[str, Path | None] = {kind.__module__: None for kind in kinds}
     roots |= {name: path for kind in kinds for name, path in _of_the_folder(kind)}
@@ -62,7 +57,7 @@ def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closu
 
 
 def content_of(path: Path) -> str:
-    """Hash a file, or all files of a folder with their names in it; raises `InputError` where they cannot be read."""
+    """Hash a file, or a folder's files with their names; raises `InputError` if unreadable."""
     digest = hashlib.sha256()
     try:
         if not path.is_dir():
@@ -76,15 +71,13 @@ def content_of(path: Path) -> str:
 
 
 class _Walk:
-    """Follows imports, and notes what it comes by."""
-
     def __init__(self, own: Collection[str], without: Collection[str]) -> None:
         self._own = own
         self._seen = set(without)
         self._installed: dict[str, bool] = {}
 
     def follow(self, roots: Mapping[str, Path | None]) -> Closure:
-        """Follow the imports from some modules, whose files are known or to be found."""
+        """Follow the imports of modules, whose files may be given."""
         modules: dict[str, str] = {}
         libraries: dict[str, str] = {}
         data: set[str] = set()
@@ -113,7 +106,7 @@ class _Walk:
         return Closure(modules, libraries, {name: content_of(data_folder(name)) for name in sorted(data)})
 
     def _is_library(self, top: str) -> bool:
-        """Return whether a package counts by its version: it is installed, and none of those that count by files."""
+        """Return whether a package counts by version: installed and not in `own`."""
         if top in self._own:
             return False
         if top not in self._installed:
@@ -123,7 +116,7 @@ class _Walk:
 
 @dataclass(frozen=True)
 class _Module:
-    """The hash of a module's file, the modules that it imports, and the shipped data folders that it names."""
+    """A module's hash, its imports, and the shipped data folders it names."""
 
     digest: str
     imports: tuple[str, ...]
@@ -132,7 +125,7 @@ class _Module:
 
 @lru_cache(maxsize=2048)
 def _read(module: str, path: Path, mtime_ns: int, size: int) -> _Module:
-    """Read a file, once for each of its versions."""
+    """Parse a file, cached by version."""
     content = path.read_bytes()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     try:
@@ -145,7 +138,7 @@ def _read(module: str, path: Path, mtime_ns: int, size: int) -> _Module:
 
 
 def _data_named(content: bytes) -> tuple[str, ...]:
-    """List the shipped data folders that a file names: `data_folder("workloads")`."""
+    """List the shipped data folders a file names: `data_folder("workloads")`."""
     if b"data_folder(" not in content:
         return ()
     calls = (node for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Call) and node.args)
@@ -154,7 +147,7 @@ def _data_named(content: bytes) -> tuple[str, ...]:
 
 
 def _imports(statement: ast.AST, package: str) -> Iterator[str]:
-    """List what a statement imports, as full names; of `from a import b` both `a` and `a.b`."""
+    """Yield a statement's imports as full names; for `from a import b` both `a` and `a.b`."""
     if isinstance(statement, ast.Import):
         for alias in statement.names:
             yield from _with_parents(alias.name)
@@ -168,16 +161,13 @@ def _imports(statement: ast.AST, package: str) -> Iterator[str]:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield all statements, inside others too, but those that only a checker of types reads.
-
-    Expressions, which are most of a tree, hold no statements.
-    """
+    """Yield all statements, nested ones too, except under `TYPE_CHECKING`; skips expressions, which hold none."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         for part in ("orelse", "finalbody", "handlers", "cases") if _for_types(node) else _PARTS:
             inside = getattr(node, part, None)
-            if isinstance(inside, list):  # of a conditional expression it is an expression
+            if isinstance(inside, list):  # conditional expressions hold an expression here
                 waiting += inside
         yield node
 
@@ -196,7 +186,7 @@ def _with_parents(name: str) -> Iterator[str]:
 
 
 def _of_the_folder(kind: type[Any]) -> Iterator[tuple[str, Path]]:
-    """List all modules of the folder in which a class lives, if it has one of its own."""
+    """Yield all modules of the folder of a class's own, if any."""
     dotted = kind.__module__
     home = None
     while "." in dotted:
@@ -213,7 +203,7 @@ def _of_the_folder(kind: type[Any]) -> Iterator[tuple[str, Path]]:
 
 
 def _is_installed(top: str) -> bool:
-    """Return whether a package or module at the top is of a distribution: the records of those stand beside it."""
+    """Return whether a top-level module belongs to a distribution, whose records lie beside it."""
     spec = _spec_of(top)
     if spec is None:
         return False
@@ -228,7 +218,7 @@ def _holds_distributions(folder: Path) -> bool:
 
 @cache
 def _distributions_of(top: str) -> tuple[tuple[str, str], ...]:
-    """Return name and version of what a package at the top comes from: the distribution of its name, or any other."""
+    """Return name and version of a top-level package's distribution, by its own name or any other."""
     try:
         return ((top, version(top)),)
     except PackageNotFoundError:
@@ -236,7 +226,7 @@ def _distributions_of(top: str) -> tuple[tuple[str, str], ...]:
 
 
 def _file_of(name: str) -> Path | None:
-    """Find the file of a module without importing anything, so that what has been imported makes no difference."""
+    """Find a module's file without importing it, independent of earlier imports."""
     top, *rest = name.split(".")
     loaded = sys.modules.get(name)
     if loaded is not None and top.startswith(_FOLDER_ALIAS):
@@ -255,7 +245,7 @@ def _file_of(name: str) -> Path | None:
 
 
 def _behind_the_door(name: str) -> Iterator[str]:
-    """Yield the module from which a package offers a name, where a stub beside its `__init__.py` says so."""
+    """Yield the module that a package exports a name from, according to the stub of its `__init__.py`."""
     package, _, offered = name.rpartition(".")
     door = _file_of(package) if package else None
     if door is not None and door.with_suffix(".pyi").is_file():
@@ -266,7 +256,6 @@ def _behind_the_door(name: str) -> Iterator[str]:
 
 @cache
 def _offered(stub: Path) -> dict[str, str]:
-    """Return the module, in its package, of each name that a stub offers."""
     statements = ast.parse(stub.read_text(encoding="utf-8")).body
     imports = [one for one in statements if isinstance(one, ast.ImportFrom) and one.level == 1 and one.module]
     return {alias.name: str(one.module) for one in imports for alias in one.names}

@@ -1,8 +1,7 @@
-"""Keeps linear-algebra libraries to one thread, and the garbage collector from looking too often.
+"""Limits linear-algebra libraries to one thread, and the garbage collector to rare passes.
 
-The matrices here are tiny. Threads would spin for longer than they work (measured on two cores: the fit of a throughput
-model took 30 times as long with them), parallel cells would fight over the cores, and sums would depend on how many
-threads there are.
+On these tiny matrices threads mostly spin (on two cores they made fits of throughput models 30 times slower), compete
+with parallel cells, and make sums depend on their number.
 """
 
 from __future__ import annotations
@@ -15,22 +14,21 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-#: New objects after which the collector looks at them, instead of Python's hundreds. Jobs that have ended, and what is
-#: recorded of them, leave no cycles that only the collector could free.
+#: New objects per collection, instead of Python's hundreds: finished jobs and their records leave no cycles to collect.
 _NEW_OBJECTS = 20_000
 
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def one_thread_each() -> None:
-    """Ask for one thread unless the environment says otherwise; heard only before numpy is first imported."""
+    """Request one thread unless the environment says otherwise, effective before numpy's first import."""
     for name in _VARIABLES:
         os.environ.setdefault(name, "1")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep the libraries that are loaded, and those loaded meanwhile, to one thread for as long as the block lasts."""
+    """Limit loaded libraries, and those loaded meanwhile, to one thread during the block."""
     added = [name for name in _VARIABLES if name not in os.environ]
     one_thread_each()
     try:
@@ -43,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _controller(modules: int) -> Any:
-    """Find the loaded libraries, anew only where modules were imported since: looking takes 2 ms, a short run 5 ms."""
+    """Find the loaded libraries, cached until more modules load: it takes 2 ms, a short run 5 ms."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -51,10 +49,9 @@ def _controller(modules: int) -> Any:
 
 @contextmanager
 def spared_by_the_collector() -> Iterator[None]:
-    """Have the garbage collector look seldom, and pass over what is there before the block, while the block lasts.
+    """Make garbage collection rare during the block, and exclude earlier objects.
 
-    Looking through the jobs and the rows of the result tables again and again took about a quarter of the time of a
-    whole trace.
+    Repeated passes over jobs and result rows took about a quarter of the time of a whole trace.
     """
     outermost = gc.get_freeze_count() == 0
     threshold = gc.get_threshold()

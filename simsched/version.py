@@ -1,3 +1,3 @@
-"""The version of simsched, which the package is built with."""
+"""The version of simsched."""
 
 __version__ = "0.1.0"

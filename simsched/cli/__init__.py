@@ -1,4 +1,4 @@
-"""The command `simsched`; nothing heavy is imported before a command runs."""
+"""The command `simsched`; commands import heavy modules only when they run."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What the commands for operators leave behind: pictures, and a section of one page."""
+"""Output of the operators' commands: figures, and a section of one page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def publish(plan: ReplayPlan, section: Section) -> list[Path]:
-    """Save the pictures of an answer and put it on the page of the log; returns what was written."""
+    """Save an answer's figures and add it to the log's page; returns the files written."""
     from simsched.report.figures import save
     from simsched.report.page import write_answer
 
@@ -24,6 +24,6 @@ def publish(plan: ReplayPlan, section: Section) -> list[Path]:
 
 
 def say(paths: list[Path]) -> None:
-    """Print where things are."""
+    """Print paths."""
     for path in paths:
         click.echo(f"{path}")

@@ -1,4 +1,4 @@
-"""`simsched application`: fit applications to measurements, show them, begin one's own."""
+"""`simsched application`: fit applications to measurements, show them, start new ones."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ _MOST_SIZES = 6
 
 
 class _Nodes(NamedTuple):
-    """The nodes on which speeds are shown."""
-
     gpu_type: str
     gpus_per_node: int
 
@@ -47,7 +45,7 @@ measured_options = (
 
 
 def measured_on(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what a folder of measurements does not."""
+    """Add the options that supplement a folder of measurements."""
     for option in reversed(measured_options):
         command = option(command)
     return command
@@ -192,7 +190,7 @@ def _print_truth(found: Sequence[Truth]) -> None:
 
 
 def _draw_sheets(measured: ApplicationCatalogue, fitted: ApplicationCatalogue, out: Path) -> list[Path]:
-    """Draw throughput and efficiency of every measured application, with the model beside."""
+    """Plot measured and modelled throughput and efficiency of every application."""
     import pandas as pd
 
     from simsched.report.figures import efficiency_sheet, save, throughput_sheet
@@ -238,7 +236,7 @@ def _find(name: str, path: Path | None, gpu_type: str | None, extra_types: Liter
 
 
 def _rates_of(name: str, path: str | None) -> TabulatedModel | None:
-    """Return a model of a table of rates, None where the path is no such table."""
+    """Return the model of a table of rates, None if the path is none."""
     if path is None or Path(path).suffix != ".json":
         return None
     known = _load(Path(path)).tabulated
@@ -262,7 +260,6 @@ def init(name: str, out: Path | None) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a text whole or not at all."""
     try:
         write_text(path, text)
     except OSError as error:
@@ -274,7 +271,6 @@ def _percent(*shares: float) -> list[str]:
 
 
 def _some_sizes(sizes: Sequence[int]) -> list[int]:
-    """Pick some batch sizes, first and last among them."""
     if len(sizes) <= _MOST_SIZES:
         return list(sizes)
     step = (len(sizes) - 1) / (_MOST_SIZES - 1)
@@ -303,7 +299,6 @@ def _print_facts(found: Application) -> None:
 def _throughputs(
     found: Application, sizes: Sequence[int], nodes: _Nodes, gpu_counts: Sequence[int] = _GPUS
 ) -> Iterator[dict[str, float]]:
-    """Compute examples per second on as few nodes as possible, wherever the batch can be split so."""
     from simsched.model import Site, batch_for_target, consolidated_shape
 
     for size in sizes:
@@ -322,7 +317,6 @@ def _on_types(
     gpus_per_node: int,
     gpu_counts: Sequence[int] = _GPUS,
 ) -> list[dict[str, Any]]:
-    """Compute the throughput on several GPU types."""
     return [
         {"gpu_type": kind, **row}
         for kind in types
@@ -359,7 +353,7 @@ def _figures(found: Application, beside: Application | None, sizes: Sequence[int
 
 
 def _efficiencies(found: Application, sizes: Sequence[int], gpu_type: str) -> Iterator[dict[str, Any]]:
-    """Compute the efficiency of each batch size in each epoch; it does not depend on the GPUs."""
+    """Compute the efficiency of each batch size and epoch, which does not depend on GPUs."""
     from simsched.model import BatchChoice, Site
 
     limits = found.limits

@@ -1,4 +1,4 @@
-"""GPU types side by side, for `simsched application show`."""
+"""Comparison of GPU types for `simsched application show`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def compared_types(found: Application, gpu_type: str | None) -> tuple[str, ...]:
-    """Return the GPU type asked for, or all that an application knows ("" where it knows none)."""
+    """Return the requested GPU type, or all that an application knows ("" if none)."""
     return (gpu_type,) if gpu_type is not None else found.gpu_types or ("",)
 
 
 def print_ratios(rows: Sequence[dict[str, Any]], types: Sequence[str]) -> None:
-    """Print how fast each type is relative to the first, by GPUs: the median over the batch sizes that both know."""
+    """Print each type's speed relative to the first by GPUs: the median over their common batch sizes."""
     speeds = {(row["gpu_type"], row["gpus"], row["batch_size"]): row["throughput"] for row in rows}
     counts = sorted({row["gpus"] for row in rows})
     sizes = sorted({row["batch_size"] for row in rows})
@@ -43,7 +43,7 @@ def print_ratios(rows: Sequence[dict[str, Any]], types: Sequence[str]) -> None:
 
 
 def draw_types(rows: Sequence[dict[str, Any]], title: str, unit: str = "examples/s") -> Drawn:
-    """Draw throughput over GPUs, the types side by side."""
+    """Plot throughput over GPUs by type."""
     import pandas as pd
 
     from simsched.report.figures import types_figure
@@ -52,7 +52,7 @@ def draw_types(rows: Sequence[dict[str, Any]], title: str, unit: str = "examples
 
 
 def show_rates(model: TabulatedModel, gpu_type: str | None, out: Path | None) -> None:
-    """Print the steps per second of a tabulated application, its types side by side; draw them into `out`, if any."""
+    """Print a tabulated application's steps per second by type, and plot them into `out` if given."""
     types = sorted(model.rates)
     if gpu_type is not None:
         if gpu_type not in types:

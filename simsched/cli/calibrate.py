@@ -1,4 +1,4 @@
-"""`simsched calibrate`: how far simulated waits are from recorded ones."""
+"""`simsched calibrate`: simulated against recorded waits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> N
 
 
 def _answer(every: WaitRow, policy: str) -> str:
-    """Say in a sentence how close the simulation is."""
+    """Summarise in a sentence how close the simulation is."""
     recorded, simulated = every.recorded_mean_s / 3600, every.simulated_mean_s / 3600
     return (
         f"Under {policy}, {100 * every.close:.0f} % of {every.jobs} jobs wait about as long as the log says. "

@@ -1,4 +1,4 @@
-"""`simsched check`: does a policy keep to the contract?"""
+"""`simsched check`: does a policy meet the contract?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simsched.testing import Failure
 
 _NOT_CONFORMING = 1
-#: Seconds that a process has to end once it has said all.
+#: Seconds that a process has to end after its last message.
 _END_S = 1.0
 
 
@@ -72,17 +72,16 @@ def policy(name: str, seeds: int, timeout: float, in_process: bool, as_json: boo
 
 
 def _checked(name: str, seeds: int) -> tuple[str, list[Failure]]:
-    """Run the kit; returns the policy's name and what it fails."""
     from simsched.policy import registry
     from simsched.testing import check_policy
 
     kind = registry.load(name)
-    with contextlib.redirect_stdout(sys.stderr):  # what the policy prints does not belong to the results
+    with contextlib.redirect_stdout(sys.stderr):  # keeps the policy's prints out of the results
         return str(kind.name), check_policy(kind, seeds=seeds)
 
 
 def _checked_apart(name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:
-    """Run the kit in a process of its own; one that ends or lasts too long fails the kit."""
+    """Run the kit in a separate process; a crash or timeout is a failure."""
     from simsched.experiment.running import LONGEST_MESSAGE, start
     from simsched.testing import Failure
 
@@ -118,7 +117,7 @@ def _serve_check(pipe: Connection, name: str, seeds: int) -> None:
 
 
 def _by_reason(failures: list[Failure]) -> list[list[Failure]]:
-    """Put failures of the same place for the same reason together; times, jobs and counts make no other reason."""
+    """Group failures by place and reason, ignoring times, jobs and counts."""
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
         groups.setdefault((failure.place, re.sub(r"[0-9]+", "#", failure.reason)), []).append(failure)

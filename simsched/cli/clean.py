@@ -1,4 +1,4 @@
-"""`simsched clean`: remove the cells that no run uses any more."""
+"""`simsched clean`: remove cells that no run uses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def clean(folder: Path, remove: bool, yes: bool) -> None:
 
 
 def _unused(run: Path) -> list[Path]:
-    """Return the cells of a run that its index does not name; without an index all are kept."""
+    """Return a run's cells that are not in its index; none without an index."""
     from simsched.experiment.running import why_not_ours
     from simsched.results import MANIFEST_FILE, RUN_FILE, read_json
 
@@ -48,7 +48,7 @@ def _unused(run: Path) -> list[Path]:
     content = read_json(run / RUN_FILE)
     used = {str(entry.get("cell")) for entry in content.get("cells", []) if isinstance(entry, dict)}
     fairness = content.get("fairness")
-    if fairness:  # solo runs may be among the cells that are not named
+    if fairness:  # solo runs are not in the index
         return []
     candidates = [cell for cell in sorted((run / "cells").iterdir()) if cell.name not in used]
     reasons = {cell: why_not_ours(cell) for cell in candidates if not cell.name.startswith(".")}

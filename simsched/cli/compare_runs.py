@@ -1,4 +1,4 @@
-"""`simsched compare-runs`: two runs of the same policies on the same workloads."""
+"""`simsched compare-runs`: compare two runs of the same policies and workloads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def compare_runs(folder: Path, beside: Path, metrics: tuple[str, ...], as_json: 
 
 
 def _print(found: TwoRuns, knows: Mapping[str, Mapping[str, str]]) -> None:
-    """Print both tables; `knows` says by label what each policy is told."""
+    """Print both tables; `knows` gives each policy's signals by label."""
     from simsched.knowledge import legend, marked
 
     rows = [

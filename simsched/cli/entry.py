@@ -1,4 +1,4 @@
-"""Where the command begins: before anything large is loaded, so that Ctrl-C leaves no traceback even then."""
+"""The command's entry point, which handles Ctrl-C even while simsched loads."""
 
 import sys
 
@@ -6,7 +6,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Load and run the command line; exit with 130 where it is interrupted before it can say so itself."""
+    """Load and run the command line; exit with 130 on an early interrupt."""
     try:
         from simsched.cli.main import main as run
 

@@ -14,7 +14,7 @@ overrides_option = click.option(
 
 
 def complete_experiment(context: click.Context, argument: click.Argument, begun: str) -> list[CompletionItem]:
-    """Offer shipped experiments and, as a shell does, files."""
+    """Complete shipped experiments and files."""
     from simsched.experiment import shipped_experiments
 
     names = [name for name in shipped_experiments() if name.startswith(begun)]

@@ -1,4 +1,4 @@
-"""`simsched show --by`: who waited and who used what."""
+"""`simsched show --by`: waits and usage by group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
-    """Print one table for each policy of a run (its first seed), or for a cell."""
+    """Print a table for each policy of a run (first seed), or for a cell."""
     from simsched.cli.tables import print_table
     from simsched.errors import input_error
     from simsched.knowledge import legend
@@ -48,7 +48,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
 
 
 def groups_table(groups: Groups, *, title: str) -> TextTable:
-    """Put groups into a table, times in hours."""
+    """Tabulate groups, times in hours."""
     from simsched.report import TextTable
 
     headers = (
@@ -67,5 +67,5 @@ def groups_table(groups: Groups, *, title: str) -> TextTable:
 
 
 def hours(seconds: float) -> str:
-    """Write seconds as hours."""
+    """Format seconds as hours."""
     return f"{seconds / 3600:.2f}"

@@ -1,4 +1,4 @@
-"""`simsched list`: what there is to choose from."""
+"""`simsched list`: the available policies, agents, metrics and more."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _policies() -> _Rows:
 
 
 def _signals(policy: type[Policy]) -> frozenset[Signal]:
-    """Return what a policy reads with its default parameters; of one that has no defaults, whatever they are."""
+    """Return the signals a policy reads with default parameters, or may read if it has no defaults."""
     from simsched.experiment import make_policy
 
     try:

@@ -1,4 +1,4 @@
-"""The entry point: the group of all commands, and what becomes of errors."""
+"""The command group and its error handling."""
 
 from __future__ import annotations
 
@@ -42,13 +42,10 @@ _PIPE_CLOSED = 141
 
 
 class SimschedGroup(click.Group):
-    """Turns errors into messages and exit codes; `--debug` lets them through with their tracebacks.
-
-    All that a command writes goes through safe streams, on which a name can do nothing to the terminal.
-    """
+    """Converts errors to messages and exit codes, unless `--debug`, and escapes names in all output."""
 
     def main(self, *args: Any, **how: Any) -> Any:
-        """Run a command, as `click` does."""
+        """Run a command."""
         with contextlib.ExitStack() as streams:
             if sys.stdout is not None:
                 streams.enter_context(contextlib.redirect_stdout(_safe(sys.stdout)))
@@ -57,7 +54,7 @@ class SimschedGroup(click.Group):
             return super().main(*args, **how)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; exit with 2 for wrong input, 1 for a failed run, 130 after Ctrl-C."""
+        """Run a command; exit with 2 for bad input, 1 for a failed run, 130 after Ctrl-C."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", InputWarning)
@@ -66,11 +63,13 @@ class SimschedGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once more changes nothing
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # idempotent
             click.echo("simsched: interrupted; what was finished is kept", err=True)
             ctx.exit(_INTERRUPTED)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # avoids an error at exit, when Python flushes
             ctx.exit(_PIPE_CLOSED)
         except Exception as error:
             if ctx.params.get("debug"):
@@ -79,7 +78,7 @@ class SimschedGroup(click.Group):
 
 
 def _printing(usual: Callable[..., None]) -> Callable[..., None]:
-    """Make a `warnings.showwarning` that prints what is told of the input as the other messages; others as usual."""
+    """Return a `warnings.showwarning` that prints `InputWarning` like other messages."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, InputWarning):
@@ -95,7 +94,6 @@ def _safe(stream: TextIO) -> Any:
 
 
 def _report(error: Exception) -> int:
-    """Print what is wrong on stderr, and give the exit code that goes with it."""
     if isinstance(error, InputError):
         for problem in error.problems:
             click.echo(f"simsched: {problem}", err=True)
@@ -138,6 +136,6 @@ for command in (
 def main() -> None:
     """Run the command line."""
     one_thread_each()
-    with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or a system without it
+    with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or unsupported
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     cli(prog_name="simsched")

@@ -1,4 +1,4 @@
-"""`simsched new`: a commented start of a policy or an experiment that runs as it is."""
+"""`simsched new`: a commented template of a policy or experiment that runs as is."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def experiment(name: str, force: bool) -> None:
 
 
 def refuse_to_overwrite(path: Path, force: bool) -> None:
-    """Raise `InputError` where a file is there already, unless the user insists."""
+    """Raise `InputError` if a file exists, unless forced."""
     if path.exists() and not force:
         raise input_error(path, "is there already", "name another file, or overwrite it with --force")
 

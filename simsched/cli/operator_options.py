@@ -1,4 +1,4 @@
-"""Options and preparation that the commands for operators share."""
+"""Options and preparation shared by the operators' commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPTIONS = (
 
 
 def operator_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command."""
+    """Add the shared options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -49,7 +49,7 @@ def make_plan(
     workers: int,
     **more: Any,
 ) -> ReplayPlan:
-    """Read log and cluster, say on stderr what was read and left out, and make the plan."""
+    """Read log and cluster, report on stderr what was read and left out, and return the plan."""
     from simsched.errors import input_error
     from simsched.operators import (
         ReplayPlan,

@@ -1,4 +1,4 @@
-"""Printing: aligned tables that read as well in a pipe as in a terminal, and JSON."""
+"""Output as aligned tables, for terminals and pipes, and JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print machin
 
 
 def print_json(content: object) -> None:
-    """Print JSON, keys in the order given; a number that is not finite, which JSON does not know, is null."""
+    """Print JSON with keys in order; non-finite numbers become null."""
     click.echo(json_text(_plain(content), indent=2, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
-    """Convert what JSON does not know: numpy's numbers, numbers that are not finite, mappings, paths."""
     if isinstance(value, str | bool | int | None):
         return value
     if isinstance(value, Mapping):
@@ -32,16 +31,14 @@ def _plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Return a key as JSON can have it."""
     plain = _plain(key)
     return plain if isinstance(plain, str | bool | int | float | None) else str(key)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, folded: bool = False) -> str:
-    """Lay out a table in columns that are as wide as they need; the first `left` ones begin at the left.
+    """Align a table, the first `left` columns to the left.
 
-    A header may hold several lines, and so may the cells of a `folded` table; in others, what ends a line is shown, as
-    it could only be part of a name.
+    Headers and cells of a `folded` table may span lines; elsewhere line ends, which only names can hold, are escaped.
     """
     shown = visible if folded else one_line
     cells = [list(headers), *[list(map(shown, row)) for row in rows]]
@@ -71,6 +68,6 @@ def _filled(text: str, width: int, *, to_left: bool) -> str:
 
 
 def shorten(text: str, width: int = 72) -> str:
-    """Cut a text to the first sentence and a width."""
+    """Cut text to its first sentence and a width."""
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"

@@ -1,4 +1,4 @@
-"""`simsched pack`: how much of a cluster rules give away to pods that ask for parts of GPUs."""
+"""`simsched pack`: how much of a cluster rules allocate to pods that request fractional GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simsched.toolkit.packing import NODE_ORDERS, RULES, NodeOrder
 if TYPE_CHECKING:
     from simsched.operators import Packed
 
-#: What each rule has done, by the name of the list of pods.
+#: The results of each rule, by pod list.
 _Found = Mapping[str, Mapping[str, "Packed"]]
 _Published = Mapping[tuple[str, str], float]
 
@@ -111,7 +111,7 @@ _ORDER_TOLD: Mapping[NodeOrder, str] = {
 
 
 def _files(files: Sequence[Path], example: Path | None) -> tuple[Mapping[str, Path], Path]:
-    """Return the lists of pods by name, and the list of nodes."""
+    """Return the pod lists by name, and the node list."""
     if (example is None and len(files) < 2) or (example is not None and files):
         message = "needs lists of pods and one of nodes"
         raise input_error("pack", message, "name the files, that of the nodes last, or give --example alone")

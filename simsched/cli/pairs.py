@@ -90,7 +90,6 @@ def show(path: Path, gpu_type: str | None, out: Path) -> None:
 
 
 def _both_ways(table: PairTable, gpu_type: str) -> pd.DataFrame:
-    """Gather the pairs measured on a GPU type, both ways round."""
     import pandas as pd
 
     rows = []

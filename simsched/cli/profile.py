@@ -1,4 +1,4 @@
-"""Says where the time of a cell goes: policy, agents, engine, tables."""
+"""Profiles a cell: policy, agents, engine, tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.cli.output import table
 if TYPE_CHECKING:
     from simsched.experiment import Grid
 
-#: What stands in the path of a function, and the part of the work that it belongs to; the first that fits counts.
+#: Path fragments and the part of the work they belong to; the first match counts.
 _PARTS = (
     ("/simsched/agent/", "agents"),
     ("/simsched/model/", "applications"),
@@ -30,10 +30,7 @@ _SLOWEST = 5
 
 
 def profiled(grid: Grid) -> str:
-    """Run the first cell under Python's profiler, in this process, and return where its time went.
-
-    The profiler makes everything slower, small functions most; the shares are a guide and no measurement.
-    """
+    """Profile the first cell in this process and return its shares of time, which the profiler distorts."""
     from simsched.experiment.running import run_cell
 
     cell = grid.wanted[0]
@@ -50,10 +47,7 @@ def profiled(grid: Grid) -> str:
 
 
 def _shares(watcher: cProfile.Profile, policy: str, own: str) -> str:
-    """Add up the time spent in each part itself; a library counts for the part that calls it most.
-
-    `own` is the file of the policy.
-    """
+    """Sum the time of each part, counting a library's for its main caller; `own` is the policy's file."""
     spent: dict[str, float] = {}
     slowest: list[tuple[float, str]] = []
     stats = pstats.Stats(watcher).stats  # type: ignore[attr-defined]
@@ -78,6 +72,6 @@ def _part(file: str, own: str) -> str:
 
 
 def _part_of_callers(callers: dict[tuple[str, int, str], tuple[int, int, float, float]], own: str) -> str:
-    """Return the part that a library's function works for: that of the caller on whose account most time goes."""
+    """Return the part that spends most time in a library's function."""
     known = [(times[2], _part(file, own)) for (file, _, _), times in callers.items() if _part(file, own)]
     return max(known)[1] if known else ""

@@ -1,4 +1,4 @@
-"""Asking before cells are removed, and saying what was and what was not."""
+"""Confirms and reports the removal of cells."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ yes_option = click.option("--yes", is_flag=True, help="Remove without asking.")
 
 
 def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
-    """Name cells on stderr, ask whether to remove them unless `yes`, and remove those that may be.
-
-    Raises `InputError` where there is nobody to ask.
-    """
+    """List cells, confirm on stderr unless `yes`, and remove them; raises `InputError` if it cannot ask."""
     from simsched.experiment.running import Removal, remove, why_not_ours
 
     mine = [cell for cell in cells if not why_not_ours(cell)]

@@ -40,7 +40,7 @@ def report(folder: Path, out: Path | None) -> None:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """Find the runs: the folder itself, or those in it, by name."""
+    """Return the runs by name: the folder itself, or those in it."""
     from simsched.results import RUN_FILE
 
     if (folder / RUN_FILE).is_file():
@@ -53,7 +53,7 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def _parts(folders: list[Path]) -> list[Part]:
-    """Read all runs; what is wrong with them is reported at once."""
+    """Read all runs, raising all their errors at once."""
     parts: list[Part] = []
     problems: list[Problem] = []
     for folder in folders:

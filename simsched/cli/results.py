@@ -1,4 +1,4 @@
-"""`simsched show`, `compare`, `validate-run` and `plot`: what to do with a folder of results."""
+"""`simsched show`, `compare`, `validate-run` and `plot`: commands for results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_LISTED = 10
 
 
 def complete_figure(context: click.Context, option: click.Option, begun: str) -> list[str]:
-    """Offer the names of figures."""
+    """Complete names of figures."""
     from simsched.report.figures import FIGURES
 
     return [name for name in FIGURES if name.startswith(begun) and not name.endswith("-KEY")]
@@ -163,7 +163,7 @@ def plot(
 
 
 def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Path]:
-    """Draw the timeline of a job under each policy that ran it under one seed."""
+    """Plot a job's timeline under each policy that ran it with one seed."""
     from simsched.report.figures import job_timeline, save
     from simsched.results import row_name
 
@@ -191,7 +191,7 @@ def _some(name: str, known: set[str]) -> str:
 
 
 def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] = ()) -> None:
-    """Print a run's metrics, and the differences from the reference where there is anything to compare."""
+    """Print a run's metrics, and differences from the reference if there are other policies."""
     from simsched.cli.tables import print_table
     from simsched.report import comparison_table, difference_table
     from simsched.results import comparison
@@ -205,7 +205,6 @@ def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] =
 
 
 def _with_source(shown: TextTable, run: Run) -> TextTable:
-    """Add to a table's notes where the published values stand."""
     from dataclasses import replace
 
     source = run.experiment.get("published_source")
@@ -219,7 +218,7 @@ def _differences(rows: list[Row], reference: str | None) -> list[DifferenceRow]:
 
 
 def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
-    """Put a run's rows, with every metric's estimate, and the paired differences into plain data."""
+    """Return a run's rows, with each metric's estimate, and paired differences as plain data."""
     from simsched.results import comparison, what_was_run
 
     rows = comparison(run, run.replicated_over)

@@ -21,7 +21,6 @@ _FAILED = 1
 
 
 def _processors() -> int:
-    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -149,14 +148,14 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
 
 
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str:
-    """Print the tables of a run and where its figures are; returns why these could not be written, if so."""
+    """Print a run's tables and the paths of its figures; returns why figures failed, if so."""
     from simsched.cli.results import comparison_json, print_comparison
     from simsched.results import RUN_FILE, read_run
 
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
         return ""
     found = read_run(result.folder)
-    reference = found.reference if found.reference in found.policies else None  # it may not have been run yet
+    reference = found.reference if found.reference in found.policies else None  # it may not exist yet
     paths: Sequence[Path] = []
     undrawn = ""
     if plots:
@@ -164,7 +163,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
 
         try:
             paths = draw_run(found, result.folder / "figures", found.replicated_over)
-        except OSError as error:  # the disk is full, say; the results are there all the same
+        except OSError as error:  # e.g. a full disk; the results exist nonetheless
             remedy = f"the results are whole; draw them again with `simsched plot {result.folder}`"
             undrawn = f"{error.filename or result.folder}: {error.strerror or error}; {remedy}"
     if as_json:
@@ -183,7 +182,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
 
 
 def _explain(failures: Sequence[Failure], undrawn: str) -> None:
-    """Say on stderr what failed, and end with exit code 1 if anything did."""
+    """Report failures on stderr; exit with 1 if there are any."""
     if undrawn:
         click.echo(f"simsched: {undrawn}", err=True)
     if not failures and not undrawn:

@@ -1,4 +1,4 @@
-"""Shows the tables of `simsched.report.tables` on a terminal or in a pipe, broken into blocks that fit the width."""
+"""Prints the tables of `simsched.report.tables` in blocks that fit the width."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from simsched.outlets import cells_wide, one_line, plain_stream, shortened, visi
 if TYPE_CHECKING:
     from simsched.report import TextTable
 
-#: The width of a page where nobody says how wide it is.
+#: The default width.
 _PAGE = 100
 _GAP = 2
-#: A name that is longer loses its middle.
+#: Longer names lose their middle.
 _LONGEST = 80
 _LEAST_HEADER = 9
 
 
 def print_table(shown: TextTable) -> None:
-    """Print a table on stdout: framed by rich on a terminal, aligned text elsewhere, with its notes below."""
+    """Print a table and its notes: framed by rich on a terminal, aligned text elsewhere."""
     on_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size((_PAGE, 24)).columns if on_terminal else _PAGE
     if shown.title:
@@ -44,7 +44,7 @@ def print_table(shown: TextTable) -> None:
 
 
 def blocks(shown: TextTable, width: int) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Split a table into blocks of columns that fit a width, each beginning with the columns of text."""
+    """Split a table into blocks of columns that fit a width, repeating the text columns."""
     fixed = list(range(shown.text_columns))
     columns = [[header, *(row[i] for row in shown.rows)] for i, header in enumerate(shown.headers)]
     columns = [[_wrapped(column[0], column[1:], i in fixed), *column[1:]] for i, column in enumerate(columns)]
@@ -55,13 +55,13 @@ def blocks(shown: TextTable, width: int) -> Iterator[tuple[list[str], list[list[
         size
         for size in range(max(widths, default=0), max(room + _GAP, *widths, 0) + 1)
         if len(_groups(widths, size)) == fewest
-    )  # evens the blocks out
+    )  # balances the blocks
     for group in _groups(widths, least):
         yield _block(columns, [*fixed, *(len(fixed) + i for i in group)])
 
 
 def _groups(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Cut a row of columns where the room is used up; each group has one column at least."""
+    """Group columns to fit the width, at least one per group."""
     groups: list[list[int]] = [[]]
     used = 0
     for i, width in enumerate(widths):
@@ -74,7 +74,6 @@ def _groups(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def _wrapped(header: str, cells: Sequence[str], is_text: bool) -> str:
-    """Break a header into lines about as wide as what stands below it."""
     if is_text:
         return header
     width = max([_LEAST_HEADER, *map(cells_wide, cells)])

@@ -1,4 +1,4 @@
-"""`simsched trace`: look at traces, convert them, generate them."""
+"""`simsched trace`: inspect, convert and generate traces."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _read(source: str, layout: str) -> Trace:
 
 
 def _refuse(found: Trace) -> None:
-    """Raise `InputError` with every reason for which jobs were left out, but those that say nothing against a log."""
+    """Raise `InputError` with every reason for leaving out jobs, except those harmless in a log."""
     from simsched.errors import InputError, Problem
     from simsched.workload.readers import HARMLESS
 
@@ -205,7 +205,7 @@ def _time(seconds: float) -> str:
 
 
 def _arrivals(values: Mapping[str, float]) -> str:
-    """Measure how far jobs come apart; a Poisson stream has a coefficient of variation and a dispersion of 1."""
+    """Describe interarrival times; a Poisson process has a coefficient of variation and a dispersion of 1."""
     if not values:
         return ""
     parts = [f"mean {_time(values['mean'])}", f"coefficient of variation {values['cv']:.3g}"]
@@ -222,7 +222,7 @@ def _wrapped(value: str) -> str:
 
 
 def _reasons(counts: Mapping[str, int], examples: Mapping[str, Sequence[tuple[int, str]]]) -> str:
-    """Name each reason on a line of its own, with how often it held and the first lines for which it did."""
+    """List reasons one per line, with counts and first lines."""
     lines = []
     for reason, count in counts.items():
         named = ", ".join(f"line {line}: {job}" for line, job in examples.get(reason, ()))

@@ -1,4 +1,4 @@
-"""`simsched verdicts`: whether policies compare as published, and pages whose tables come from results."""
+"""`simsched verdicts`: whether policies compare as published, and pages with tables from results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simsched.report import FilledPage
     from simsched.results import Run
 
-#: Where `--check` looks for pages if none is named.
+#: The default pages of `--check`.
 _PAGES = Path("docs")
 _DIFFERENT = 1
 

@@ -1,4 +1,4 @@
-"""`simsched verify`: whether results are still the ones that were written."""
+"""`simsched verify`: whether results are unchanged since they were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`simsched what-if`: what a change does to whom."""
+"""`simsched what-if`: whom a change affects, and how."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simsched.operators import Effect, ReplayPlan
     from simsched.report import TextTable
 
-#: The most groups of a kind that are shown.
+#: The most groups shown of a kind.
 _MOST = 12
 
 
@@ -52,7 +52,7 @@ def what_if(changes: tuple[str, ...], by: tuple[str, ...], no_plots: bool, as_js
 
 
 def _shown(effects: Sequence[Effect]) -> list[Effect]:
-    """Leave out, of a kind of many groups, those whose mean wait changes least, and all jobs but once."""
+    """Drop, of kinds with many groups, those whose mean wait changes least, and repeats of the total."""
     kept: list[Effect] = []
     for kind in dict.fromkeys(effect.by for effect in effects):
         groups = [effect for effect in effects if effect.by == kind and effect.before.group != "all"]
@@ -96,7 +96,7 @@ def _cut(every: Effect) -> str:
 
 
 def _winners(effects: Sequence[Effect]) -> list[str]:
-    """Name the tenants, queues and sizes that gain and those that lose."""
+    """Name the tenants, queues and sizes that gain or lose."""
     said = []
     for verdict, words in (("gains", "Less wait for"), ("loses", "More wait for")):
         named = [one for one in effects if one.verdict == verdict and one.by != "user" and one.before.group != "all"]

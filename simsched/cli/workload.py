@@ -1,4 +1,4 @@
-"""`simsched workload`: make the job list of an experiment's workload, and describe one."""
+"""`simsched workload`: write the job list of an experiment's workload, and describe one."""
 
 from __future__ import annotations
 

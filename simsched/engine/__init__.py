@@ -1,4 +1,4 @@
-"""The simulation engine: the clock, the processes, the state, the random streams and the invariants."""
+"""The simulation engine: clock, processes, state, random streams and invariants."""
 
 import lazy_loader
 

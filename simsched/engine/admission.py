@@ -1,4 +1,4 @@
-"""Refuses, before anything runs, jobs that could never run."""
+"""Rejects jobs that can never run, before the simulation starts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from simsched.model import FIXED_DURATION, Application, ApplicationSource, Clust
 
 _MOST_PROBLEMS = 20
 
-#: What is wrong with a job, and how to mend it.
+#: A fault of a job and its remedy.
 _Fault = tuple[str, str]
 
 
-#: How to do without jobs of more than `most` GPUs, unless the workload has a way of its own.
+#: The remedy for jobs larger than `most` GPUs, unless the workload has its own.
 LEAVE_OUT = "leave out jobs of more than {most} GPUs"
 
 
@@ -25,10 +25,9 @@ def check_jobs(
     rigid: bool,
     leave_out: str = LEAVE_OUT,
 ) -> None:
-    """Refuse a workload with jobs that are malformed or can never fit.
+    """Reject a workload with jobs that are malformed or never fit; `InputError` names up to 20 of them.
 
-    `rigid` tells that the policy gives a job the GPUs it asked for or none; `leave_out` how to do without those of more
-    than `{most}` GPUs. Raises `InputError` naming up to 20 jobs.
+    `rigid` policies grant a full request or nothing; `leave_out` is the remedy for jobs larger than `{most}` GPUs.
     """
     problems: list[Problem] = []
     if not jobs:
@@ -58,10 +57,7 @@ def check_replies(
     applications: ApplicationSource,
     rigid: bool,
 ) -> None:
-    """Refuse jobs submitted in reply to a completion at `now_s` that are malformed, late, or can never fit.
-
-    `known_ids` are those of all jobs before them. Raises `InputError` naming the jobs.
-    """
+    """Reject replies to a completion at `now_s` that are malformed, late or never fit; `InputError` names the jobs."""
     if not jobs:
         return
     ordered = sorted(jobs, key=lambda spec: spec.submit_time_s)
@@ -108,14 +104,13 @@ def _faults(
 
 
 def _room_for(app: Application | None, cluster: Cluster) -> Mapping[str, int]:
-    """Count the GPUs of each type on which an application runs; of all types where it is known to run on none."""
+    """Count the usable GPUs by type; all types where the application is known to run on none."""
     types = None if app is None else app.gpu_types
     counts = {kind: gpus for kind, gpus in cluster.gpus_by_type.items() if types is None or kind in types}
     return counts or cluster.gpus_by_type
 
 
 def _said(room: Mapping[str, int], cluster: Cluster) -> str:
-    """Say how many GPUs of one type there are."""
     if len(cluster.gpus_by_type) == 1:
         return f"a cluster of {cluster.total_gpus}"
     return f"GPUs of one type ({', '.join(f'{count} {kind}' for kind, count in room.items())})"

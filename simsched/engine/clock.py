@@ -1,8 +1,7 @@
-"""The clock: simpy's event list, in whole ticks, with a fixed order of happenings inside one instant.
+"""The clock: simpy's event list in ticks, with a fixed order of events within one instant.
 
-A tick is a second unless an experiment says otherwise. Inside the engine times and durations are numbers of ticks, so
-that sums stay exact; views, records and files show seconds. A tick of 0 stands for continuous time: numbers are seconds
-in double precision, and nothing is rounded.
+Engine times are whole ticks (by default seconds), which keeps sums exact; views, records and files use seconds. A tick
+of 0 makes time continuous: unrounded float seconds.
 """
 
 from __future__ import annotations
@@ -16,11 +15,9 @@ import simpy
 
 
 class Phase(IntEnum):
-    """What happens at one instant, in this order.
+    """The order of events within one instant; values start above simpy's own priorities.
 
-    PROGRESS precedes the decision and RESUME follows it. A job whose epoch ends a fraction of a second after the
-    instant to which it is rounded belongs to RESUME, because it is still under way when the policy decides. The numbers
-    start above simpy's own priorities, so that interrupts and process starts keep coming first.
+    PROGRESS precedes the decision, RESUME follows it: an epoch whose end was rounded down ends after the decision.
     """
 
     PROGRESS = 10
@@ -33,10 +30,9 @@ class Phase(IntEnum):
 
 
 class Appointment(list[Callable[[], None]]):
-    """A moment at which something is due; can be cancelled, though it stays in the list.
+    """A cancellable callback; cancelling leaves it in the event list.
 
-    What is due is its one item, until it has happened or is cancelled: a list is made in half the time of an object
-    with a method `__init__`, and several are made for every job.
+    The callback is its one item until it fires: creating a list takes half the time of an object with `__init__`.
     """
 
     __slots__ = ()
@@ -49,13 +45,10 @@ _Due = tuple[float, int, int, Appointment]
 
 
 class _Environment(simpy.Environment):
-    """simpy's environment with moments at absolute times: now + (time - now) need not be the time.
-
-    Instead of simpy's events, which processes wait for, its list holds appointments, which only call somebody.
-    """
+    """A simpy environment that schedules callbacks at absolute times: now + (time - now) can differ from the time."""
 
     def __getstate__(self) -> dict[str, object]:
-        """Say what a copy needs; simpy's own makers of events would not find their way to it."""
+        """Omit simpy's event factories, which do not pickle."""
         return {"_now": self._now, "_queue": self._queue, "_eid": self._eid}
 
     @property
@@ -65,14 +58,11 @@ class _Environment(simpy.Environment):
 
     @property
     def numbers(self) -> Iterator[int]:
-        """The running numbers by which things due at one instant and phase keep their order."""
+        """The counter that orders events of the same instant and phase."""
         return self._eid
 
     def happen(self, clock: Clock) -> bool:
-        """Let happen what is due until the clock is stopped; return False if nothing is due any more before.
-
-        Does what `step` does for every event, without a call for each.
-        """
+        """Process events until the clock stops; return False if none is left. Inlines `step`."""
         queue = self.due
         while not clock.stopped:
             if not queue:
@@ -85,17 +75,17 @@ class _Environment(simpy.Environment):
 
 
 class Clock:
-    """Makes appointments at absolute times, in ticks."""
+    """Schedules callbacks at absolute times, in ticks."""
 
     def __init__(self, tick_s: float = 1) -> None:
-        """Start at 0; a tick lasts `tick_s` seconds (0: time is continuous, and counted in seconds)."""
+        """Start at 0 with ticks of `tick_s` seconds (0: continuous time, in seconds)."""
         self.continuous = tick_s == 0
         self.env = _Environment(initial_time=0)
         self._queue, self._numbers = self.env.due, self.env.numbers
         #: Ticks since the start of the workload.
         self.now: float = 0
         self.stopped = False
-        #: Seconds of a tick, None where ticks are seconds; `unit_s` is 1 then, a whole number that keeps others whole.
+        #: Seconds per tick, None where ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
         self.unit_s: float = 1 if self.scale is None else self.scale
 
@@ -105,11 +95,11 @@ class Clock:
         return self.now if self.scale is None else self.now * self.scale
 
     def run(self) -> bool:
-        """Let happen what is due until somebody stops the clock; return False if nothing is due any more before."""
+        """Process events until the clock stops; return False if none is left."""
         return self.env.happen(self)
 
     def stop(self) -> None:
-        """Have `run` return after what is happening now."""
+        """Make `run` return after the current event."""
         self.stopped = True
 
     def seconds(self, ticks: float) -> float:
@@ -123,15 +113,14 @@ class Clock:
         return seconds if self.continuous or isinstance(seconds, int) else round(seconds)
 
     def wake(self, seconds: float) -> float:
-        """Convert a second to come, at which a policy asks to be woken, to a tick to come.
+        """Convert the second of a requested wake-up to a future tick.
 
-        Sums of seconds may lie just above the tick that is meant: a policy that compares them with now finds it too
-        early at that tick, asks again, and would be woken there for ever.
+        A float sum just above the intended tick would make the policy ask for that tick forever.
         """
         return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
 
     def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:
-        """Have `action` called at a tick, in its phase."""
+        """Schedule `action` at a tick and phase."""
         appointment = Appointment((action,))
         heappush(self._queue, (time, phase, next(self._numbers), appointment))
         return appointment

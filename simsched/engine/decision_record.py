@@ -1,4 +1,4 @@
-"""What is recorded of a decision."""
+"""The record of a decision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simsched.engine.stranded import Stranded
 
 
 class Moves(NamedTuple):
-    """How many jobs a decision has started, stopped, and moved from some GPUs to others."""
+    """How many jobs a decision started, stopped and moved."""
 
     started: int = 0
     stopped: int = 0
@@ -29,7 +29,7 @@ def decision_record(
     diagnostics: Mapping[str, float],
     stranded: Stranded,
 ) -> DecisionRecord:
-    """Make the record of a decision that has just been carried out."""
+    """Record a decision that has just been carried out."""
     values = (
         now_s,
         active_jobs,
@@ -44,4 +44,4 @@ def decision_record(
         *stranded,
         cluster.provisioned_gpus,
     )
-    return tuple.__new__(DecisionRecord, values)  # a third of the time of a call of the class, at every decision
+    return tuple.__new__(DecisionRecord, values)  # three times as fast as calling the class, at every decision

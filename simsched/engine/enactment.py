@@ -1,4 +1,4 @@
-"""Decisions checked and carried out."""
+"""Checks and carries out decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from simsched.policy import Decision, Decline, Place
 
 @dataclass(eq=False)
 class Enactment:
-    """Has the ledger, the nodes and the watches do what is decided on these terms about the `active` jobs."""
+    """Applies decisions to the `active` jobs through the ledger, nodes and watches."""
 
     _terms: Terms
     _clock: Clock
@@ -38,7 +38,7 @@ class Enactment:
     _watches: Watches
 
     def check(self, decision: Decision) -> Changes:
-        """Return what a decision changes; raises `InfeasibleDecisionError` where it cannot be carried out."""
+        """Return what a decision changes; raises `InfeasibleDecisionError` if it is infeasible."""
         name, now = self._terms.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
         changes = changes_of(decision, self._active, name, now)
@@ -48,10 +48,7 @@ class Enactment:
         return changes
 
     def carry_out(self, changes: Changes, decision: Decision) -> Moves:
-        """Carry out a decision that has been checked.
-
-        Raises `InfeasibleDecisionError` where jobs turn out not to fit together on the GPUs that they share.
-        """
+        """Carry out a checked decision; raises `InfeasibleDecisionError` if jobs do not fit on the GPUs they share."""
         moves = NO_MOVES
         for job_id, action in changes.actions.items():
             if isinstance(action, Decline):
@@ -67,12 +64,11 @@ class Enactment:
         if decision.nodes is not None:
             self._nodes.provision(set(decision.nodes))
         for job_id, attained_gpu_s in decision.watch.items():
-            self._ledger.tell_first(self._watches)
+            self._ledger.tell(self._watches, first=True)
             self._watches.watch(self._active[job_id], attained_gpu_s)
         return moves
 
     def _move(self, changes: Changes) -> Moves:
-        """Take GPUs from jobs and give them to others."""
         active, ledger = self._active, self._ledger
         shared: Mapping[str, Place] = {}
         started = stopped = moved = 0

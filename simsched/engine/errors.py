@@ -1,17 +1,16 @@
-"""What can go wrong while an experiment runs, as opposed to what is wrong with its input."""
+"""Errors while an experiment runs, as opposed to errors in its input."""
 
 from __future__ import annotations
 
 
 class EngineError(Exception):
-    """A run cannot go on."""
+    """A run cannot continue."""
 
 
 class InfeasibleDecisionError(EngineError):
-    """A policy decided something that the cluster or a job cannot do; the engine never repairs it."""
+    """A policy made a decision that the cluster or a job cannot follow; the engine never repairs it."""
 
     def __init__(self, policy: str, now_s: float, reasons: list[str]) -> None:
-        """Name the policy, the time, and every reason with its node and jobs."""
         super().__init__(f"policy '{policy}' at t={now_s} s: " + "; ".join(reasons))
         self.policy = policy
         self.now_s = now_s
@@ -19,12 +18,12 @@ class InfeasibleDecisionError(EngineError):
 
 
 class StuckError(EngineError):
-    """Jobs are left that the policy never places."""
+    """The policy never places the remaining jobs."""
 
 
 class StalledError(EngineError):
-    """Things happen for ever, but no job comes nearer to its end."""
+    """Events keep occurring, but no job makes progress."""
 
 
 class InvariantError(EngineError):
-    """The engine contradicted itself; names the invariant by its number."""
+    """The engine violated an invariant; the message gives its number."""

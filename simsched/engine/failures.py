@@ -1,8 +1,4 @@
-"""Nodes that fail and recover, and jobs that fail by themselves.
-
-Every node, and every rack of nodes that fail together, has a random stream of its own: what the policy does shifts
-none of them, so that two policies under one seed meet the same failures.
-"""
+"""Failures of nodes and jobs. Each node and rack has its own random stream: all policies meet the same failures."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, PhillyFail
 def draw_outages(
     options: FailureOptions, mtbf_s: float, rng: np.random.Generator, kind: str = "node failure"
 ) -> Callable[[float], Outage]:
-    """Return a function that draws the next outage after a second; `node` of what it returns is 0."""
+    """Return a function that draws the next outage after a second, for node 0."""
     scale_s = mtbf_s / gamma(1 + 1 / options.weibull_shape)
 
     def draw(after_s: float) -> Outage:
@@ -38,10 +34,7 @@ def draw_outages(
 
 @dataclass(eq=False)
 class Failures(Lifecycle):
-    """Has nodes fail and recover as the clock goes, and takes jobs off nodes that fail.
-
-    Reports every failure of nodes with the jobs that it hit, jobs that fail by themselves, and every repair.
-    """
+    """Fails and repairs nodes, evicts their jobs, and reports both, failures with the jobs hit."""
 
     _options: FailureOptions
     _seed: int
@@ -56,7 +49,7 @@ class Failures(Lifecycle):
     _job_failures: JobFailures = field(default_factory=PhillyFailures)
 
     def begin(self) -> None:
-        """Appoint the first failure of everything that may fail."""
+        """Schedule the first failure of each node and rack."""
         options = self._options
         if options.node_mtbf_s is not None:
             for node in range(len(self._cluster.up)):
@@ -72,7 +65,7 @@ class Failures(Lifecycle):
             self._appoint((outage.node,), outage, None)
 
     def recovery_of(self, spec: JobSpec) -> Recovery:
-        """Return what a job that is submitted falls back to."""
+        """Return the recovery state of a submitted job."""
         options, clock = self._options, self._clock
         interval_s = options.checkpoint_interval_s
         interval = inf if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
@@ -116,7 +109,7 @@ class Failures(Lifecycle):
         self._on_repair()
 
     def begins(self, job: JobState, ticks: float) -> bool:
-        """Have the job write a checkpoint, or fail by itself, if that comes before the end of its epoch."""
+        """Schedule the job's next checkpoint or own failure if it precedes the end of the epoch."""
         assert job.recovery is not None
         first = inf if ticks == inf else job.recovery.interruption(job)
         if not first < ticks:
@@ -125,7 +118,7 @@ class Failures(Lifecycle):
         return True
 
     def released(self, job: JobState) -> None:
-        """Save a job that is stopped."""
+        """Save a stopped job."""
         assert job.recovery is not None
         job.recovery.save(job)
 
@@ -147,7 +140,7 @@ class Failures(Lifecycle):
         self._ledger.begin(job)
 
     def _fail_attempt(self, job: JobState, recovery: Recovery) -> None:
-        """Return a job whose attempt has failed to the queue, or end it where it is not tried again."""
+        """Requeue a job whose attempt failed, or end it after its last attempt."""
         if recovery.gives_up:
             self._ledger.complete(job, "Failed")
             return

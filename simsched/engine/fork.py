@@ -1,4 +1,4 @@
-"""Copies of a simulation that go on alone."""
+"""Independent copies of a simulation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 class _Kept:
-    """Marks a function that a copy is made of."""
+    """Marks a function to copy."""
 
     def __init__(self, function: FunctionType) -> None:
         self.function = function
 
 
-#: What nothing changes, so that copies share it.
+#: Immutable types, which copies share.
 _SHARED: frozenset[type] = frozenset(
     {
         ApplicationFacts, Cluster, EngineOptions, FailureOptions, JobRequest, JobSpec, JobTruth, Outage, Site,
@@ -37,10 +37,9 @@ _SHARED: frozenset[type] = frozenset(
 
 
 def copy_of(original: T, shared: Iterable[object]) -> T:
-    """Copy an object with all that it refers to, but for what is frozen, and what is `shared`.
+    """Copy an object graph except what is frozen or `shared`, and closures with their captured variables.
 
-    Closures are copied with what they have captured, which `copy.deepcopy` leaves shared. Raises `EngineError` where
-    something cannot be copied, such as an open file.
+    Raises `EngineError` for what cannot be copied, such as an open file.
     """
     buffer = BytesIO()
     copier = _Copier(buffer, shared)
@@ -54,7 +53,7 @@ def copy_of(original: T, shared: Iterable[object]) -> T:
 
 
 class _Copier(pickle.Pickler):
-    """Writes down an object, and keeps what the copy shares with it."""
+    """Pickles an object, keeping shared objects aside."""
 
     def __init__(self, file: BytesIO, shared: Iterable[object]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -62,7 +61,7 @@ class _Copier(pickle.Pickler):
         self._shared = {id(one) for one in shared}
 
     def persistent_id(self, obj: Any) -> int | None:
-        """Return the number of what is shared, None for what is copied."""
+        """Return the index of a shared object, None for others."""
         kind = type(obj)
         if kind in _SHARED or id(obj) in self._shared or isinstance(obj, type) or (kind is FunctionType and _bare(obj)):
             self.kept.append(obj)
@@ -70,33 +69,33 @@ class _Copier(pickle.Pickler):
         return None
 
     def reducer_override(self, obj: Any) -> Any:
-        """Say how to copy what pickle does not know."""
+        """Reduce what pickle cannot."""
         if type(obj) is FunctionType:
             return _function, (_Kept(obj), obj.__defaults__, obj.__closure__)
         if type(obj) is CellType:
             return CellType, (), _contents(obj), None, None, _fill
         if type(obj) is MappingProxyType:
             return MappingProxyType, (gc.get_referents(obj)[0],)
-        if type(obj) is count:  # which from Python 3.14 on cannot be copied
+        if type(obj) is count:  # not copyable from Python 3.14 on
             start = literal_eval(repr(obj).removeprefix("count"))
             return count, start if isinstance(start, tuple) else (start,)
         return NotImplemented
 
 
 class _Reader(pickle.Unpickler):
-    """Reads what a copier wrote."""
+    """Unpickles what a `_Copier` wrote."""
 
     def __init__(self, file: BytesIO, kept: list[object]) -> None:
         super().__init__(file)
         self._kept = kept
 
     def persistent_load(self, pid: int) -> object:
-        """Return what is shared under a number."""
+        """Return the shared object at an index."""
         return self._kept[pid]
 
 
 def _bare(function: FunctionType) -> bool:
-    """Return whether a function holds nothing of its own: no closure, and no defaults that a run may have made."""
+    """Return whether a function has no state: no closure and no defaults."""
     return function.__closure__ is None and not (function.__defaults__ and "<locals>" in function.__qualname__)
 
 
@@ -110,7 +109,7 @@ def _function(kept: _Kept, defaults: tuple[Any, ...] | None, closure: tuple[Cell
 def _contents(cell: CellType) -> tuple[object] | None:
     try:
         return (cell.cell_contents,)
-    except ValueError:  # nothing is captured yet
+    except ValueError:  # an empty cell
         return None
 
 

@@ -1,8 +1,6 @@
-"""Who holds which GPU, where GPUs may be shared.
+"""Tracks which jobs hold which GPU where GPUs can be shared.
 
-An allocation says how many GPUs a job holds on a node, not which. Where several jobs may hold one GPU it matters which
-ones they share, so here single GPUs have holders. A job gets the GPUs that are least shared, then those of the lowest
-index; a GPU is free again when its last holder leaves.
+A job gets the least shared GPUs, lowest index first; a GPU is free once its last holder leaves.
 """
 
 from __future__ import annotations
@@ -13,19 +11,19 @@ from simsched.model import SLACK, Allocation
 
 
 class Holders:
-    """The holders of every GPU of a cluster, in the order in which they came."""
+    """The holders of every GPU of a cluster, in order of arrival."""
 
     def __init__(self, gpus: Sequence[int], most: int) -> None:
-        """Begin with empty nodes of so many GPUs; at most `most` jobs may hold one GPU."""
+        """Start with empty nodes of `gpus` GPUs each and at most `most` holders per GPU."""
         self.most = most
-        #: The part that a job takes of each of its GPUs, None where jobs take none in particular.
+        #: The fraction a job takes of each of its GPUs, None without fractional GPUs.
         self.share_of: Callable[[str], float] | None = None
         self._holders: list[list[list[str]]] = [[[] for _ in range(count)] for count in gpus]
         #: GPU indices of each job, by node.
         self._gpus: dict[str, dict[int, list[int]]] = {}
 
     def copy_of(self, nodes: Collection[int]) -> Holders:
-        """Return a copy of which just some nodes may be changed, to try a decision on."""
+        """Return a copy in which `nodes` can change, to try out a decision."""
         twin = Holders((), self.most)
         twin.share_of = self.share_of
         touched = frozenset(nodes)
@@ -36,7 +34,7 @@ class Holders:
         return twin
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str], onto: str | None = None) -> str | None:
-        """Give a job its GPUs, beside others where it may, or those of another job; returns what is short, if any."""
+        """Give a job free GPUs, those of jobs `beside` it or of job `onto`; return what is short, if anything."""
         if onto is not None:
             return self._take_those_of(onto, job_id, allocation)
         taken: dict[int, list[int]] = {}
@@ -72,54 +70,51 @@ class Holders:
         return None
 
     def give_back(self, job_id: str) -> None:
-        """Take a job off its GPUs."""
+        """Release a job's GPUs."""
         for node, gpus in self._gpus.pop(job_id, {}).items():
             for gpu in gpus:
                 self._holders[node][gpu].remove(job_id)
 
     def free(self, node: int) -> int:
-        """Return the number of GPUs of a node that nobody holds."""
+        """Return the number of unheld GPUs on a node."""
         return sum(1 for holders in self._holders[node] if not holders)
 
     def sharers(self, job_id: str) -> Iterator[Sequence[str]]:
-        """List the holders of each GPU of a job, itself among them."""
+        """Yield the holders of each GPU of a job, including the job."""
         for node, gpus in self._gpus.get(job_id, {}).items():
             for gpu in gpus:
                 yield self._holders[node][gpu]
 
     def neighbours(self, job_id: str) -> tuple[str, ...]:
-        """List the jobs that share a GPU with a job, in the order of its GPUs."""
+        """List the jobs that share a GPU with a job, in GPU order."""
         found = dict.fromkeys(other for holders in self.sharers(job_id) for other in holders)
         found.pop(job_id, None)
         return tuple(found)
 
     def gpus(self, job_id: str) -> Mapping[int, Sequence[int]]:
-        """Return the indices of a job's GPUs by node."""
+        """Return the GPU indices of a job by node."""
         return self._gpus.get(job_id, {})
 
     def share(self, job_id: str) -> float:
-        """Return the mean share that a job has of its GPUs; 1 without GPUs.
-
-        That is the share that it takes where jobs take shares, else the GPUs are split evenly among their holders.
-        """
+        """Return a job's mean share of its GPUs, 1 without GPUs; without fractional GPUs, holders share equally."""
         if self.share_of is not None and job_id in self._gpus:
             return self.share_of(job_id)
         shares = [1 / len(holders) for holders in self.sharers(job_id)]
         return sum(shares) / len(shares) if shares else 1.0
 
     def most_on_a_gpu(self) -> int:
-        """Return the largest number of holders of any GPU."""
+        """Return the largest number of holders of a GPU."""
         return max((len(holders) for node in self._holders for holders in node), default=0)
 
     def shares(self) -> Iterator[tuple[int, int, float]]:
-        """List node, index and the sum of the shares taken, for each GPU that somebody holds."""
+        """Yield node, index and total share of each held GPU."""
         for node, gpus in enumerate(self._holders):
             for gpu, holders in enumerate(gpus):
                 if holders and self.share_of is not None:
                     yield node, gpu, sum(map(self.share_of, holders))
 
     def _over(self, node: int, gpu: int, job_id: str) -> str | None:
-        """Say by what a job's share would pass the whole GPU, None where it fits."""
+        """Describe by how much a job's share would exceed a GPU, None if it fits."""
         if self.share_of is None:
             return None
         taken, wanted = sum(map(self.share_of, self._holders[node][gpu])), self.share_of(job_id)

@@ -1,4 +1,4 @@
-"""What is recorded of an interval during which nothing about a job's run changed."""
+"""The record of an interval during which nothing changed about a job's run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simsched.model import BatchChoice, describe
 
 
 def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationRecord:
-    """Make the record of the interval of a job that ends now, and that began with the progress `begin`."""
+    """Record the job's interval that ends now and began at progress `begin`."""
     running = job.running
     local_bsz = accum_steps = batch_size = 0
     rate = efficiency = throughput = 0.0
@@ -39,9 +39,9 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         job.speed,
         0 if job.site is None else job.site.levels_crossed,
     )
-    return tuple.__new__(AllocationRecord, values)  # a third of the time of a call of the class, for every interval
+    return tuple.__new__(AllocationRecord, values)  # three times as fast as calling the class, for every interval
 
 
 def total_batch(batch: BatchChoice, gpus: int) -> int:
-    """Return the total batch size on `gpus` GPUs, 0 where there is no batch."""
+    """Return the total batch size on `gpus` GPUs, 0 without a batch."""
     return batch.total(gpus) if batch.local_bsz else 0

@@ -28,12 +28,12 @@ _SLACK = 1e-6  # relative; progress is a sum of products of floats
 
 
 def wanted_by_environment() -> bool:
-    """Return whether the environment asks for the checks (`SIMSCHED_CHECK_INVARIANTS=1`, as all tests do)."""
+    """Return whether `SIMSCHED_CHECK_INVARIANTS=1` enables the checks, as all tests do."""
     return os.environ.get("SIMSCHED_CHECK_INVARIANTS") == "1"
 
 
 def _equal(one: float, other: float) -> bool:
-    """Compare whole seconds exactly, and others but for rounding."""
+    """Compare integers exactly, floats up to rounding."""
     if isinstance(one, int) and isinstance(other, int):
         return one == other
     return abs(one - other) <= _SLACK * max(abs(one), abs(other))
@@ -45,7 +45,7 @@ def _fail(number: int, message: str) -> None:
 
 @dataclass
 class _Seen:
-    """Of the intervals of one job so far: progress at their begins; progress and epoch of the last; greatest rate."""
+    """A job's intervals so far: progress at their starts, progress and epoch of the last, highest rate."""
 
     begins: list[float] = field(default_factory=lambda: [0.0])
     progress: float = 0.0
@@ -54,10 +54,10 @@ class _Seen:
 
 
 class CheckingRecorder:
-    """Passes records on, and holds them against each other (INV-2, INV-3, INV-4)."""
+    """Forwards records and checks them against each other (INV-2, INV-3, INV-4)."""
 
     def __init__(self, inner: Recorder, tick_s: float = 1, *, progress_falls: bool = False) -> None:
-        """Check what goes to `inner`; progress may fall where there are failures, but then to a checkpoint (INV-6)."""
+        """With `progress_falls`, progress may fall to a checkpoint (INV-6)."""
         self._seen: dict[str, _Seen] | None = {} if progress_falls else None
         self._tick_s = tick_s
         self._inner = inner
@@ -67,7 +67,7 @@ class CheckingRecorder:
         self._now_s: float = 0
 
     def job(self, record: JobRecord) -> None:
-        """Check a finished job, and pass it on."""
+        """Check and forward a finished job."""
         if record.job_id in self._finished:
             _fail(2, f"job {record.job_id} finished twice")
         self._finished.add(record.job_id)
@@ -80,7 +80,7 @@ class CheckingRecorder:
         self._inner.job(record)
 
     def allocation(self, record: AllocationRecord) -> None:
-        """Check an interval, and pass it on."""
+        """Check and forward an interval."""
         job_id = record.job_id
         if record.start_s < self._last_end_s.get(job_id, 0) or record.end_s < record.start_s:
             _fail(4, f"job {job_id}: interval {record.start_s} to {record.end_s} runs back or overlaps")
@@ -93,9 +93,9 @@ class CheckingRecorder:
         self._inner.allocation(record)
 
     def _check_fall(self, record: AllocationRecord, seen: _Seen) -> None:
-        """Check that progress is no less than in the interval before, or that at which one began, as at a checkpoint.
+        """Check that progress continues from the last interval, or falls to the start of an earlier one (a checkpoint).
 
-        An interval may begin past the end of its epoch, as far as rounding goes; the next epoch then begins at the end.
+        By rounding, an interval may begin past the end of its epoch; the next epoch then begins at that end.
         """
         past_end = _overshoot(seen.rate, self._tick_s) if record.epoch > seen.epoch else 0.0
         slack = _SLACK * max(seen.progress, 1.0)
@@ -107,12 +107,12 @@ class CheckingRecorder:
         seen.rate = max(seen.rate, record.rate)
 
     def decision(self, record: DecisionRecord) -> None:
-        """Check a decision's time, and pass it on."""
+        """Check a decision's time and forward it."""
         self._advance(record.time_s)
         self._inner.decision(record)
 
     def outage(self, record: OutageRecord) -> None:
-        """Check when an outage is told, and pass it on."""
+        """Check an outage's time and forward it."""
         self._advance(record.end_s)
         self._inner.outage(record)
 
@@ -125,10 +125,7 @@ class CheckingRecorder:
 def check_state(
     cluster: ClusterState, active: Mapping[str, JobState], submitted: int, finished: int, tick_s: float = 1
 ) -> None:
-    """Check the state after a decision (INV-1, INV-2, INV-6, INV-7, INV-8).
-
-    Raises `InvariantError`.
-    """
+    """Check the state after a decision (INV-1, INV-2, INV-6, INV-7, INV-8); raises `InvariantError`."""
     if submitted != len(active) + finished:
         _fail(2, f"{submitted} jobs submitted, but {len(active)} active and {finished} finished")
     if cluster.occupancy is not None:
@@ -156,7 +153,7 @@ def _nodes_of(cluster: ClusterState) -> Iterator[tuple[Node, int, bool]]:
 
 
 def _check_shares(cluster: ClusterState, occupancy: Holders, active: Mapping[str, JobState]) -> None:
-    """Check the holders of single GPUs, and the parts that they take (INV-7, INV-8)."""
+    """Check the holders of single GPUs and their shares (INV-7, INV-8)."""
     for node, gpu, taken in occupancy.shares():
         if taken > 1 + SLACK:
             _fail(8, f"{taken:g} of GPU {gpu} of node {node} is taken")
@@ -173,7 +170,7 @@ def _check_shares(cluster: ClusterState, occupancy: Holders, active: Mapping[str
 
 def _check_progress(job: JobState, tick_s: float) -> None:
     if job.leasing is not None:
-        return  # what a lease is worth is the application's own affair
+        return  # a lease's progress is up to the application
     begin = job.app.epoch_end(job.epoch - 1) if job.epoch else 0.0
     end = job.app.epoch_end(job.epoch)
     slack = _SLACK * max(end, 1.0)
@@ -182,5 +179,5 @@ def _check_progress(job: JobState, tick_s: float) -> None:
 
 
 def _overshoot(rate: float, tick_s: float) -> float:
-    """Return how far a job may be past the end of its epoch, since that is rounded to a whole tick."""
+    """Return by how much rounding to whole ticks can carry a job past the end of its epoch."""
     return rate * 0.5 * tick_s

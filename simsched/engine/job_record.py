@@ -1,4 +1,4 @@
-"""The record of a job that has ended."""
+"""The record of a finished job."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 from simsched.engine.records import JobRecord
 from simsched.engine.state import JobState
 
-#: The final state of a job that was killed at its time limit.
+#: The final state of a job killed at its time limit.
 TIME_LIMIT = "TimeLimit"
-#: The final state of a job that the policy cancelled.
+#: The final state of a job cancelled by the policy.
 CANCELLED = "Cancelled"
-#: Attempts, failures, and what was lost to these, of a job that nothing happens to.
+#: Attempts, failures and losses of a job without failures.
 _NO_FAILURES = (1, 0, 0, 0, 0)
 
 
 def job_record(job: JobState, status: str) -> JobRecord:
-    """Return the record of a job that ends now, in a final state."""
+    """Record a job that ends now in the given final state."""
     clock, request = job.clock, job.request
     now, unit_s = clock.now, clock.unit_s
     jct = now - job.submitted
@@ -42,7 +42,7 @@ def job_record(job: JobState, status: str) -> JobRecord:
         job.declined,
         request.queue,
     )
-    record = tuple.__new__(JobRecord, values)  # a third of the time of a call of the class
+    record = tuple.__new__(JobRecord, values)  # three times as fast as calling the class
     recovery = job.recovery
     if recovery is None:
         return record

@@ -1,4 +1,4 @@
-"""Jobs that run in leases: their agents grant time, the clock ends it, and a decision renews it."""
+"""Leases: agents grant run time, the clock ends it, a decision renews it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from simsched.engine.state import JobState, Leasing
 
 @dataclass(eq=False)
 class Leases(Lifecycle):
-    """Begins and ends the leases of jobs whose agents grant some, and tells when the last one under way has ended."""
+    """Starts and ends leases, and reports when the last active one has ended."""
 
     _clock: Clock
     _ledger: Ledger
     _on_over: Callable[[], None]
-    #: Jobs whose lease is under way or about to begin.
+    #: Jobs with an active or imminent lease.
     _leased: set[str] = field(default_factory=set)
-    #: Jobs whose lease has ended, and which hold their GPUs until the next decision.
+    #: Jobs whose lease has ended and that hold their GPUs until the next decision.
     _paused: dict[str, JobState] = field(default_factory=dict)
 
     def resumes(self, job: JobState) -> None:
-        """Expect a lease of the job."""
+        """Expect a lease for the job."""
         if job.leasing is not None:
             self._leased.add(job.request.id)
 
     def begins(self, job: JobState, ticks: float) -> bool:
-        """Let the job run for as long as its agent grants."""
+        """Run the job for the time its agent grants."""
         leasing, now = job.leasing, self._clock.now
         if leasing is None:
             return False
@@ -43,7 +43,7 @@ class Leases(Lifecycle):
     def _end(self, job: JobState, leasing: Leasing) -> None:
         lease = leasing.lease
         assert lease is not None
-        if leasing.began == self._clock.now:  # it did nothing, and still was its job's turn
+        if leasing.began == self._clock.now:  # an idle lease still counts as a turn
             self._ledger.record_interval(job, job.progress)
         self._ledger.settle(job)
         job.progress = lease.progress(lease.end_s)
@@ -58,19 +58,19 @@ class Leases(Lifecycle):
             self._on_over()
 
     def breaks(self, job: JobState) -> None:
-        """End a lease before its time."""
+        """End a lease early."""
         if job.leasing is not None:
             job.leasing.lease = None
             self._leased.discard(job.request.id)
 
     def released(self, job: JobState) -> None:
-        """Forget a lease that has ended."""
+        """Drop an ended lease."""
         if job.leasing is not None:
             job.leasing.paused = False
             self._paused.pop(job.request.id, None)
 
     def renew(self, cut_short: Iterable[JobState] = ()) -> None:
-        """Have jobs whose lease has ended or is `cut_short`, and which kept their GPUs through a decision, run on."""
+        """Resume jobs that kept their GPUs through a decision after their lease ended or was `cut_short`."""
         for job in cut_short:
             if job.leasing is not None and job.leasing.lease is not None:
                 self._ledger.break_off(job)

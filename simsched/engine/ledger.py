@@ -1,8 +1,7 @@
-"""The one writer of the state: places, releases, settles and completes jobs, and tells the recorder.
+"""The only writer of the state: places, releases, settles and completes jobs, and calls the recorder.
 
-Within a job, progress is linear between breakpoints (the end of an epoch, another batch, another placement) and is
-settled before anything changes it. An estimated time is rounded half to even to a whole tick while progress snaps to
-the end of the epoch exactly, as in the published Pollux simulator.
+Progress is linear between breakpoints (end of epoch, new batch, new placement), where it is settled. As in the
+published Pollux simulator, times round half to even, and progress snaps exactly to the end of the epoch.
 """
 
 from __future__ import annotations
@@ -23,33 +22,37 @@ from simsched.policy import Speed
 
 
 class Lifecycle:
-    """What goes on beside a job's epochs: leases, failures, time limits. The ledger tells it what happens to jobs."""
+    """Hooks into a job's life beside its epochs, called by the ledger: leases, failures, time limits."""
 
     def placed(self, job: JobState) -> None:
-        """Hear of a job that has got GPUs."""
+        """Handle a job that received GPUs."""
 
     def resumes(self, job: JobState) -> None:
-        """Hear of a job that is about to begin to run, or to run on in another way."""
+        """Handle a job that is about to start, or to continue at another configuration."""
 
     def begins(self, job: JobState, ticks: float) -> bool:
-        """Hear of a job that begins to run, its epoch ending in so many ticks; return whether something else ends it.
+        """Handle a job that starts running, its epoch ending in `ticks` (infinite while it is held back).
 
-        The ticks are infinite where the job is held back.
+        Returns whether something else ends the run first.
         """
         return False
 
     def breaks(self, job: JobState) -> None:
-        """Hear of a job whose way of running ends."""
+        """Handle the end of a job's current configuration."""
 
     def released(self, job: JobState) -> None:
-        """Hear of a job that is about to lose its GPUs."""
+        """Handle a job that is about to lose its GPUs."""
 
     def completed(self, job: JobState) -> None:
-        """Hear of a job that is done."""
+        """Handle a completed job."""
+
+
+#: The hooks of a lifecycle.
+_HOOKS = tuple(name for name in vars(Lifecycle) if not name.startswith("_"))
 
 
 class Ledger:
-    """Changes jobs and cluster; nothing else does."""
+    """Changes jobs and cluster, exclusively."""
 
     def __init__(
         self,
@@ -59,27 +62,30 @@ class Ledger:
         restart_delay_s: float,
         on_complete: Callable[[JobState, JobRecord], None],
     ) -> None:
-        """Write to `cluster` and `recorder`, and report completed jobs."""
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
         self._restart_delay_s = restart_delay_s
         self._on_complete = on_complete
-        #: What goes on beside the epochs of jobs.
+        #: The hooks beside the jobs' epochs.
         self.lifecycles: list[Lifecycle] = []
-        #: Jobs whose agent might choose another batch now, in the order in which they came to be.
+        self._hearing: dict[str, list[Lifecycle]] = {hook: [] for hook in _HOOKS}
+        #: Jobs whose agent may choose another batch now, in the order they became stale.
         self.stale: dict[str, JobState] = {}
-        #: Where GPUs are shared: what neighbours leave each other, and the jobs whose neighbours have changed.
+        #: Where GPUs are shared: speeds beside neighbours, and the jobs whose neighbours changed.
         self.neighbourhood: Neighbourhood | None = None
         self._disturbed: dict[str, JobState] = {}
 
-    def tell_first(self, lifecycle: Lifecycle) -> None:
-        """Tell a lifecycle what happens to jobs, before others, now that there are some that it matters to."""
-        if lifecycle not in self.lifecycles:
-            self.lifecycles.insert(0, lifecycle)
+    def tell(self, lifecycle: Lifecycle, *, first: bool = False) -> None:
+        """Register a lifecycle, called after the others unless `first`."""
+        if lifecycle in self.lifecycles:
+            return
+        self.lifecycles.insert(0 if first else len(self.lifecycles), lifecycle)
+        for hook, hearing in self._hearing.items():  # no-op hooks would cost 2 % of a long trace
+            hearing[:] = [one for one in self.lifecycles if getattr(type(one), hook) is not getattr(Lifecycle, hook)]
 
     def release(self, job: JobState) -> None:
-        """Take a job's GPUs away; its progress and its agent's knowledge stay."""
+        """Take a job's GPUs away, keeping its progress and its agent's knowledge."""
         self.settle(job)
         self._disturb(job)
         self._cluster.give_back(job.request.id, job.allocation)
@@ -91,14 +97,14 @@ class Ledger:
         job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
 
     def evict(self, job: JobState) -> None:
-        """Take a job's GPUs away without notice; its progress falls back to its last checkpoint."""
+        """Take a job's GPUs away without notice; progress falls back to the last checkpoint."""
         assert job.recovery is not None
         self.settle(job)
         job.recovery.fall_back(job)
         self.release(job)
 
     def begin_anew(self, job: JobState) -> None:
-        """Take a job's GPUs away without notice, as `evict`, or from the beginning on; its time limit counts anew."""
+        """Evict a job and restart its time limit, from its last checkpoint or from the beginning."""
         if job.recovery is not None:
             self.evict(job)
         else:
@@ -109,7 +115,7 @@ class Ledger:
     def place(
         self, job: JobState, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
     ) -> None:
-        """Give a job that holds nothing its GPUs; it begins to run after the restart delay."""
+        """Give GPUs to a job that holds none; it runs after the restart delay."""
         now = self._clock.now
         gpu_type = gpu_type_of(self._cluster.cluster, allocation)
         if gpu_type is None:
@@ -127,11 +133,11 @@ class Ledger:
         if self.neighbourhood is None and job.facts.memory is not None:
             check_memory(job, self._cluster.cluster, memory_mb(job))
         self.resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["placed"]:
             lifecycle.placed(job)
 
     def settle(self, job: JobState) -> None:
-        """Bring service and progress of a job up to this instant, and record the interval that ends here."""
+        """Update service and progress to now, and record the interval that ends here."""
         now = self._clock.now
         ticks = now - job.since
         if not ticks or not job.gpus:
@@ -149,7 +155,7 @@ class Ledger:
         job.since = now
 
     def retune(self, job: JobState) -> None:
-        """Let the agent choose the batch anew for the placement that the job has."""
+        """Let the agent choose another batch for the current placement."""
         if job.running is None or not job.agent.stale:
             return
         batch = self._chosen(job)
@@ -159,14 +165,14 @@ class Ledger:
             self._disturb(job)
 
     def retune_stale(self) -> None:
-        """Let the agents that might choose another batch now choose it."""
+        """Let the agents of stale jobs choose their batch."""
         if self.stale:
             for job in self.stale.values():
                 self.retune(job)
             self.stale.clear()
 
     def interfere(self, active: Collection[JobState], interference: float) -> None:
-        """Slow distributed jobs down that share a node with another one, and no others."""
+        """Slow down distributed jobs that share a node with another, and only those."""
         jobs = [job for job in active if job.allocation]
         shared = nodes_shared_by_distributed(jobs)
         for job in jobs:
@@ -174,15 +180,14 @@ class Ledger:
             self._slow_down(job, interference if touched else 0.0)
 
     def _slow_down(self, job: JobState, interference: float) -> None:
-        """Set the share of its speed that a job loses to other distributed jobs on its nodes."""
+        """Set the speed a job loses to other distributed jobs on its nodes."""
         if job.interference != interference:
             if job.running is not None:
                 self.break_off(job)
             job.interference = interference
 
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
-        """Set with whom a job shares its GPUs, and how fast it is beside them."""
-        # A lease that ends at this very instant is over, and not cut short by a neighbour that ends a moment before.
+        # A lease that ends at this instant is over, not cut short by a neighbour that ended a moment before.
         lease = None if job.leasing is None else job.leasing.lease
         over = lease is not None and self._clock.ticks(lease.end_s) <= self._clock.now
         if sharing.speed != job.speed and job.running is not None and not over:
@@ -192,10 +197,7 @@ class Ledger:
         job.neighbours, job.gpu_share, job.speed = sharing
 
     def set_speeds(self) -> None:
-        """Set the speeds of jobs whose neighbours have changed, and check that their memory suffices.
-
-        Raises `EngineError` where it does not.
-        """
+        """Update the speeds of jobs with new neighbours; raises `EngineError` if their memory does not suffice."""
         if not self._disturbed:
             return
         disturbed, self._disturbed = self._disturbed, {}
@@ -205,27 +207,27 @@ class Ledger:
                 check_memory(job, self._cluster.cluster, self.neighbourhood.memory_mb(job))
 
     def _disturb(self, job: JobState) -> None:
-        """Note that a job and those beside it have other neighbours than before, or another batch."""
+        """Mark a job and its neighbours for new speeds."""
         if self.neighbourhood is not None:
             self._disturbed |= self.neighbourhood.around(job)
 
     def break_off(self, job: JobState) -> None:
-        """End the current way of running; the next begins after this instant's decision."""
+        """End the current configuration; the next starts after this instant's decision."""
         self.settle(job)
         self._cancel(job)
         job.running = None
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["breaks"]:
             lifecycle.breaks(job)
         self.resume(job, self._clock.now)
 
     def resume(self, job: JobState, time: float) -> None:
-        """Have a job begin to run at a tick, after the decision of that instant."""
-        for lifecycle in self.lifecycles:
+        """Schedule a job to run at a tick, after that instant's decision."""
+        for lifecycle in self._hearing["resumes"]:
             lifecycle.resumes(job)
         job.appointment = self._clock.at(time, Phase.RESUME, lambda: self.begin(job))
 
     def begin(self, job: JobState) -> None:
-        """Start to run, or run on in another way."""
+        """Start running, or continue at another configuration."""
         self.settle(job)
         now = self._clock.now
         site = job.site
@@ -240,15 +242,15 @@ class Ledger:
         job.running = running
         job.rate = running.rate * (1 - job.interference) * job.speed
         job.since = now
-        # Past the end it may be by rounding; at a lower rate than before that would be ticks ago.
+        # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
         missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate if job.rate else inf
         if self._clock.scale is not None:
             missing /= self._clock.scale
         whole = missing if self._clock.continuous or missing == inf else round(missing)
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["begins"]:
             if lifecycle.begins(job, whole):
                 return
-        if whole == inf:  # held back by its neighbours: whoever goes sets it going again
+        if whole == inf:  # held back by its neighbours: the next to leave resumes it
             job.appointment = None
             return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
@@ -269,13 +271,13 @@ class Ledger:
         self.resume(job, self._clock.now)
 
     def tune(self, job: JobState) -> None:
-        """Let the agent choose the batch of a job that runs or is about to."""
+        """Let the agent choose the batch of a running or starting job."""
         job.batch = self._chosen(job)
         self._disturb(job)
 
     @staticmethod
     def _chosen(job: JobState) -> BatchChoice:
-        """Ask the agent for a batch, and refuse one that the application does not accept."""
+        """Ask the agent for a batch, and reject one that the application does not accept."""
         assert job.site is not None
         batch = job.agent.choose(job.site, job.epoch)
         limits = job.app.limits
@@ -288,19 +290,19 @@ class Ledger:
         return batch
 
     def complete(self, job: JobState, status: str = "") -> None:
-        """End a job now, in a final state (empty: that of its truth)."""
+        """Complete a job now, in the given final state (empty: its true one)."""
         if job.allocation:
             self.release(job)
         self.set_speeds()
         self.stale.pop(job.request.id, None)
-        for lifecycle in self.lifecycles:
+        for lifecycle in self._hearing["completed"]:
             lifecycle.completed(job)
         record = job_record(job, status or job.truth.status)
         self._recorder.job(record)
         self._on_complete(job, record)
 
     def record_interval(self, job: JobState, begin: float) -> None:
-        """Record the interval of a job that ends now, and that began with the progress `begin`."""
+        """Record the job's interval that ends now and began at progress `begin`."""
         self._recorder.allocation(interval_record(job, begin, self._clock))
 
     @staticmethod
@@ -311,7 +313,7 @@ class Ledger:
 
 
 def _speed(job: JobState, running: Running) -> Speed:
-    """Return what a job measures of its speed, neighbours included."""
+    """Return the speed a job measures, with the effect of its neighbours."""
     undisturbed = (1 - job.interference) * job.speed
     throughput = running.throughput * undisturbed
     iteration_s = total_batch(job.batch, job.gpus) / throughput if throughput else 0.0

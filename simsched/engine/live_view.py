@@ -1,4 +1,4 @@
-"""The policy's window on the live state, and what has changed since it last looked."""
+"""The policy's view of the live state, and what changed since the last decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ReadOnly(Sequence[T]):
-    """A sequence of numbers that shows a list without letting it be changed."""
+    """A read-only view of a list of numbers."""
 
     __slots__ = ("_items",)
 
@@ -53,7 +53,6 @@ class LiveView:
         restart_delay_s: float,
         max_jobs_per_gpu: int,
     ) -> None:
-        """Show the state to a policy that may read the signals in `granted`."""
         self._clock = clock
         self._granted = granted
         self.jobs: Mapping[str, JobView] = MappingProxyType(jobs)
@@ -75,55 +74,52 @@ class LiveView:
 
     @property
     def up(self) -> Sequence[bool]:
-        """Whether each node is up; another object whenever a node goes or comes."""
+        """Whether each node is up; a new object whenever that changes."""
         if self._up is not self._cluster.up:
             self._up, self._shown_up = self._cluster.up, ReadOnly(self._cluster.up)
         return self._shown_up
 
     def __repr__(self) -> str:
-        """Say in a line how full queue and cluster are."""
         jobs = f"{counted(len(self.jobs), 'job')}, {self._cluster.running_jobs} running"
         return f"<view at {self.now_s} s: {jobs}, {sum(self.free)} of {self._cluster.available_gpus} GPUs free>"
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
-        """Read a declared signal."""
         if signal not in self._granted:
             raise undeclared(signal)
         return self._granted[signal]  # type: ignore[return-value]  # a signal's value is of its type
 
 
 class Delta:
-    """What has changed since the last decision: jobs that arrived, ended, reached a threshold or lost their GPUs."""
+    """Changes since the last decision: jobs that arrived, ended, reached a threshold or lost their GPUs."""
 
     __slots__ = ("_arrived", "_gone", "_lost", "_reached")
 
     def __init__(self) -> None:
-        """Start with nothing to tell."""
         self._arrived: list[JobState] = []
         self._gone: list[str] = []
         self._reached: dict[str, JobState] = {}
         self._lost: dict[str, JobState] = {}
 
     def arrive(self, job: JobState) -> None:
-        """Note a job that was submitted."""
+        """Add a submitted job."""
         self._arrived.append(job)
 
     def go(self, job_id: str) -> None:
-        """Note a job that has ended; nothing else is told of it."""
+        """Add a finished job and drop its other changes."""
         self._reached.pop(job_id, None)
         self._lost.pop(job_id, None)
         self._gone.append(job_id)
 
     def reach(self, job: JobState) -> None:
-        """Note a job that has attained the service watched for."""
+        """Add a job that attained the watched service."""
         self._reached[job.request.id] = job
 
     def lose(self, jobs: Iterable[JobState]) -> None:
-        """Note jobs that lost their GPUs without the policy's doing."""
+        """Add jobs that lost their GPUs other than by the policy's decision."""
         self._lost.update((job.request.id, job) for job in jobs)
 
     def tell(self, view: LiveView, active: Collection[str]) -> None:
-        """Show it all in a view, without arrivals that are no longer `active`, and start over."""
+        """Show all changes in a view, except arrivals no longer `active`, and start over."""
         view.arrived = [job.view for job in self._arrived if job.request.id in active] if self._arrived else ()
         view.finished = self._gone
         view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()

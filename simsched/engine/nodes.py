@@ -1,4 +1,4 @@
-"""Nodes that a policy lets go and asks for, and the record of when which node was out of use, and why."""
+"""Nodes that a policy releases and requests, and the record of when and why each was out of use."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from simsched.engine.clock import Clock, Phase
 from simsched.engine.records import OutageRecord, Recorder
 from simsched.engine.state import ClusterState
 
-#: Why a node is out of use: the policy has let it go. What is wrong with one that is out of order says its outage.
+#: The reason of a node that the policy released; a broken node gives that of its outage.
 OFF = "off"
 
 
 @dataclass(eq=False)
 class Nodes:
-    """Has nodes come and go; the recorder hears of each interval out of use as it ends.
-
-    Times are in ticks: a node that is asked for is up after `_start`.
-    """
+    """Brings nodes up, `_start` ticks after a request, and down, and records each interval out of use when it ends."""
 
     _clock: Clock
     _cluster: ClusterState
@@ -30,11 +27,10 @@ class Nodes:
     _off: dict[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with the nodes that are down as ones let go."""
         self._off = {node: 0 for node, up in enumerate(self._cluster.up) if not up}
 
     def provision(self, wanted: Collection[int]) -> None:
-        """Let nodes go that are not wanted, and have those come up that are wanted and down."""
+        """Release unwanted nodes and start wanted ones that are down."""
         cluster = self._cluster
         ready = self._clock.now + self._start
         for node in range(len(cluster.up)):
@@ -54,26 +50,25 @@ class Nodes:
         self._on_join()
 
     def break_down(self, node: int, kind: str) -> None:
-        """Take an empty node out of order."""
+        """Mark an empty node as broken."""
         self._cluster.break_down(node)
         self._broken.append((self._clock.now, node, kind))
         if node in self._cluster.returning:
             self._back(node)
 
     def repair(self, node: int, kind: str, since: float) -> None:
-        """Mend what went wrong with a node."""
+        """Repair one cause of a node's outage."""
         self._cluster.repair(node)
         self._broken.remove((since, node, kind))
         self._tell(since, node, kind)
 
     def close(self) -> None:
-        """Tell what is under way at the end of the run, by begin, node and kind."""
+        """Record open intervals at the end of the run, by start, node and kind."""
         off = [(since, node, OFF) for node, since in self._off.items()]
         for since, node, kind in sorted([*self._broken, *off]):
             self._tell(since, node, kind, ended=False)
 
     def _back(self, node: int) -> None:
-        """Note that a node is up again, or would be if it were in order."""
         since = self._off.pop(node, None)
         if since is not None:
             self._tell(since, node, OFF)

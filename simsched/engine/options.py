@@ -1,4 +1,4 @@
-"""What a simulation is told: settings, failures, the terms of decisions, and the random streams of its seed."""
+"""Simulation options: settings, failures, terms of decisions and the random streams of a seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simsched.results import JobRecord
 #: Called now and then with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
 
-#: Says which jobs follow a finished one; they arrive at the second of its end or later.
+#: Returns the jobs that follow a finished one; they arrive when it ends or later.
 OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 #: The shortest tick, in seconds.
@@ -30,24 +30,16 @@ LEAST_TICK_S = 1e-6
 class EngineOptions:
     """How the simulated cluster behaves.
 
-    `restart_delay_s` is what every change of placement costs, the first start included, unless the application says
-    otherwise. A distributed job that shares a node with another one runs at (1 - `interference`) of its speed (Pollux,
-    section 5.3.2). `idle_rounds` is how many decisions in a row may leave every GPU idle, with nothing else due to
-    happen, before the run is given up.
+    Each placement, the first included, costs `restart_delay_s` unless the application sets its own. Distributed jobs
+    that share a node run at (1 - `interference`) of their speed (Pollux, section 5.3.2). The run is given up after
+    `idle_rounds` consecutive decisions that leave every GPU idle with no event pending. In a cloud, the first
+    `initial_nodes` nodes (None: all) are rented at the start, and a requested node is up after `node_start_s`, billed
+    from the request.
 
-    In a cloud, nodes come and go: `initial_nodes` is how many of the cluster's nodes (the first ones) are rented at the
-    start (None: all), and a node that a policy asks for is up after `node_start_s`, paid for from the moment of asking.
-
-    Up to `max_jobs_per_gpu` jobs may hold one GPU, where a policy places them beside each other. With `gpu_shares` each
-    of them takes its `gpu_share` of it, and those add up to at most 1.
-
-    With `kill_at_time_limit` a job that has held GPUs for as long as its time limit ends then, with the final state
-    `TimeLimit`.
-
-    With `fragmentation` every decision is recorded with the free GPUs that no waiting job can use.
-
-    Time passes in ticks of `tick_s` seconds, from a microsecond to a second; 0 makes it continuous, in double
-    precision.
+    Up to `max_jobs_per_gpu` jobs may share a GPU, where a policy places them together; with `gpu_shares` each takes its
+    `gpu_share`, in total at most 1. `kill_at_time_limit` ends a job that has held GPUs for its time limit as
+    `TimeLimit`. `fragmentation` records the free GPUs that no waiting job can use at each decision. Ticks last `tick_s`
+    seconds, from a microsecond to a second; 0 makes time continuous.
     """
 
     restart_delay_s: float = 30
@@ -62,7 +54,6 @@ class EngineOptions:
     gpu_shares: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no cluster can be like."""
         if self.restart_delay_s < 0:
             message = f"restart_delay_s must not be negative, not {self.restart_delay_s}"
             raise ValueError(message)
@@ -82,14 +73,13 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class FailureOptions:
-    """How nodes and jobs fail, and how jobs save themselves.
+    """How nodes and jobs fail, and how jobs save checkpoints.
 
-    A node works for `node_mtbf_s` in the mean (None: for ever), Weibull with `weibull_shape` (1: exponential, below 1:
-    early failures cluster), and is then repaired for a log-normal time of median `repair_median_s` and `repair_sigma`
-    of its logarithm. Racks, groups of nodes, fail together every `rack_mtbf_s` in the same manner. `outages` are times
-    for which nodes are down besides. Jobs write a checkpoint whenever they have run for `checkpoint_interval_s`, and
-    pause for `checkpoint_cost_s` meanwhile. `jobs` says how jobs fail by themselves: as the attempts of a trace, or
-    as published for Philly.
+    A node fails after a Weibull time of mean `node_mtbf_s` (None: never) and `weibull_shape` (1: exponential; below 1:
+    clustered early failures); repair is log-normal with median `repair_median_s` and `repair_sigma` of the logarithm.
+    Racks (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are fixed extra downtimes. A job
+    pauses for `checkpoint_cost_s` after every `checkpoint_interval_s` of running. `jobs` sets how jobs themselves fail:
+    as the attempts of a trace, or as published for Philly.
     """
 
     node_mtbf_s: float | None = None
@@ -104,7 +94,6 @@ class FailureOptions:
     jobs: Literal["never", "trace", "philly"] = "never"
 
     def __post_init__(self) -> None:
-        """Refuse what nothing can be like."""
         for name in ("node_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and isfinite(value)):
@@ -121,11 +110,11 @@ class FailureOptions:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a simulation needs to know of whoever decides in it, as a `Policy` says it of itself.
+    """The terms on which a decision maker acts; a `Policy` declares them itself.
 
-    `name` stands in messages. `triggers` say when a decision is due, `signals` what its views show. `rigid` promises
-    every job the GPUs that it asks for, or none. With `guaranteed_first` a guaranteed job keeps all of its speed on a
-    GPU that it shares. It may leave everything idle on purpose for `longest_pause_s`.
+    `name` appears in messages, `triggers` say when a decision is due and `signals` what views show. A `rigid` one
+    grants full requests or nothing; with `guaranteed_first` guaranteed jobs keep full speed on shared GPUs. The cluster
+    may idle on purpose for `longest_pause_s`.
     """
 
     name: str = "driver"
@@ -137,45 +126,45 @@ class Terms:
 
     @property
     def knows(self) -> dict[str, str]:
-        """Return how a real scheduler would come by each signal, by name."""
+        """Return how a real scheduler would obtain each signal, by name."""
         return known_by(self.signals)
 
     @classmethod
     def of(cls, policy: Policy) -> Terms:
-        """Return those of a policy."""
+        """Return the terms of a policy."""
         first = policy.traits.guaranteed_first
         return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, policy.longest_pause_s)
 
 
 class Decides(Protocol):
-    """Whatever makes decisions: a policy, or the part of one."""
+    """Anything that makes decisions: a policy or part of one."""
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Decide on the basis of the view."""
+        """Decide based on the view."""
         ...
 
 
 class Settings(TypedDict, total=False):
-    """What a simulation may be given besides, by name."""
+    """Optional settings of a simulation."""
 
     #: Called now and then with the simulated second and the number of finished jobs.
     progress: ProgressCallback | None
-    #: Makes the agents instead of the policy.
+    #: Creates the agents in place of the policy.
     agents: AgentFactory | None
-    #: How fast jobs are that share a GPU, where the options let them (None: at 1/k among k jobs).
+    #: The speeds of jobs that share a GPU (None: 1/k each among k jobs).
     colocation: Colocation | None
-    #: Whether the numbered invariants are checked as the run goes (None: if the environment says so).
+    #: Whether to check the numbered invariants (None: if the environment says so).
     check_invariants: bool | None
-    #: Asked at every completion for jobs submitted in reply, then or later; the run ends when these are complete too.
+    #: Called at every completion; returns jobs submitted in reply, now or later, which the run also completes.
     on_finish: OnFinish | None
     #: How nodes and jobs fail (None: never).
     failures: FailureOptions | None
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """Make the generator of the stream `name` under a non-negative seed.
+    """Return the random generator of the stream `name` under a non-negative seed.
 
-    Each stream is its own function of seed and name: a draw more in one of them shifts no other, and two policies under
-    one seed face the same arrivals.
+    Each stream depends only on seed and name: an extra draw from one shifts no other, and policies face the same
+    arrivals.
     """
     return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))

@@ -1,4 +1,4 @@
-"""Where the signals come from: for each of `simsched.policy.signals` one function of the engine's state."""
+"""Signal providers: one function of the engine's state for each of `simsched.policy.signals`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpe
 
 
 class OfflineProfiles:
-    """Profiles each application once, on every GPU type of a cluster."""
+    """Profiles each application once on every GPU type of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Start with nothing profiled."""
         self._cluster = cluster
         self._known: dict[str, Mapping[str, Prior]] = {}
 
@@ -36,7 +35,7 @@ class OfflineProfiles:
 
 
 def goodput(job: JobState) -> GoodputReport:
-    """Return the model of a job's agent; raises `InputError` where its agent fits none."""
+    """Return the goodput model of a job's agent; raises `InputError` if the agent fits none."""
     report = job.agent.goodput
     if report is None:
         raise InputError(no_goodput(job.request.id))
@@ -44,30 +43,29 @@ def goodput(job: JobState) -> GoodputReport:
 
 
 def measured_speeds(job: JobState) -> Mapping[Site, Speed]:
-    """Return what a job has measured of itself, by site."""
+    """Return a job's measured speeds by site."""
     return MappingProxyType(job.speeds if job.speeds is not None else {})
 
 
 def losses(job: JobState) -> LossReports | None:
-    """Return what a job has reported of its loss, None where its application has no curve."""
+    """Return a job's reported losses, None if its application has no loss curve."""
     return None if job.losses is None else job.losses.reports(job.live_progress)
 
 
 def step_times(job: JobState) -> Callable[[Site, int], StepTime]:
-    """Return the physics of a job's steps."""
+    """Return the step time model of a job."""
     return job.app.step_time
 
 
 def remaining_work(job: JobState) -> TrueRemainingWork:
-    """Return the oracle of a job's work."""
+    """Return the oracle of a job's remaining work."""
     return TrueRemainingWork(job, job.live_progress)
 
 
 class TrueSteps:
-    """The steps of a job of a tabulated application."""
+    """The true steps of a tabulated job."""
 
     def __init__(self, job: JobState, app: TabulatedJob) -> None:
-        """Look at a job."""
         self._job = job
         self._app = app
         self.total = app.total_steps
@@ -84,36 +82,36 @@ class TrueSteps:
         return self._app.profile
 
     def profile_s(self, gpu_type: str) -> tuple[float, ...]:
-        """Return the seconds of each epoch of the profile on a GPU type."""
+        """Return the seconds of each profiled epoch on a GPU type."""
         return self._app.profile_s(gpu_type)
 
     def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
-        """Return steps per second at a batch size on some GPUs."""
+        """Return steps per second at a batch size and number of GPUs."""
         return self._app.rate(gpu_type, batch_size, num_gpus)
 
 
 def steps(job: JobState) -> TrueSteps | None:
-    """Return the oracle of a job's steps, None where its application has no table of rates."""
+    """Return the oracle of a job's steps, None without a table of rates."""
     return TrueSteps(job, job.app) if isinstance(job.app, TabulatedJob) else None
 
 
 def recorded_duration(job: JobState) -> float:
-    """Return the seconds that the trace recorded."""
+    """Return the duration recorded in the trace, in seconds."""
     return job.truth.duration_s
 
 
 def stage_times(job: JobState) -> tuple[float, ...]:
-    """Return what a profile of the application says of the resources that an iteration keeps busy."""
+    """Return the time per iteration on each resource, from the application's profile."""
     return job.app.stages_s
 
 
 def gpu_busy(job: JobState) -> float | None:
-    """Return what a profile of the job says of its GPUs, None where there is none."""
+    """Return the GPU utilisation of a job's profile, None without one."""
     profile = job.request.profile
     return None if profile is None else profile.stages_s[1] / profile.iteration_s
 
 
-#: What provides the signals of a job.
+#: The provider of each job signal.
 _OF_JOBS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyType(
     {
         signals.GOODPUT: goodput,
@@ -133,7 +131,7 @@ _OF_JOBS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyTy
 def views_at_submission(
     jobs: Iterable[JobSpec], cluster: Cluster, applications: ApplicationSource, wanted: Collection[Signal]
 ) -> list[JobView]:
-    """Show jobs as they will be submitted, with those signals of `wanted` that are known by then."""
+    """Return the views of jobs at submission, with those signals of `wanted` known by then."""
     clock, views = Clock(tick_s=0), []
     granted = Granted.at_first(wanted, cluster).job
     for spec in jobs:
@@ -144,7 +142,7 @@ def views_at_submission(
 
 
 class Granted:
-    """The signals that one policy may read, with what provides each: the one place where signals come from."""
+    """The signals granted to a policy, each with its provider."""
 
     def __init__(
         self,
@@ -156,7 +154,7 @@ class Granted:
         coming_jobs: Callable[[], Sequence[JobView]],
         seed: int,
     ) -> None:
-        """Grant `wanted`; raises `EngineError` for signals that nothing provides. `seed` is that of the run."""
+        """Grant `wanted`; raises `EngineError` for signals without a provider. `seed` is the run's."""
         self._seed = seed
         of_jobs = {**_OF_JOBS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
         of_views: dict[ViewSignal[Any], object] = {
@@ -176,11 +174,11 @@ class Granted:
 
     @classmethod
     def at_first(cls, wanted: Collection[Signal], cluster: Cluster) -> Granted:
-        """Grant signals of a cluster on which nothing has happened yet, and no GPU is shared."""
+        """Grant the signals of a fresh cluster without shared GPUs."""
         return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), 0)
 
     def prepare(self, job: JobState) -> None:
-        """Have a job that is submitted keep what it measures and report its losses, where somebody may read them."""
+        """Have a submitted job keep its measurements and report its losses where a signal reads them."""
         if self._speeds:
             job.speeds = {}
         curve = job.app.loss_curve if self._losses else None

@@ -1,4 +1,4 @@
-"""What the engine tells the outside world: rows of the result tables, as they come."""
+"""Records that the engine emits: rows of the result tables."""
 
 from __future__ import annotations
 
@@ -34,26 +34,25 @@ def features_of(
 
 
 class Recorder(Protocol):
-    """Takes the records as they come, in the order in which they happen."""
+    """Receives records in the order of events."""
 
     def job(self, record: JobRecord) -> None:
-        """Take a finished job."""
+        """Receive a finished job."""
 
     def allocation(self, record: AllocationRecord) -> None:
-        """Take a closed interval."""
+        """Receive a closed interval."""
 
     def decision(self, record: DecisionRecord) -> None:
-        """Take a decision."""
+        """Receive a decision."""
 
     def outage(self, record: OutageRecord) -> None:
-        """Take an interval for which a node was out of use."""
+        """Receive an interval during which a node was out of use."""
 
 
 class MemoryRecorder:
     """Keeps the records in lists."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.jobs: list[JobRecord] = []
         self.allocations: list[AllocationRecord] = []
         self.decisions: list[DecisionRecord] = []
@@ -72,5 +71,5 @@ class MemoryRecorder:
         self.decisions.append(record)
 
     def outage(self, record: OutageRecord) -> None:
-        """Keep an interval for which a node was out of use."""
+        """Keep a node's interval out of use."""
         self.outages.append(record)

@@ -1,8 +1,7 @@
-"""What a job can fall back to, and what failures have cost it.
+"""Checkpoints of a job, and what failures cost it. Times are in ticks.
 
-A job that runs for the checkpoint interval pauses while it writes a checkpoint, which counts once it is written. One
-that is preempted by plan saves its state too. Where a node is lost, or the job fails by itself, its progress falls back
-to what was saved last. All times here are in ticks.
+A job pauses for a checkpoint at intervals of running, and planned preemption saves too. When a node or the job fails,
+progress falls back to the last completed save.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from simsched.model import AttemptPlan, Running
 
 
 class Recoverable(Protocol):
-    """The state of a job, as far as it can be saved and lost; the engine's own job state is one."""
+    """The part of a job's state that can be saved and lost."""
 
     clock: Clock
     gpus: int
@@ -28,12 +27,12 @@ class Recoverable(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Recovery:
-    """The last checkpoint of one job, and what it has lost."""
+    """The last checkpoint of a job, and its losses."""
 
-    #: Ticks of running between checkpoints, infinite for none, and those that one takes.
+    #: Ticks of running between checkpoints (infinite for none), and the ticks each takes.
     _interval: float
     cost: float
-    #: How the job fails by itself, and the ticks that each attempt still runs.
+    #: How the job fails by itself, and the remaining ticks of each attempt.
     _plan: AttemptPlan
     _left: list[float]
     _attempt: int = 0
@@ -44,22 +43,22 @@ class Recovery:
     #: Whether a checkpoint is being written, and whether the next interruption is a failure of the job itself.
     writing: bool = False
     fails_next: bool = False
-    #: The progress saved last, and its epoch.
+    #: The last saved progress and its epoch.
     saved: float = 0.0
     saved_epoch: int = 0
-    #: Running time whose progress was lost, the same in GPU-ticks, and the failures of nodes met.
+    #: Lost running time in ticks and in GPU-ticks, and the node failures met.
     lost: float = 0
     lost_gpu: float = 0
     failures: int = 0
 
     @property
     def attempts(self) -> int:
-        """Return how often the job was tried."""
+        """Return the number of attempts."""
         return self._attempt + 1
 
     @property
     def gives_up(self) -> bool:
-        """Return whether the job ends with the attempt that has just failed."""
+        """Return whether the attempt that just failed was the last."""
         return self._plan.gives_up and self._attempt == len(self._left) - 1
 
     @property
@@ -68,7 +67,7 @@ class Recovery:
         return self._plan.keeps
 
     def settle(self, job: Recoverable, ticks: float) -> None:
-        """Take note of time passed in the way in which the job was until now."""
+        """Account for time passed in the current configuration."""
         if self.writing:
             self.checkpointing += ticks
         elif job.running is not None:
@@ -78,7 +77,7 @@ class Recovery:
                 self._left[self._attempt] -= ticks * self._pace(job)
 
     def interruption(self, job: Recoverable) -> float:
-        """Return the ticks until a checkpoint is due or the job fails by itself, whichever is first."""
+        """Return the ticks until the next checkpoint or own failure."""
         due = max(self._interval - self._unsaved, 0)
         failing = inf
         if self._attempt < len(self._left):
@@ -89,7 +88,7 @@ class Recovery:
         return min(due, failing)
 
     def save(self, job: Recoverable) -> None:
-        """Save a job as it is."""
+        """Save a job's current progress."""
         self.writing = False
         self.saved, self.saved_epoch = job.progress, job.epoch
         self._unsaved = self._unsaved_gpu = 0
@@ -103,9 +102,9 @@ class Recovery:
         job.progress, job.epoch = self.saved, self.saved_epoch
 
     def retry(self) -> None:
-        """Begin another attempt."""
+        """Start another attempt."""
         self._attempt += 1
 
     def _pace(self, job: Recoverable) -> float:
-        """Return how fast an attempt runs out: with the work of a job that is replayed, or with time."""
+        """Return how fast an attempt runs out: with a replayed job's work, or with time."""
         return job.rate if self._plan.keeps else 1.0

@@ -1,4 +1,4 @@
-"""How fast jobs are that share GPUs, and whether their memory suffices."""
+"""Speeds and memory of jobs that share GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simsched.model.colocation import Colocation
 
 @dataclass(frozen=True)
 class _Resident:
-    """A job as a model of colocation sees it."""
+    """A job as a colocation model sees it."""
 
     application: str
     batch_size: int
@@ -26,7 +26,7 @@ class _Resident:
 
 
 class Sharing(NamedTuple):
-    """How a job shares its GPUs: with whom, its mean share of them, and its speed relative to that when alone."""
+    """How a job shares its GPUs: neighbours, mean share, and speed relative to running alone."""
 
     neighbours: tuple[str, ...]
     gpu_share: float
@@ -34,12 +34,12 @@ class Sharing(NamedTuple):
 
 
 class Neighbourhood:
-    """Tells what jobs on one GPU leave each other."""
+    """Computes the speeds of jobs that share a GPU."""
 
     def __init__(
         self, model: Colocation, occupancy: Holders, active: Mapping[str, JobState], *, shares: bool = False
     ) -> None:
-        """Ask `model` how fast the holders of a GPU are; `active` are all jobs by id, which may take `shares`."""
+        """Take speeds from `model`; `active` holds all jobs by id, which may take `shares`."""
         if shares:
             occupancy.share_of = lambda job_id: active[job_id].request.gpu_share
         self._model = model
@@ -47,12 +47,12 @@ class Neighbourhood:
         self._active = active
 
     def around(self, job: JobState) -> dict[str, JobState]:
-        """Return a job and those that share a GPU with it, as things stand."""
+        """Return a job and its current neighbours."""
         others = self._occupancy.neighbours(job.request.id)
         return {job.request.id: job} | {other: self._active[other] for other in others}
 
     def look(self, job: JobState) -> Sharing:
-        """Return how a job shares its GPUs; its speed is the least over them."""
+        """Return how a job shares its GPUs, at its slowest GPU's speed."""
         assert job.site is not None
         known: dict[tuple[str, ...], float] = {}
         for holders in self._occupancy.sharers(job.request.id):
@@ -63,7 +63,7 @@ class Neighbourhood:
         return Sharing(self._occupancy.neighbours(job_id), self._occupancy.share(job_id), min(known.values()))
 
     def memory_mb(self, job: JobState) -> float:
-        """Return the memory that a job and its neighbours take on the fullest of its GPUs, as far as it is known."""
+        """Return the known memory use on the fullest of a job's GPUs, neighbours included."""
         return max(
             sum(memory_mb(self._active[holder]) for holder in holders)
             for holders in self._occupancy.sharers(job.request.id)
@@ -80,13 +80,13 @@ class Neighbourhood:
 
 
 def memory_mb(job: JobState) -> float:
-    """Return the memory that a job takes on each of its GPUs, 0 where that is not known."""
+    """Return a job's memory per GPU, 0 if unknown."""
     need = job.facts.memory
     return 0.0 if need is None else need.total_mb(job.batch.local_bsz)
 
 
 def check_memory(job: JobState, cluster: Cluster, wanted_mb: float) -> None:
-    """Refuse a placement that needs more megabytes on a GPU than its type has; `EngineError` with both numbers."""
+    """Reject a placement that needs more megabytes than the GPU type has; raises `EngineError` with both numbers."""
     assert job.site is not None
     room_mb = cluster.memory_mb.get(job.site.gpu_type)
     if room_mb is not None and wanted_mb > room_mb:
@@ -109,20 +109,19 @@ def _resident(job: JobState) -> _Resident:
 
 
 def _examples(job: JobState) -> int:
-    """Return the examples per GPU and step; those asked for where there is no choice."""
+    """Return the examples per GPU and step; the requested ones where the batch is fixed."""
     return job.batch.local_bsz * (job.batch.accum_steps + 1) or job.request.batch_size
 
 
 class TruePairs:
-    """The speeds of any two jobs beside each other, whether or not they run."""
+    """The true speeds of any two jobs that share a GPU, running or not."""
 
     def __init__(self, model: Colocation | None, active: Mapping[str, JobState]) -> None:
-        """Ask `model`, None where GPUs are not shared."""
         self._model = model
         self._active = active
 
     def beside(self, one: str, other: str, gpu_type: str) -> tuple[float, float]:
-        """Return the speeds of two jobs; zeros where the model knows none for them."""
+        """Return the speeds of two jobs, zeros where the model knows none."""
         if self._model is None:
             return 0.0, 0.0
         residents = [self._standing(self._active[job_id]) for job_id in (one, other)]

@@ -1,7 +1,6 @@
 """Runs a workload on a cluster under a policy.
 
-Processes and appointments say when something is due; the ledger changes the state; the policy decides. See `Phase` for
-the order within one instant.
+Processes and callbacks trigger events, the ledger changes the state, the policy decides. `Phase` orders one instant.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _PROGRESS_EVERY = 50  # decisions
 #: The stages of a simulation, as `repr` names them.
 _NEW, _RUNNING, _DUE, _OVER, _FAILED = "not begun", "under way", "a decision is due", "complete", "failed"
 
-#: What many decisions of policies that decide at every event are.
+#: The usual decision of policies that decide at every event.
 _NO_CHANGE = Decision.change({}, [])
 
 
@@ -57,10 +56,9 @@ def simulate(
     recorder: Recorder,
     **settings: Unpack[Settings],
 ) -> Mapping[str, str]:
-    """Run `jobs` until all are complete: a `Simulation` in which `policy` makes every decision.
+    """Run `jobs` to completion: a `Simulation` in which `policy` makes every decision.
 
-    Every record goes to `recorder` in the order in which things happen. `agents` makes the agents instead of the
-    policy. Returns the class of the agents by application; raises what `Simulation` raises.
+    Returns the agent classes by application. `agents` creates the agents in place of the policy.
     """
     simulation = Simulation(cluster, jobs, applications, options, seed, policy, recorder=recorder, **settings)
     with one_thread():
@@ -71,14 +69,14 @@ def simulate(
 
 
 class Simulation:
-    """A simulation that stops at every decision, for whoever drives it.
+    """A simulation that stops at every decision, for its caller to drive.
 
-    `advance` runs to the next instant at which a decision is due and returns the view, `act` carries a decision out:
+    `advance` runs to the next instant at which a decision is due and returns the view; `act` carries a decision out:
 
         while (view := simulation.advance()) is not None:
             simulation.act(policy.decide(view, simulation.rng))
 
-    `run` is this loop. `fork` makes a copy that goes on alone.
+    `run` is this loop. `fork` returns an independent copy.
     """
 
     def __init__(
@@ -93,26 +91,24 @@ class Simulation:
         recorder: Recorder | None = None,
         **settings: Unpack[Settings],
     ) -> None:
-        """Get ready to run `jobs` (sorted by submit time; equal times keep their order) until all are complete.
+        """Prepare to run `jobs` (sorted by submit time; ties keep their order) to completion.
 
-        `policy` says on what terms decisions are made, and makes the agents unless others do; `Terms` alone leave every
-        job to the agent that its user configured. Records go to `recorder`, by default to memory. The same arguments
-        and decisions give the same records. Raises `InputError` for a workload that cannot run.
+        `policy` sets the terms of decisions and creates the agents unless `agents` does; with mere `Terms` each job has
+        the agent its user configured. `recorder` defaults to memory. The same arguments and decisions give the same
+        records. Raises `InputError` for a workload that cannot run.
         """
         policy = Terms() if policy is None else policy
         terms = policy if isinstance(policy, Terms) else Terms.of(policy)
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
         checking, failures = settings.get("check_invariants"), settings.get("failures")
         self._checking = wanted_by_environment() if checking is None else checking
-        #: Where the records go.
         self.recorder = recorder = MemoryRecorder() if recorder is None else recorder
         if self._checking:
             recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
         self._recorder = recorder
         self._applications = applications
-        #: What makes the agents: the policy, unless another was given; None where users have configured them.
+        #: Creates the agents: the policy unless another is given; None where users configure them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
-        #: What it was given.
         self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
         self._triggers = terms.triggers
         self._progress = settings.get("progress")
@@ -120,7 +116,7 @@ class Simulation:
         self._known_ids = {spec.id for spec in jobs} if self._on_finish is not None else set()
         self._expected = len(jobs)
         self._listed = self._submitted = self._finished = self._decisions = 0
-        #: The random stream of the decisions.
+        #: The random stream of decisions.
         self.rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s)
         self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
@@ -134,7 +130,7 @@ class Simulation:
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._delta = Delta()
         self._stage = _NEW
-        #: The class of the agents by application.
+        #: The agent class by application.
         self.agent_classes: dict[str, str] = {}
         model = (settings.get("colocation") or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
         if model is not None and terms.guaranteed_first:
@@ -145,12 +141,12 @@ class Simulation:
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
         self._leases = Leases(self._clock, ledger, self._on_leases_over)
         if options.kill_at_time_limit:
-            ledger.lifecycles.append(TimeLimits(self._clock, ledger))
+            ledger.tell(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         coming = (self._next_arrival_s, self._coming_jobs)
         self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, seed)
         shown = (self._clock, self._cluster, self._views, self._granted.view)
-        #: What the driver sees: queue and cluster as they are now, and what has changed since the last decision.
+        #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
         self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
         self._nodes = Nodes(
@@ -163,24 +159,23 @@ class Simulation:
             heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
             state = (self._clock, self._cluster, ledger, self._active, self._nodes)
             self._failures = Failures(failures, seed, *state, *heard)
-            ledger.lifecycles.append(self._failures)
+            ledger.tell(self._failures)
 
     def __repr__(self) -> str:
-        """Say in a line how far it is."""
         jobs = f"{len(self._active)} of {self._expected} jobs active, {self._finished} finished"
         return f"<simulation at {self._clock.now_s} s: {jobs}, {self._stage}>"
 
     def advance(self) -> View | None:
         """Run to the next instant at which a decision is due and return the view, None once all jobs are complete.
 
-        Raises `StuckError` where jobs are left that are never placed, `StalledError` where things happen for ever but
-        no job comes nearer to its end, and `EngineError` where a decision is due already, or the run has failed.
+        Raises `StuckError` if jobs are never placed, `StalledError` if events occur forever without progress, and
+        `EngineError` if a decision is already due or the run has failed.
         """
         if self._stage != _RUNNING:
             if self._stage == _OVER:
                 return None
             self._begin()
-        self._stage = _FAILED  # unless all goes well
+        self._stage = _FAILED  # until it succeeds
         if not self._clock.run():
             raise self._stalls.stuck()
         if self._stage == _DUE:
@@ -193,16 +188,16 @@ class Simulation:
         return None
 
     def act(self, decision: Decision) -> None:
-        """Carry out a decision that is due; one that is refused changes nothing, and another may be made instead.
+        """Carry out a due decision; a rejected one changes nothing and can be replaced.
 
-        Raises `InfeasibleDecisionError` for a decision that cannot be carried out, and `EngineError` where none is due.
+        Raises `InfeasibleDecisionError` for an infeasible decision and `EngineError` if none is due.
         """
         if self._stage != _DUE:
             raise self._misused("no decision is due", "call advance() first")
         if not isinstance(decision, Decision):
             raise InfeasibleDecisionError(self.terms.name, self._clock.now_s, [no_decision(decision)])
         changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
-        self._stage = _FAILED  # unless all goes well
+        self._stage = _FAILED  # until it succeeds
         self._clock.stopped = False
         moves = self._enactment.carry_out(changes, decision)
         self._record(moves, decision.diagnostics)
@@ -217,7 +212,7 @@ class Simulation:
         self._stage = _RUNNING
 
     def run(self, policy: Decides) -> None:
-        """Let a policy make every decision from here to the end."""
+        """Let a policy make all remaining decisions."""
         with one_thread(), spared_by_the_collector():
             view = self.view if self._stage == _DUE else self.advance()
             while view is not None:
@@ -226,15 +221,14 @@ class Simulation:
 
     @property
     def complete(self) -> bool:
-        """Whether all jobs are complete and `advance` has said so."""
+        """Whether all jobs are complete and `advance` has returned None."""
         return self._stage == _OVER
 
     def fork(self) -> Simulation:
-        """Copy the simulation as it stands; both go on alone, and alike under the same decisions.
+        """Return an independent copy; under the same decisions both go on alike.
 
-        Agents, records and random streams are copied too, and with them a policy that makes the agents: the copy has it
-        as its `agents`. Whoever decides without being known to the simulation is not. Applications, jobs and cluster
-        are shared, and so are functions. Raises `EngineError` where something cannot be copied, such as an open file.
+        Copies agents, records, random streams, and a policy that creates the agents (as `agents`), but shares
+        applications, jobs, cluster and functions. Raises `EngineError` for what cannot be copied, such as an open file.
         """
         applications = [self._applications, *(job.app for job in self._active.values())]
         return copy_of(self, [self.jobs, *applications])
@@ -247,7 +241,6 @@ class Simulation:
         return EngineError(f"'{self.terms.name}' at t={self._clock.now_s} s: {problem}; {remedy}")
 
     def _begin(self) -> None:
-        """Appoint what happens first."""
         if self._stage != _NEW:
             raise self._misused("a decision is due", "answer it with act() before you advance()")
         if self.agents is not None:
@@ -262,7 +255,6 @@ class Simulation:
             self._clock.at(time, Phase.ARRIVAL, self._arrive)
 
     def _arrive(self) -> None:
-        """Submit all jobs of the list that arrive now."""
         clock, specs = self._clock, self.jobs
         while self._listed < len(specs) and clock.ticks(specs[self._listed].submit_time_s) <= clock.now:
             self._listed += 1
@@ -270,13 +262,12 @@ class Simulation:
         self._appoint_arrival()
 
     def _next_arrival_s(self) -> float:
-        """Return when the next job of the list arrives; infinity where none does."""
+        """Return the next arrival in seconds, infinity if none."""
         if self._listed == len(self.jobs):
             return math.inf
         return self._clock.seconds(self._clock.ticks(self.jobs[self._listed].submit_time_s))
 
     def _coming_jobs(self) -> list[JobView]:
-        """Show the jobs of the list that have not arrived yet."""
         coming = self.jobs[self._listed :]
         return views_at_submission(coming, self._cluster.cluster, self._applications, self.terms.signals)
 
@@ -288,7 +279,7 @@ class Simulation:
         job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         if isinstance(job.agent, LeasingAgent):
             job.leasing = Leasing(job.agent)
-            self._ledger.tell_first(self._leases)
+            self._ledger.tell(self._leases, first=True)
         self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
@@ -309,7 +300,7 @@ class Simulation:
             self._clock.at(time, Phase.DECISION, self._decide)
 
     def _asks(self) -> bool:
-        """Return whether the policy is asked now: jobs are active, or are to come and it wants to be asked then too."""
+        """Return whether to ask the policy now: jobs are active, or it also wants to be asked before jobs to come."""
         return bool(self._active) or (self._triggers.quiet and self._submitted < self._expected)
 
     def _on_threshold(self, job: JobState) -> None:
@@ -327,7 +318,7 @@ class Simulation:
             self._request(self._clock.now)
 
     def _on_repair(self) -> None:
-        """Have the policy told; a policy that leaves everything idle at repair after repair is stuck."""
+        """Notify the policy; one that stays idle repair after repair is stuck."""
         if self._triggers.node_change and self._active:
             self._request(self._clock.now)
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
@@ -343,7 +334,7 @@ class Simulation:
         self._delta.go(job_id)
         self._finished += 1
         self._history_gpu_s.append(record.attained_gpu_s)
-        del job.view  # which knows the job: two objects that would wait for the collector
+        del job.view  # breaks a reference cycle with the job
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
         if self._finished == self._expected:
@@ -352,7 +343,6 @@ class Simulation:
             self._request(self._clock.now)
 
     def _expect(self, replies: Sequence[JobSpec]) -> None:
-        """Have jobs that follow a completion arrive when they are due."""
         check_replies(
             replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid
         )
@@ -362,7 +352,6 @@ class Simulation:
             self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self) -> None:
-        """Have the clock stop for a decision."""
         self._due.remove(self._clock.now)
         self._ledger.retune_stale()
         if self._asks():
@@ -385,7 +374,7 @@ class Simulation:
             check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
             self._stalls.busy()
-        elif not self._cluster.broken:  # otherwise the next repair may change something
+        elif not self._cluster.broken:  # another repair may help
             self._stalls.idle()
         if self._decisions % _PROGRESS_EVERY == 0:
             self._stalls.look(self._submitted, self._finished)

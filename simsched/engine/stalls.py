@@ -1,4 +1,4 @@
-"""Gives up a run that would not end: nothing happens any more, or things happen but no job comes nearer to its end."""
+"""Gives up runs that would not end: no events are left, or events without progress."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from simsched.engine.clock import Clock
 from simsched.engine.errors import StalledError, StuckError
 from simsched.engine.state import ClusterState, JobState
 
-#: Happenings in a row without progress of any job that are borne, and how many more for each job that is there.
-#:
-#: What happens is that a job is started or a node asked for, as in every circle that a failure, a restart or a change
-#: of nodes can run in. Waiting is no happening: a policy may decide every second for years, and cannot hold the clock,
-#: as it is woken at a later tick. A job that is stopped by plan keeps what it has done, so that a slow run, however
-#: often it preempts, does progress. One that failures throw back must have been thrown back ten thousand times, and no
-#: other job have progressed meanwhile, before it is given up: of runs whose last job needs a thousand attempts in the
-#: mean, that happens to one in twenty thousand (e to the power of -10).
+#: Events tolerated in a row without progress of any job, and how many more for each job. Events are starts of jobs and
+#: requests of nodes, which every cycle of failures, restarts or node changes contains, but not waiting: a policy may
+#: decide every second for years. Planned stops keep progress, so slow runs that preempt often do progress. A job that
+#: failures throw back is given up after ten thousand times without progress of any other: of runs whose last job needs
+#: a thousand attempts on average, one in twenty thousand (e to the power of -10).
 MOST_HAPPENINGS = 10_000
 MOST_FOR_EACH_JOB = 100
 
 
 class _Work(NamedTuple):
-    """What a job has done: all, what no failure can take from it, and a value that changes when it is thrown back."""
+    """A job's work: in total, safe from failures, and a value that changes when it is thrown back."""
 
     live: float
     saved: float
@@ -35,16 +32,15 @@ class _Work(NamedTuple):
         return _Work(job.live_progress, saved, (job.limit_from, lost))
 
     def is_beyond(self, before: _Work) -> bool:
-        """Return whether a job that was thrown back has more saved, or another has done more."""
+        """Return whether a job thrown back has more saved, or any other has more done."""
         return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
 
 
 @dataclass(eq=False)
 class StallDetector:
-    """Counts the rounds that leave everything idle, and looks now and then how far the `active` jobs are.
+    """Detects stalls: counts idle rounds, and samples the progress of the `active` jobs.
 
-    Fewer than `_most_idle` idle rounds in a row are borne, or however many there are within `_pause_s` seconds. A job
-    that arrives or ends is progress too.
+    Tolerates fewer than `_most_idle` consecutive idle rounds, or any number within `_pause_s` seconds.
     """
 
     _policy: str
@@ -62,11 +58,11 @@ class StallDetector:
     _failed: int = 0
 
     def busy(self) -> None:
-        """Note that something runs or is due to happen."""
+        """Reset the idle rounds: something runs or is pending."""
         self._idle = 0
 
     def idle(self) -> None:
-        """Count an idle round; raises `StuckError` where it is one too many."""
+        """Count an idle round; raises `StuckError` past the limit."""
         if not self._idle:
             self._idle_from_s = self._clock.now_s
         self._idle += 1
@@ -74,16 +70,16 @@ class StallDetector:
             raise self.stuck()
 
     def stuck(self) -> StuckError:
-        """Return the error that names the policy and the jobs that wait."""
+        """Return the error that names the policy and the waiting jobs."""
         return StuckError(
             f"policy '{self._policy}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
             f"but {len(self._active)} jobs wait: {_named(self._active)}"
         )
 
     def look(self, submitted: int, finished: int) -> None:
-        """Look how far the jobs are, if enough has happened; raises `StalledError` where the run is to be given up.
+        """Sample the jobs' progress once enough has happened; raises `StalledError` if there is none.
 
-        `submitted` and `finished` are numbers of jobs from the start of the run.
+        `submitted` and `finished` count jobs since the start of the run.
         """
         clock, cluster = self._clock, self._cluster
         happened = cluster.job_starts + cluster.node_starts

@@ -1,4 +1,4 @@
-"""The state of jobs and cluster; changed by the ledger alone."""
+"""The state of jobs and cluster, changed only by the ledger."""
 
 from __future__ import annotations
 
@@ -30,39 +30,37 @@ from simsched.policy import JobView, Speed
 
 
 class ClusterState:
-    """Which GPUs are free, by node index."""
+    """The free GPUs by node index."""
 
     def __init__(self, cluster: Cluster, initial_nodes: int | None = None, max_jobs_per_gpu: int = 1) -> None:
-        """Start with the first `initial_nodes` nodes (None: all) up and empty."""
-        #: The holders of single GPUs, None where GPUs are not shared.
+        #: The holders of single GPUs, None without sharing.
         self.occupancy = (
             Holders([node.gpus for node in cluster.nodes], max_jobs_per_gpu) if max_jobs_per_gpu > 1 else None
         )
         self.cluster = cluster
         first = len(cluster.nodes) if initial_nodes is None else initial_nodes
-        #: Which nodes are up; another list whenever a node goes or comes, so that to look whether any did is quick.
+        #: Which nodes are up; a new list at every change makes changes cheap to detect.
         self.up = [node.index < first for node in cluster.nodes]
         self.free = [node.gpus if node.index < first else 0 for node in cluster.nodes]
         self.available_gpus = sum(self.free)
         self.nodes_up = sum(self.up)
-        #: Nodes that have been asked for and are not up yet, with what will bring them up.
+        #: Requested nodes that are not up yet, each with its start.
         self.starting: dict[int, Appointment] = {}
-        #: Nodes out of order, with the number of reasons for each, and those of them that come back once repaired.
+        #: Broken nodes with their number of causes, and those that come back once repaired.
         self.broken: dict[int, int] = {}
         self.returning: set[int] = set()
-        #: Failures of nodes so far.
         self.failures = 0
         self.allocated_gpus = 0
         self.running_jobs = 0
-        #: How often a job was given GPUs, and a node was asked for, so far.
+        #: Job starts and node requests so far.
         self.job_starts = self.node_starts = 0
         self._several_makes = len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1
         self._provisioned: Mapping[str, float] | None = None
-        #: Sites on one node, of which there are few.
+        #: Cached sites on one node.
         self._sites: dict[tuple[str, int], Site] = {}
 
     def site(self, allocation: Allocation, gpu_type: str, gpus: int) -> Site:
-        """Return the site of an allocation of so many GPUs of a type."""
+        """Return the site of an allocation."""
         if len(allocation) > 1:
             return site_of(self.cluster, allocation)
         site = self._sites.get((gpu_type, gpus))
@@ -71,12 +69,12 @@ class ClusterState:
         return site
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
-        """Mark GPUs as held by one more job, beside others where GPUs may be shared."""
+        """Add a holder to GPUs, beside others where GPUs are shared."""
         self.running_jobs += 1
         self.job_starts += 1
         if self.occupancy is not None:
             short = self.occupancy.take(job_id, allocation, beside, onto)
-            assert short is None, short  # the decision has been checked
+            assert short is None, short  # the decision was checked before
             self._recount(allocation)
             return
         for node, gpus in allocation:
@@ -85,12 +83,12 @@ class ClusterState:
 
     @property
     def provisioned_nodes(self) -> int:
-        """Count the nodes that are up or starting."""
+        """Count nodes that are up or starting."""
         return self.nodes_up + len(self.starting)
 
     @property
     def provisioned_gpus(self) -> Mapping[str, float]:
-        """Count the GPUs of these nodes by type; empty where all nodes are equal, as their number tells it."""
+        """Count the provisioned GPUs by type; empty where all nodes are equal, as the node count suffices."""
         if self._provisioned is None:
             counts: dict[str, float] = {}
             for node in self.cluster.nodes if self._several_makes else ():
@@ -100,13 +98,13 @@ class ClusterState:
         return self._provisioned
 
     def start(self, node: int, appointment: Appointment) -> None:
-        """Note what will bring a node up that is down."""
+        """Start a node that is down."""
         self.node_starts += 1
         self.starting[node] = appointment
         self._provisioned = None
 
     def bring_up(self, node: int) -> None:
-        """Let a node join, empty."""
+        """Bring up an empty node."""
         self._provisioned = None
         self.starting.pop(node, None)
         self._set_up(node, up=True)
@@ -119,7 +117,7 @@ class ClusterState:
         self.up[node] = up
 
     def take_down(self, node: int) -> None:
-        """Let an empty node go, or one that is still starting."""
+        """Release an empty or starting node."""
         self._provisioned = None
         if node in self.starting:
             self.starting.pop(node).cancel()
@@ -130,7 +128,7 @@ class ClusterState:
             self.free[node] = 0
 
     def break_down(self, node: int) -> None:
-        """Take an empty node out of order; it comes back when repaired, if it was up or starting."""
+        """Mark an empty node as broken; once repaired it comes back if it was up or starting."""
         self.failures += 1
         self.broken[node] = self.broken.get(node, 0) + 1
         if self.up[node] or node in self.starting:
@@ -138,7 +136,7 @@ class ClusterState:
             self.take_down(node)
 
     def repair(self, node: int) -> None:
-        """Put a node in order again, unless something else is wrong with it too."""
+        """Repair one cause; the node works again once none is left."""
         self.broken[node] -= 1
         if not self.broken[node]:
             del self.broken[node]
@@ -147,7 +145,7 @@ class ClusterState:
                 self.bring_up(node)
 
     def give_back(self, job_id: str, allocation: Allocation) -> None:
-        """Mark GPUs as held by one job less, and as free where that was the last."""
+        """Remove a holder from GPUs."""
         self.running_jobs -= 1
         if self.occupancy is not None:
             self.occupancy.give_back(job_id)
@@ -158,7 +156,6 @@ class ClusterState:
             self.allocated_gpus -= gpus
 
     def _recount(self, allocation: Allocation) -> None:
-        """Count the free GPUs of nodes anew."""
         assert self.occupancy is not None
         for node, _ in allocation:
             free = self.occupancy.free(node)
@@ -168,7 +165,7 @@ class ClusterState:
 
 @dataclass(slots=True)
 class Leasing:
-    """The agent that grants a job its leases; the one under way, and when it began; whether the last one is over."""
+    """A job's leasing agent, its current lease with the start, and whether the last one is over."""
 
     agent: LeasingAgent
     lease: Lease | None = None
@@ -178,13 +175,11 @@ class Leasing:
 
 @dataclass(slots=True, eq=False, repr=False)
 class JobState:
-    """All that is known of one submitted, unfinished job.
+    """The full state of a submitted, unfinished job.
 
-    A job that holds GPUs is in one of three conditions: restarting, running (`running` says how since
-    `since`, at `rate` progress per second), or at a breakpoint inside the current instant. `appointment` is what
-    happens to it next. Service is settled up to `since`; the properties add what has passed since. Times and services
-    are in ticks where their names have no unit. `speeds` are what the job has measured by site, and `losses` what it
-    reports, None where nobody asks for it.
+    A job with GPUs is restarting, running (as `running` since `since`, at `rate` progress per second) or at a
+    breakpoint; `appointment` is its next event. Service is settled up to `since`, and properties add the rest. Times
+    are in ticks unless named otherwise. `speeds` are by site; `losses` is None if nothing reads them.
     """
 
     request: JobRequest
@@ -196,7 +191,7 @@ class JobState:
     submitted: float = field(init=False)
     agent: Agent = field(init=False)
     view: JobView = field(init=False)
-    #: Set where the agent grants leases, and where anything fails.
+    #: Set where the agent grants leases, and where anything can fail.
     leasing: Leasing | None = None
     recovery: Recovery | None = None
     allocation: Allocation = NOTHING
@@ -214,7 +209,7 @@ class JobState:
     speed: float = 1.0
     gpu_share: float = 1.0
     neighbours: tuple[str, ...] = ()
-    #: Whether sharing a GPU may not slow it down; as asked for unless the policy says otherwise.
+    #: Whether sharing a GPU may not slow it down; as submitted unless the policy overrides it.
     guaranteed: bool = field(init=False)
     #: Whether the policy has declined its deadline.
     declined: bool = False
@@ -222,24 +217,22 @@ class JobState:
     first_start: float | None = None
     settled_gpu: float = 0
     settled_held: float = 0
-    #: The ticks with GPUs that do not count for its time limit, and those spent on restarts.
+    #: Ticks with GPUs excluded from the time limit, and ticks spent on restarts.
     limit_from: float = 0
     restart: float = 0
     speeds: dict[Site, Speed] | None = None
     losses: LossReporter | None = None
 
     def __post_init__(self) -> None:
-        """Begin as submitted and waiting."""
         self.submitted = self.clock.ticks(self.request.submit_time_s)
         self.guaranteed = self.request.guaranteed
 
     def __repr__(self) -> str:
-        """Say in a line where it runs."""
         return f"<job {self.request.id}: {describe(self.allocation) or 'waits'}, epoch {self.epoch}>"
 
     @property
     def held_s(self) -> float:
-        """Seconds for which the job has held GPUs."""
+        """Seconds during which the job held GPUs."""
         clock = self.clock
         return clock.seconds(self.settled_held + (clock.now - self.since if self.gpus else 0))
 
@@ -260,19 +253,19 @@ class JobState:
 
     @property
     def first_start_s(self) -> float | None:
-        """When GPUs were first held, None before."""
+        """When the job first held GPUs, None before."""
         return None if self.first_start is None else self.clock.seconds(self.first_start)
 
     @property
     def paused(self) -> bool:
-        """Whether it holds GPUs after the end of a lease, or writes a checkpoint."""
+        """Whether it holds GPUs after a lease has ended, or writes a checkpoint."""
         if self.leasing is not None and self.leasing.paused:
             return True
         return self.recovery is not None and self.recovery.writing
 
     @property
     def live_progress(self) -> float:
-        """Progress at this instant."""
+        """Current progress."""
         if self.running is None:
             return self.progress
         if self.leasing is not None and self.leasing.lease is not None:
@@ -281,7 +274,7 @@ class JobState:
 
 
 def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:
-    """Return the GPU type of an allocation, None where it mixes several."""
+    """Return the GPU type of an allocation, None if mixed."""
     if len(allocation) == 1:
         return cluster.nodes[allocation[0][0]].gpu_type
     types = {cluster.nodes[node].gpu_type for node, _ in allocation}
@@ -289,7 +282,7 @@ def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:
 
 
 def nodes_shared_by_distributed(jobs: Sequence[JobState]) -> set[int]:
-    """Find the nodes that more than one distributed job uses."""
+    """Return the nodes used by more than one distributed job."""
     seen: set[int] = set()
     shared: set[int] = set()
     for job in jobs:

@@ -1,4 +1,4 @@
-"""How many free GPUs are of no use to any job that waits."""
+"""Counts free GPUs that no waiting job can use."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from simsched.model import Cluster
 class Stranded(NamedTuple):
     """Free GPUs that no waiting job can use: on any nodes of one type, on the fewest nodes, in the fewest domains.
 
-    The fewest are those that the job would need in the empty cluster; the domains are those of the lowest level above
-    the nodes, the whole cluster where there is none.
+    The fewest are those needed in the empty cluster; domains are of the lowest level above nodes, or the cluster.
     """
 
     gpus: int = 0
@@ -25,20 +24,20 @@ NONE_STRANDED = Stranded()
 
 
 class _Units:
-    """Nodes, or domains, of one GPU type: what each of them holds, and how many of them a job needs at least."""
+    """Nodes or domains of one GPU type: their sizes, and the fewest each job needs."""
 
     def __init__(self, nodes_of: Sequence[Sequence[int]], gpus: Sequence[int]) -> None:
         self.nodes_of = nodes_of
         self._sizes = sorted((sum(gpus[node] for node in nodes) for nodes in nodes_of), reverse=True)
 
     def stranded(self, free: Sequence[int], wanted: Iterable[int]) -> int:
-        """Count the free GPUs that no job of the sizes `wanted` could get on as few units as it needs."""
+        """Count the free GPUs that no job of sizes `wanted` can get on as few units as it needs."""
         left = sorted((sum(free[node] for node in nodes) for nodes in self.nodes_of), reverse=True)
         least = min((self._least(left, gpus) for gpus in wanted), default=left[0] + 1)
         return sum(gpus for gpus in left if gpus < least)
 
     def _least(self, left: Sequence[int], gpus: int) -> int:
-        """Return the fewest free GPUs with which a unit is of use to a job, more than any has where none is."""
+        """Return the fewest free GPUs that make a unit useful to a job, more than any has if none is."""
         before = 0
         missing = gpus
         for size, has in zip(self._sizes, left, strict=True):
@@ -51,10 +50,10 @@ class _Units:
 
 
 class StrandedGpus:
-    """Counts what is stranded at a decision; costs a walk over nodes and jobs where GPUs are free and jobs wait."""
+    """Counts stranded GPUs; walks nodes and jobs only if GPUs are free and jobs wait."""
 
     def __init__(self, cluster: Cluster, *, rigid: bool) -> None:
-        """Look at a cluster under a policy that gives jobs what they ask for (`rigid`), or any number of GPUs."""
+        """Prepare for policies that grant full requests (`rigid`), or any number of GPUs."""
         self._rigid = rigid
         gpus = [node.gpus for node in cluster.nodes]
         domains = cluster.levels[0].domains if cluster.levels else (tuple(range(len(gpus))),)
@@ -67,7 +66,7 @@ class StrandedGpus:
             self._units[kind] = pool, nodes, inside
 
     def stranded(self, free: Sequence[int], active: Mapping[str, JobState]) -> Stranded:
-        """Count the free GPUs that no waiting job can use; none where no job waits."""
+        """Count the free GPUs that no waiting job can use, zero if none waits."""
         if not any(free):
             return NONE_STRANDED
         waiting = [job for job in active.values() if not job.allocation]

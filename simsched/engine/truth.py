@@ -1,4 +1,4 @@
-"""What only the engine knows of a job: the work that it has left, its true rates, the losses that it will report."""
+"""What only the engine knows of a job: remaining work, true rates and future losses."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from simsched.model import (
 )
 from simsched.policy import LossReports
 
-#: A job reports its loss when it begins and after each epoch, and within epochs too where it has fewer than so many.
+#: Jobs report losses at the start, after each epoch, and within epochs to reach this many reports.
 LEAST_REPORTS = 100
 
 
 class JobAtWork(Protocol):
-    """What the oracle looks at; the engine's own job state is one."""
+    """The job state that the oracle reads."""
 
     @property
     def request(self) -> JobRequest:
-        """Return what was submitted."""
+        """Return the submitted request."""
 
     @property
     def app(self) -> Application:
-        """Return the physics."""
+        """Return the application."""
 
     @property
     def epoch(self) -> int:
-        """Return the 0-based epoch in progress."""
+        """Return the current epoch, 0-based."""
 
     @property
     def site(self) -> Site | None:
-        """Return where the job runs, None while it waits."""
+        """Return where the job runs, None while waiting."""
 
     @property
     def cluster(self) -> Cluster:
@@ -52,10 +52,9 @@ class JobAtWork(Protocol):
 
 
 class TrueRemainingWork:
-    """What is left of a job at one instant."""
+    """The remaining work of a job at one instant."""
 
     def __init__(self, job: JobAtWork, progress: float) -> None:
-        """Look at a job that has made `progress`."""
         self.epoch = job.epoch
         self.epochs = job.app.epochs
         self._job = job
@@ -63,19 +62,18 @@ class TrueRemainingWork:
 
     @property
     def progress(self) -> float:
-        """Progress left, in the unit in which the application counts it."""
+        """Remaining progress, in the application's unit."""
         return self._job.app.epoch_end(self.epochs - 1) - self._progress
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the iterations done by the end of an epoch when trained at `batch_size` throughout."""
+        """Return the iterations to the end of an epoch when trained at `batch_size` throughout."""
         return self._job.app.iterations(batch_size, epoch)
 
     @property
     def seconds(self) -> float:
-        """Seconds left on the GPU type that the job holds, or on the fastest that it could run on while it waits.
+        """Seconds left on the GPU type held, or while waiting on the fastest usable type.
 
-        The GPUs are as many as asked for, consolidated, the batch is the one asked for, and nothing disturbs the job.
-        Raises `ValueError` where it could run on none.
+        Assumes requested GPUs and batch, consolidated and undisturbed. Raises `ValueError` if no type is usable.
         """
         job = self._job
         if job.site is not None:
@@ -89,10 +87,7 @@ class TrueRemainingWork:
         return min(self.seconds_on(gpu_type) for gpu_type in able)
 
     def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
-        """Return the seconds left on consolidated GPUs of a type, as many as asked for unless told otherwise.
-
-        Raises `ValueError` where the speed is not known.
-        """
+        """Return the seconds left on consolidated GPUs (default: as requested); `ValueError` for an unknown speed."""
         app = self._job.app
         site, batch = _as_asked(self._job, gpu_type, gpus)
         seconds, progress = 0.0, self._progress
@@ -104,10 +99,7 @@ class TrueRemainingWork:
 
 
 def true_rates(job: JobAtWork) -> Mapping[str, float]:
-    """Return the progress per second in the epoch at hand on the GPUs asked for, consolidated, by type of the cluster.
-
-    The rate is 0 on a type on which the job cannot run.
-    """
+    """Return progress per second in the current epoch by GPU type, on the requested GPUs, consolidated; else 0."""
     app = job.app
     rates = {}
     for gpu_type in job.cluster.gpus_by_type:
@@ -118,7 +110,7 @@ def true_rates(job: JobAtWork) -> Mapping[str, float]:
 
 
 def _as_asked(job: JobAtWork, gpu_type: str, gpus: int | None = None) -> tuple[Site, BatchChoice]:
-    """Return as many GPUs of a type as asked for, or `gpus`, consolidated, and the batch asked for."""
+    """Return a consolidated site of `gpus` (default: as requested) and the requested batch."""
     app, request, batch = job.app, job.request, NO_BATCH
     gpus = gpus or request.num_gpus
     if app.limits is not None:
@@ -128,7 +120,7 @@ def _as_asked(job: JobAtWork, gpu_type: str, gpus: int | None = None) -> tuple[S
 
 
 class LossReporter:
-    """The reports of one job, drawn when it is submitted; none is shown before the job is as far."""
+    """The loss reports of one job, drawn at submission and shown as it progresses."""
 
     def __init__(self, app: Application, curve: LossCurve, rng: np.random.Generator) -> None:
         """Draw the reports: the curve's losses, each times exp(noise x normal)."""
@@ -142,7 +134,7 @@ class LossReporter:
         self._progress = np.interp(epochs, np.arange(app.epochs + 1.0), self._ends).tolist()
 
     def reports(self, progress: float) -> LossReports:
-        """Return what has been reported by `progress`; a job that has done nothing has reported nothing."""
+        """Return the reports by `progress`, none at 0."""
         count = bisect_right(self._progress, progress) if progress > 0 else 0
         done = float(np.interp(progress, self._ends, np.arange(float(len(self._ends)))))
         mean = self._ends[-1] / (len(self._ends) - 1)

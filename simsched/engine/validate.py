@@ -1,4 +1,4 @@
-"""Checks a decision against cluster and jobs; the engine never repairs one."""
+"""Checks a decision against cluster and jobs, never repairing it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from simsched.model import NOTHING, Allocation
 from simsched.policy import Action, Cancel, Decision, Place, Stop
 from simsched.words import counted
 
-#: How a job is placed that shares nothing.
+#: The placement of a job that shares nothing.
 ALONE = Place(NOTHING)
 
 
 class Changes(NamedTuple):
-    """What a decision changes: the GPUs of jobs, () for those that it stops, in order; and the actions that it names.
-
-    Jobs that get the GPUs of others come last.
-    """
+    """The GPUs of jobs that a decision changes (() stops one; takeovers come last), and the actions it names."""
 
     gpus: dict[str, Allocation]
     actions: Mapping[str, Action]
@@ -35,12 +32,12 @@ class Changes(NamedTuple):
 
     @property
     def cancelled(self) -> list[str]:
-        """The jobs that end now."""
+        """The jobs to cancel now."""
         return [job_id for job_id, action in self.actions.items() if isinstance(action, Cancel)]
 
     @property
     def shared(self) -> dict[str, Place]:
-        """The jobs that are placed beside others or onto their GPUs."""
+        """The jobs placed beside others or onto their GPUs."""
         places = ((job_id, one) for job_id, one in self.actions.items() if isinstance(one, Place))
         return {job_id: place for job_id, place in places if place.beside or place.onto is not None}
 
@@ -49,10 +46,7 @@ NO_CHANGES = Changes({}, MappingProxyType({}))
 
 
 def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: float) -> Changes:
-    """Reduce a decision to what it changes, in workload order where it names all jobs that go on.
-
-    Raises `InfeasibleDecisionError` for what is no decision on a job.
-    """
+    """Reduce a decision to its changes, in workload order if it names all jobs; raises `InfeasibleDecisionError`."""
     jobs = decision.jobs
     nothing: Allocation = ()
     changes: dict[str, Any]
@@ -89,10 +83,7 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
 
 
 def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: float) -> None:
-    """Refuse a decision about jobs that are not active, or about other nodes than the cluster's.
-
-    Raises `InfeasibleDecisionError`.
-    """
+    """Reject decisions about inactive jobs or unknown nodes; raises `InfeasibleDecisionError`."""
     jobs, watch, wanted, wake_at_s = decision.jobs, decision.watch, decision.nodes, decision.wake_at_s
     if not (jobs.keys() <= active.keys() and watch.keys() <= active.keys()):
         unknown = {str(job_id) for job_id in (*jobs, *watch) if job_id not in active}
@@ -124,11 +115,9 @@ def check_changes(
     *,
     rigid: bool = False,
 ) -> None:
-    """Refuse changes that the nodes cannot hold, that are no allocations at all, or give a job GPUs it cannot use.
+    """Reject malformed allocations, those that nodes cannot hold, and GPUs that a job cannot use.
 
-    `rigid` tells that the policy promises every job the GPUs that it asked for, or none.
-
-    Raises `InfeasibleDecisionError` with every reason.
+    `rigid` policies grant every job all GPUs it asked for or none. Raises `InfeasibleDecisionError` with every reason.
     """
     if not changes.gpus and not changes.actions:
         return
@@ -166,7 +155,7 @@ def check_changes(
 
 
 def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:
-    """Find jobs placed beside others where nothing may be shared, or beside jobs that hold nothing."""
+    """Yield the faults of jobs placed beside others without sharing, or beside jobs without GPUs."""
     shared = changes.shared
     for job_id, place in shared.items():
         host = place.onto
@@ -182,7 +171,7 @@ def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, shari
 
 
 def _short_of_shares(changes: Changes, occupancy: Holders, nodes: Collection[int]) -> Iterator[str]:
-    """Try the changes on a copy of who holds what."""
+    """Try the changes on a copy of the holders."""
     trial, shared = occupancy.copy_of(nodes), changes.shared
     for job_id in changes.gpus:
         trial.give_back(job_id)
@@ -194,7 +183,7 @@ def _short_of_shares(changes: Changes, occupancy: Holders, nodes: Collection[int
 
 
 def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
-    """Say where another number of GPUs breaks the policy's promise, or is one on which the duration is not known."""
+    """List the faults of a GPU count: it breaks the policy's promise, or the job's duration on it is unknown."""
     said = f"job '{job.request.id}' asked for {counted(job.request.num_gpus, 'GPU')} and is given {given}"
     if rigid:
         return [f"{said}, but the policy is rigid; declare Traits(rigid=False) if it may do so"]
@@ -206,10 +195,7 @@ def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
 def check_nodes_to_leave(
     nodes: Collection[int], gpus: Mapping[str, Allocation], active: Mapping[str, JobState], policy: str, now_s: float
 ) -> None:
-    """Refuse to let nodes go that hold jobs after the decision.
-
-    Raises `InfeasibleDecisionError` with every such node and its jobs.
-    """
+    """Reject the release of nodes that hold jobs; `InfeasibleDecisionError` names every such node with its jobs."""
     kept = set(nodes)
     users: dict[int, list[str]] = {}
     for job_id, job in active.items():
@@ -222,7 +208,7 @@ def check_nodes_to_leave(
 
 
 def _whole(number: object) -> bool:
-    """Return whether something is a whole number, numpy's among them; `True` is none."""
+    """Return whether a value is an integer, numpy's included, but no bool."""
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 
@@ -232,7 +218,7 @@ def _malformed(allocation: Allocation, cluster: ClusterState) -> list[str]:
     if broken:
         return [f"{broken[0]!r} is no whole number, as nodes and their GPUs are, in {allocation}"]
     if len(allocation) == 1 and 0 <= allocation[0][0] < known and up[allocation[0][0]] and allocation[0][1] >= 1:
-        return []  # as nearly all are
+        return []  # the common case
     nodes = [node for node, _ in allocation]
     reasons = [f"there is no node {node}" for node in nodes if not 0 <= node < known]
     if reasons:

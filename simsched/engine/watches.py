@@ -1,4 +1,4 @@
-"""What strikes when a job has had its GPUs for so long: thresholds that a policy watches, and time limits."""
+"""Events after a time with GPUs: watched thresholds of service, and time limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.engine.state import JobState
 
 @dataclass(eq=False)
 class Watches(Lifecycle):
-    """Has the policy told when the attained service of a job reaches a threshold."""
+    """Notifies the policy when a job's attained service reaches a threshold."""
 
     _clock: Clock
     _on_threshold: Callable[[JobState], None]
@@ -22,14 +22,14 @@ class Watches(Lifecycle):
     _due: dict[str, Appointment] = field(default_factory=dict)
 
     def watch(self, job: JobState, attained_gpu_s: float) -> None:
-        """Watch for a threshold, in place of the one before."""
+        """Watch a threshold, replacing the previous one."""
         self._gpu_ticks[job.request.id] = threshold = self._clock.ticks(attained_gpu_s)
         if job.gpus:
             self.released(job)
             self._appoint(job, threshold)
 
     def placed(self, job: JobState) -> None:
-        """Appoint when the threshold will be reached."""
+        """Schedule the threshold."""
         threshold = self._gpu_ticks.get(job.request.id)
         if threshold:
             self._appoint(job, threshold)
@@ -44,26 +44,26 @@ class Watches(Lifecycle):
         self._on_threshold(job)
 
     def released(self, job: JobState) -> None:
-        """Wait until the job has GPUs again."""
+        """Pause until the job has GPUs again."""
         due = self._due.pop(job.request.id, None)
         if due is not None:
             due.cancel()
 
     def completed(self, job: JobState) -> None:
-        """Forget a job that is done."""
+        """Drop a completed job."""
         self._gpu_ticks.pop(job.request.id, None)
 
 
 @dataclass(eq=False)
 class TimeLimits(Lifecycle):
-    """Ends jobs that have had GPUs for as long as their time limit."""
+    """Ends jobs that have held GPUs for their time limit."""
 
     _clock: Clock
     _ledger: Ledger
     _due: dict[str, Appointment] = field(default_factory=dict)
 
     def placed(self, job: JobState) -> None:
-        """Appoint the end of its time."""
+        """Schedule the end of the job's time."""
         limit_s = job.request.time_limit_s
         if limit_s is not None:
             end = self._clock.now + max(self._clock.ticks(limit_s) + job.limit_from - job.settled_held, 0)

@@ -1,4 +1,4 @@
-"""The experiment: what its YAML may say, its checks and its grid of cells; running them is for `execution`."""
+"""Experiments: the YAML schema, its checks and the grid of cells."""
 
 import lazy_loader
 

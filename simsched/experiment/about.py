@@ -1,4 +1,4 @@
-"""What a cell's manifest says of its task, for people to read; the task itself determines the cell's key."""
+"""The part of a cell's manifest that describes its task for readers; the cell's key follows from the task itself."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from simsched.sources import content_of, plugin_closure
 
 
 def groups_of(cluster: Cluster) -> list[dict[str, Any]]:
-    """Describe a cluster as runs of equal nodes, however it was written."""
+    """Describe a cluster as runs of equal nodes."""
     runs = itertools.groupby(cluster.nodes, key=lambda node: (node.gpus, node.gpu_type))
     return [{"nodes": len(list(run)), "gpus_per_node": gpus, "gpu_type": kind} for (gpus, kind), run in runs]
 
 
 def costs_of(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the prices and the power of a cluster, each where it has any."""
+    """Return the prices and the power of a cluster, where given."""
     prices = {"node_price_per_h": spec.node_price_per_h, "gpu_price_per_h": dict(spec.gpu_price_per_h) or None}
     costs: dict[str, Any] = {**prices, "power": spec.drawn_w()}
     return {name: cost for name, cost in costs.items() if cost is not None}
@@ -34,7 +34,7 @@ def costs_of(spec: ClusterSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy, or agents, as a cell has them: their digest, what a manifest says of them, and their libraries."""
+    """A cell's policy or agents: digest, manifest entry and libraries."""
 
     digest: str
     about: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Choice:
 
     @classmethod
     def of(cls, choice: PolicyChoice | AgentChoice) -> Choice:
-        """Look at a choice: load its class, and read its sources and the files that its parameters name."""
+        """Load a choice's class and read its sources and input files."""
         kind: type[Any] = choice.load()
         closure = plugin_closure(kind, without=code().modules)
         files = {name: content_of(Path(path)) for name, path in sorted(input_files(kind, choice.params).items())}
@@ -58,7 +58,7 @@ class Choice:
 def about_task(
     task: Task, made: Policy, policy: Choice, agents: Choice | None, digests: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Describe a task, whose policy is `made`; `digests` are those of its jobs and applications."""
+    """Describe a task with the policy `made`; `digests` are those of its jobs and applications."""
     libraries = {**code().libraries, **policy.libraries, **({} if agents is None else agents.libraries)}
     about: dict[str, Any] = {
         "seed": task.seed,
@@ -88,7 +88,7 @@ def about_task(
 
 
 def _conditions(task: Task) -> dict[str, Any]:
-    """Describe the parts of a task that most leave out."""
+    """Describe the optional parts of a task."""
     about: dict[str, Any] = {}
     if task.cluster.levels:
         about["topology"] = [level.described() for level in task.cluster.levels]

@@ -1,8 +1,7 @@
-"""The canonical form of a value: one text for all values that are equal, whatever objects they are made of.
+"""The canonical form of a value: equal values give equal text, whatever their objects.
 
-A dataclass, a named tuple or a section counts by its class and all fields that are compared, so that a field which is
-added counts by itself; a field marked `INPUT_FILE` and a path count by the content of the file or folder; a class of a
-plugin counts by its sources; a value that stands for another says so with a method `canonical`.
+A dataclass, named tuple or section counts by its class and all compared fields; a path or field marked `INPUT_FILE` by
+content; a plugin's class by its sources. A method `canonical` returns a stand-in.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from pydantic import BaseModel
 from simsched.keys import INPUT_FILE
 from simsched.sources import content_of, plugin_closure
 
-#: Types whose `repr` tells values apart; that of a float gives all of its digits.
+#: Types whose `repr` is canonical; that of a float has all digits.
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def digest_of(value: Any) -> str:
     """Hash the canonical form of a value, in 64 hexadecimal digits.
 
-    Raises `TypeError` for a value that has none, and `InputError` for an input file that cannot be read.
+    Raises `TypeError` for a value without one, and `InputError` for an unreadable input file.
     """
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """Write a value down; raises as `digest_of` does."""
+    """Return a value's canonical form; raises as `digest_of` does."""
     kind = type(value)
     if kind in _PLAIN:
         return repr(value)
@@ -66,7 +65,7 @@ def canonical(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """How the values of a class are written: its name and fields, how to read all of them, which of them name files."""
+    """How to write the values of a class: its name, its fields, a reader of all of them, and which name files."""
 
     head: str
     read: Callable[[Any], tuple[Any, ...]]
@@ -75,7 +74,7 @@ class _Form:
 
 def _fields(form: _Form, value: Any) -> str:
     values = form.read(value)
-    if not form.files and _PLAIN.issuperset(map(type, values)):  # as with nearly all of a million jobs
+    if not form.files and _PLAIN.issuperset(map(type, values)):  # the common case among a million jobs
         return form.head + repr(values)
     told = (Path(one) if place in form.files and one is not None else one for place, one in enumerate(values))
     return f"{form.head}({', '.join(map(canonical, told))}{',' * (len(values) == 1)})"
@@ -83,7 +82,6 @@ def _fields(form: _Form, value: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _form_of(kind: Any) -> _Form | None:
-    """Return the form of a dataclass, a named tuple or a section; None for other classes."""
     if dataclasses.is_dataclass(kind):
         names: Iterable[str] = (one.name for one in dataclasses.fields(kind) if one.compare)
     elif issubclass(kind, BaseModel):

@@ -1,4 +1,4 @@
-"""Sequences whose items are made when they are asked for, so that a large grid costs neither time nor memory."""
+"""Sequences that create their items on access, which keeps large grids cheap."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ Item = TypeVar("Item")
 
 
 class Lazy(Sequence[Item]):
-    """`length` items, the i-th of which is `make(i)` each time that it is asked for."""
+    """A sequence of `length` items; `make(i)` creates the i-th on each access."""
 
     def __init__(self, length: int, make: Callable[[int], Item]) -> None:
-        """Make nothing yet."""
         self._length = length
         self._make = make
 
     def __len__(self) -> int:
-        """Return how many items there are."""
         return self._length
 
     @overload
@@ -29,7 +27,6 @@ class Lazy(Sequence[Item]):
     def __getitem__(self, index: slice) -> Sequence[Item]: ...
 
     def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
-        """Make an item, or a sequence of some."""
         if isinstance(index, slice):
             chosen = range(self._length)[index]
             return Lazy(len(chosen), lambda i: self._make(chosen[i]))
@@ -38,28 +35,27 @@ class Lazy(Sequence[Item]):
         return self._make(index % self._length)
 
     def __iter__(self) -> Iterator[Item]:
-        """Make the items one after the other."""
         return (self._make(index) for index in range(self._length))
 
 
 def spread(length: int, most: int) -> list[int]:
-    """Pick at most `most` indices below `length`, the first and the last among them, spread evenly."""
+    """Pick at most `most` evenly spread indices below `length`, first and last included."""
     if length <= most:
         return list(range(length))
     return sorted({round(step * (length - 1) / (most - 1)) for step in range(most)})
 
 
 class Shape:
-    """How many cells each point of a grid has."""
+    """The number of cells at each point of a grid."""
 
     def __init__(self, counts: Sequence[int], times: int = 1) -> None:
-        """Take the counts point by point; the whole list of them stands `times` times."""
+        """The counts by point repeat `times` times."""
         self._ends = list(accumulate(counts))
         self._points = len(self._ends)
         self.total = self._ends[-1] * times
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the point of a cell, and the cell's place within it."""
+        """Return a cell's point and its index there."""
         turn, rest = divmod(index, self._ends[-1])
         point = bisect_right(self._ends, rest)
         return turn * self._points + point, rest - (self._ends[point - 1] if point else 0)

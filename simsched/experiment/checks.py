@@ -1,4 +1,4 @@
-"""What can be known before anything runs: jobs, policies, agents and clusters that do not go together."""
+"""Checks before a run: jobs, policies, agents and clusters that do not go together."""
 
 from __future__ import annotations
 
@@ -18,24 +18,22 @@ _MOST_PROBLEMS = 20
 
 
 class _Failure(Problem):
-    """What a policy raises without having found a fault with its input."""
+    """An exception of a policy that is no `InputError`."""
 
 
 class Checks:
-    """Gathers what is wrong with cells; what several cells have in common is looked at once.
+    """Collects the problems of cells, checking what cells share once.
 
-    With `failures`, whatever a policy or its agents raise counts; without, only what they refuse: such cells of a run
-    fail, and the others do not.
+    With `failures` any exception of a policy or its agents is a problem; without it only input errors are.
     """
 
     def __init__(self, *, failures: bool = False) -> None:
-        """Start with nothing found."""
         self._failures = failures
         self._seen: set[tuple[Any, ...]] = set()
         self._problems: dict[Problem, None] = {}
 
     def raise_problems(self) -> None:
-        """Raise `InputError` with all that was found, if there is anything."""
+        """Raise `InputError` with all problems found, if any."""
         if self._problems:
             raise InputError(*self._problems)
 
@@ -54,12 +52,10 @@ class Checks:
         *,
         staged: bool = False,
     ) -> None:
-        """Look at one cell: `policy_text` and `jobs_hash` stand for the policy with its parameters and for its jobs.
+        """Check one cell; `policy_text` and `jobs_hash` identify its policy with parameters and its jobs.
 
-        `jobs_file` is the file that the jobs come from, whose lines messages then name; `leave_out` is how to do
-        without large ones. Where jobs that share GPUs are `staged`, they need the times of their stages.
-
-        The policy must be one that is used for nothing else: it is begun, and asked for agents.
+        Messages refer to lines of `jobs_file`; `leave_out` is the remedy for large jobs. `staged` jobs need stage times
+        to share GPUs. The policy is begun and asked for agents, and must not be reused.
         """
         if len(self._problems) >= _MOST_PROBLEMS:
             return
@@ -83,7 +79,7 @@ class Checks:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was found."""
+        """The problems found."""
         return tuple(self._problems)
 
     def _new(self, *what: Any) -> bool:
@@ -94,7 +90,6 @@ class Checks:
 
 
 def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> Iterator[Problem]:
-    """Find applications whose speed is not known on any GPU type of the cluster."""
     for job, application in _kinds(jobs, applications):
         if application.limits is None:
             continue
@@ -111,7 +106,6 @@ def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: App
 
 
 def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:
-    """Find applications whose stages are not known."""
     for job, application in _kinds(jobs, applications):
         if not application.stages_s:
             message = f"the model interleaves stages, and those of {application.name} (job '{job.id}') are not known"
@@ -122,7 +116,6 @@ def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) ->
 def _policy_problems(
     policy: Policy, cluster: Cluster, options: EngineOptions, jobs: Sequence[JobSpec]
 ) -> Iterator[Problem]:
-    """Find what keeps a policy from making progress on a cluster."""
     quantum = policy.traits.quantum
     try:
         if quantum:
@@ -148,7 +141,7 @@ def _policy_problems(
 def _agent_problems(
     policy: Policy, agents: AgentFactory, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
 ) -> Iterator[Problem]:
-    """Find clusters and jobs that a policy or its agents refuse, or on which they fail."""
+    """Yield clusters and jobs that a policy or its agents reject or fail on."""
     try:
         with quiet_stdout():
             policy.begin(cluster)
@@ -157,7 +150,7 @@ def _agent_problems(
     except InputError as error:
         yield from error.problems
         return
-    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (a stranger's; its cells will fail)
+    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 (third-party code; its cells will fail)
         yield _Failure(f"policy '{policy.name}'", f"{type(error).__name__}: {error}")
         return
     for job, application in _kinds(jobs, applications):
@@ -167,7 +160,7 @@ def _agent_problems(
                 agent = agents.agent(job.request, facts)
                 told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
                 if agents is not policy:
-                    policy.agent(job.request, facts)  # refuses jobs that it cannot schedule, whatever their agents
+                    policy.agent(job.request, facts)  # rejects jobs that it cannot schedule with any agent
             if not told:
                 yield replace(no_goodput(job.id), where=f"agent, policy '{policy.name}'")
                 return
@@ -181,7 +174,7 @@ def _agent_problems(
 def _input_problems(
     policy: Policy, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
 ) -> Iterator[Problem]:
-    """Find input files of a policy that were not made for these jobs."""
+    """Yield a policy's input files that were made for other jobs."""
     if type(policy).check_jobs is Policy.check_jobs:
         return
     from simsched.engine import views_at_submission  # loads simpy
@@ -194,6 +187,6 @@ def _input_problems(
 
 
 def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
-    """Pick a job of each application, tenant and number of GPUs, with its application."""
+    """Pick one job of each application, tenant and number of GPUs, with its application."""
     picked = {(job.application, job.tenant, job.num_gpus): job for job in reversed(jobs)}
     return [(job, applications.for_job(job.request, job.truth)) for job in picked.values()]

@@ -1,4 +1,4 @@
-"""What an experiment may say of its cluster: nodes, their price and their power."""
+"""The section `cluster`: nodes, prices and power."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class GroupSpec(Section):
 
 
 def sorted_pairs(mapping: Any) -> Any:
-    """Return a mapping as sorted pairs, which can be hashed, and anything else as it is."""
+    """Return a mapping as sorted pairs, which are hashable, and anything else unchanged."""
     return tuple(sorted(mapping.items())) if isinstance(mapping, dict) else mapping
 
 
-#: A mapping of GPU types to watts, kept as sorted pairs.
+#: Watts by GPU type, as sorted pairs.
 Watts = Annotated[
     tuple[tuple[str, Annotated[float, Field(ge=0, le=1e5)]], ...],
     BeforeValidator(sorted_pairs),
@@ -37,7 +37,7 @@ Watts = Annotated[
 ]
 
 
-#: A mapping of GPU types to dollars, kept as sorted pairs.
+#: Dollars by GPU type, as sorted pairs.
 Prices = Annotated[
     tuple[tuple[str, Annotated[float, Field(gt=0, le=1e9)]], ...],
     BeforeValidator(sorted_pairs),
@@ -103,9 +103,9 @@ class ClusterSpec(Section):
         return self
 
     def drawn_w(self) -> dict[str, Any] | None:
-        """Return the power of GPUs by type and of nodes as plain values, None where it is not asked for.
+        """Return the power of GPUs by type and of nodes as plain values, None if not requested.
 
-        Raises `ValueError` for a GPU type of which neither the experiment nor the catalogue knows the power.
+        Raises `ValueError` for a GPU type whose power neither the experiment nor the catalogue gives.
         """
         if self.power is None:
             return None
@@ -130,7 +130,7 @@ class ClusterSpec(Section):
         return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
 
     def build(self) -> Cluster:
-        """Make the cluster, its GPUs with the memory that the catalogue of types has."""
+        """Build the cluster, with the catalogue's GPU memory."""
         cluster = levelled(self._nodes(), self.topology)
         known = gpu_types()
         memory_mb = {kind: known[kind].memory_mb for kind in cluster.gpu_types if kind in known}

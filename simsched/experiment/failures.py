@@ -1,4 +1,4 @@
-"""The section `failures` of an experiment: how nodes and jobs fail, by keys or by the name of published statistics."""
+"""The section `failures`: how nodes and jobs fail, by keys or by the name of published statistics."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _HOURS_OF_1000_NODE_DAYS = 24_000
 
 @dataclass(frozen=True)
 class FailureSetting:
-    """A named setting: keys of the section, where its numbers were published, and what of it is assumed."""
+    """A named setting: its keys, the source of its numbers, and its assumptions."""
 
     keys: Mapping[str, Any]
     source: str
 
 
 def _per_1000_node_days(failures: float) -> float:
-    """Return the mean hours between failures of a node."""
+    """Return a node's mean hours between failures."""
     return _HOURS_OF_1000_NODE_DAYS / failures
 
 
-#: Median 20.4 h and mean 132.8 h of 584 repairs: the sigma of the log-normal distribution that has both.
+#: Median 20.4 h and mean 132.8 h of 584 repairs give the sigma of the log-normal distribution.
 _REPAIR = MappingProxyType({"repair_median_h": 20.4, "repair_sigma": 1.936})
 
 FAILURE_SETTINGS: Mapping[str, FailureSetting] = MappingProxyType(
@@ -115,7 +115,7 @@ class FailuresSpec(Section):
         return self
 
     def resolved(self) -> FailuresSpec:
-        """Return these keys upon those of the named setting."""
+        """Return the named setting overridden by these keys."""
         if self.setting is None:
             return self
         return FailuresSpec.model_validate(
@@ -124,9 +124,9 @@ class FailuresSpec(Section):
 
 
 def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | None:
-    """Return what the engine is told, None where nothing fails and nothing is saved.
+    """Return the engine's failure options, None if nothing fails or is saved.
 
-    Raises `InputError` for a bad list of outages, and for racks that the cluster has not.
+    Raises `InputError` for a bad list of outages or racks that the cluster lacks.
     """
     found = spec.resolved()
     count = len(cluster.nodes)

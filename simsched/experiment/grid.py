@@ -1,4 +1,4 @@
-"""The grid of an experiment: which cells there are, what determines each, and what each is called."""
+"""The grid of an experiment: its cells, with their keys and names."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from simsched.model import ApplicationSource, Cluster
 from simsched.policy import Policy
 from simsched.results import WORKLOAD_FILE
 
-#: Grids of more cells are made cell by cell when they are needed, and only some of their cells are checked.
+#: Larger grids create cells on demand and check only a sample.
 MOST_KEPT = 10_000
 _MOST_CHECKED = 200
-#: Cells whose workloads are drawn to check an experiment, where bounds do not tell whether they can run.
+#: Cells whose workloads are drawn for a check where bounds are inconclusive.
 _MOST_DRAWN = 200
-#: Swept keys that may change how many cells a point has.
+#: Swept keys that may change the number of cells at a point.
 _SECTIONS = ("path", "source", "policies")
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """One cell as the experiment names it; several may share one task, where a swept key does not concern a policy.
+    """A cell as the experiment names it; several may share one task if a swept key does not concern a policy.
 
-    `own` are the conditions that its policy alone is under, by dotted key.
+    `own` are its policy's own conditions by dotted key.
     """
 
     label: str
@@ -50,16 +50,16 @@ class GridCell:
 
     @property
     def name(self) -> str:
-        """Name the cell in a message: `pollux, seed 3, load=2.0`."""
+        """Name the cell in messages: `pollux, seed 3, load=2.0`."""
         parts = [self.label, f"seed {self.seed}", *(f"{key.rsplit('.', 1)[-1]}={v}" for key, v in self.point.items())]
         return ", ".join(parts)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """All cells of an experiment in a fixed order: points of the sweep, then workload files, policies, seeds.
+    """All cells of an experiment in order: sweep points, then workload files, policies, seeds.
 
-    `looked_into` is the number of cells made and checked beforehand: all of them where there are not too many.
+    `looked_into` cells were created and checked in advance, all unless there are too many.
     """
 
     experiment: Experiment
@@ -70,11 +70,11 @@ class Grid:
 
     @property
     def folder_name(self) -> str:
-        """Name the folder of the run; by default as the experiment."""
+        """Name the run's folder, by default after the experiment."""
         return self.results_name or self.experiment.spec.name
 
     def select(self, labels: Sequence[str]) -> Grid:
-        """Wish to run only the policies of these labels (none given: all); raises `InputError` for other labels."""
+        """Restrict the grid to policies with these labels (none given: all); raises `InputError` for unknown labels."""
         specs = [point.spec for point in self.experiment.points[:1]]
         some = () if len(self.cells) > MOST_KEPT else self.cells
         known = {policy.shown_as for spec in specs for policy in spec.policies} | {cell.label for cell in some}
@@ -87,21 +87,20 @@ class Grid:
 
     @property
     def wanted(self) -> tuple[GridCell, ...]:
-        """List the cells that should be run."""
+        """List the cells to run."""
         return tuple(cell for cell in self.cells if not self.labels or cell.label in self.labels)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """List the distinct tasks of the wanted cells, in the order of the cells."""
+        """List the distinct tasks of the wanted cells, in order."""
         return tuple({cell.task.key: cell.task for cell in self.wanted}.values())
 
 
 def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | None = None) -> Grid:
-    """Resolve the cells of an experiment: read the data, draw the workloads, hash what determines the result.
+    """Create the cells of an experiment: read data, draw workloads, hash what determines results.
 
-    A grid of more than `MOST_KEPT` cells is lazy: a cell is made whenever it is asked for, and those that are checked
-    beforehand are spread evenly over the grid. `progress` is told the number of cells resolved and how many are to be.
-    Raises `InputError` for unreadable data and for jobs that could never run.
+    Above `MOST_KEPT` cells the grid is lazy and checks only an evenly spread sample. `progress` receives the cells done
+    and the total. Raises `InputError` for unreadable data and jobs that can never run.
     """
     maker = _Maker(experiment, CellInputs(), Checks())
     shape = maker.shape()
@@ -121,13 +120,12 @@ def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | Non
 def look_into(
     experiment: Experiment, progress: Callable[[int, int], None] | None = None
 ) -> tuple[int, tuple[GridCell, ...]]:
-    """Check an experiment without making all of its cells; returns their number and those that were made.
+    """Check an experiment without creating all cells; returns their number and that of the created ones.
 
-    All are made of a grid of at most `_MOST_CHECKED` cells on a trace that is read, else the first seed's of each
-    point, policy and workload file: a seed has a year of its own of the generated trace, which takes a while to draw.
-    Even of that year only the first weeks are drawn where they hold enough jobs, so that the cells made are like those
-    of a run and not the same. What other seeds may draw is checked by bounds over the recipe, and by drawing where
-    these do not tell. Raises `InputError` as `make_grid` does, and for what a policy raises before its first decision.
+    Creates all cells of up to `_MOST_CHECKED` on a recorded trace; otherwise the first seed's for each point, policy
+    and workload file, from the first weeks of a generated year if those hold enough jobs. Other seeds are checked by
+    bounds over the recipe, and by drawing where bounds are inconclusive. Raises `InputError` as `make_grid` does, and
+    for what a policy raises before its first decision.
     """
     maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True))
     shape = maker.shape()
@@ -140,7 +138,7 @@ def look_into(
         made.append(maker.cell(index, shape))
         if progress is not None:
             progress(len(made), len(chosen))
-    if drawn and maker.checks.problems:  # which the jobs of a run, being others, need not have
+    if drawn and maker.checks.problems:  # other jobs of a run need not have it
         maker = _Maker(experiment, CellInputs(), Checks(failures=True))
         made = [maker.cell(index, shape) for index in chosen]
     maker.checks.raise_problems()
@@ -150,9 +148,9 @@ def look_into(
 
 
 def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int) -> None:
-    """Check the cells of all seeds, of which the `firsts` were looked at, by bounds on what a seed may draw.
+    """Check the cells of other seeds than the `firsts` by bounds on what a seed may draw.
 
-    Where the bounds do not tell, the cells are made as a run makes them; of too many, what may be wrong is raised.
+    Where bounds are inconclusive it creates the cells as in a run, or raises the doubts if there are too many.
     """
     doubtful = {first: found for first in firsts if (found := maker.doubts(first, shape))}
     if len(doubtful) * seeds > _MOST_DRAWN:
@@ -165,7 +163,7 @@ def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int
 
 
 class _Maker:
-    """Makes the cells; what is equal for several of them is read and hashed once."""
+    """Creates cells; reads and hashes what they share once."""
 
     def __init__(self, experiment: Experiment, inputs: CellInputs, checks: Checks) -> None:
         self.experiment = experiment
@@ -178,7 +176,7 @@ class _Maker:
         self._choices: dict[str, Choice] = {}
 
     def shape(self) -> Shape:
-        """Return the number of cells at each point; `InputError` where that cannot be told without making them all."""
+        """Return the number of cells at each point; `InputError` if that takes creating them all."""
         points = self.experiment.points
         if len(points) > MOST_KEPT:
             whole = [key for key in points[0].values if key.split(".")[-1] in _SECTIONS or key == "workload"]
@@ -193,14 +191,14 @@ class _Maker:
         return len(files) * len(spec.policies) * len(spec.seeds)
 
     def _at(self, number: int) -> tuple[Mapping[str, Any], ExperimentSpec, tuple[str, ...]]:
-        """Return the values, the specification and the workload files of a point; the last one is kept."""
+        """Return the values, specification and workload files of a point, caching the last."""
         if self._point is None or self._point[0] != number:
             point = self.experiment.points[number]
             self._point = (number, point, self._inputs.workload_files(point.spec.workload))
         return self._point[1].values, self._point[1].spec, self._point[2]
 
     def cell(self, index: int, shape: Shape) -> GridCell:
-        """Make a cell by its place in the order of the grid."""
+        """Create a cell by its index in the grid."""
         point, spec, policy, seed, file = self._place(index, shape)
         values = dict(point) | ({WORKLOAD_FILE: Path(file).stem} if file else {})
         return GridCell(
@@ -213,7 +211,6 @@ class _Maker:
         )
 
     def _place(self, index: int, shape: Shape) -> tuple[Mapping[str, Any], ExperimentSpec, PolicySpec, int, str]:
-        """Return point, specification, policy, seed and workload file of a cell."""
         number, rest = shape.place(index)
         point, spec, files = self._at(number)
         rest, seed = divmod(rest, len(spec.seeds))
@@ -221,7 +218,7 @@ class _Maker:
         return point, spec, spec.policies[policy_number], spec.seeds[seed], files[file]
 
     def doubts(self, index: int, shape: Shape) -> tuple[Problem, ...]:
-        """Say what may be wrong with a cell under another seed, going by the hardest jobs that any seed may draw."""
+        """Return possible problems of a cell under other seeds, judged by the hardest jobs any seed may draw."""
         _, spec, policy, _, file = self._place(index, shape)
         workload = spec.workload_of(policy)
         if file or spec.tuning is not None or (workload.seed is not None and workload.file is not None):
@@ -281,9 +278,9 @@ class _Maker:
     def _check(
         self, task: Task, spec: ExperimentSpec, policy: PolicySpec, drawn: Gathered, file: str, checks: Checks
     ) -> Policy:
-        """Check a task before anything runs, and return its policy, which is not to be used again."""
+        """Check a task before the run; the returned policy must not be reused."""
         workload = spec.workload_of(policy)
-        colocation_of(task.sharing)  # refuses a bad table
+        colocation_of(task.sharing)  # rejects a bad table
         made = task.policy.make()
         checks.check(
             made,
@@ -307,7 +304,7 @@ class _Maker:
         return PolicyChoice(policy.name, folder, params, spec.diagnostics if kind.traits.diagnostics else ())
 
     def _agents(self, policy: PolicySpec) -> AgentChoice | None:
-        """Return the agents that the experiment names for a policy, None where it names none."""
+        """Return the agents that the experiment names for a policy, None by default."""
         if policy.agent is None:
             return None
         folder = self.experiment.agent_folders.get(policy.agent.name, self.experiment.file.parent)
@@ -320,7 +317,7 @@ class _Maker:
         return self._choices[what]
 
     def _cluster(self, spec: ClusterSpec) -> tuple[Cluster, str]:
-        """Return a cluster, the same object for equal ones, and its digest."""
+        """Return a cluster and its digest, the same object for equal clusters."""
         if spec not in self._clusters:
             cluster = spec.build()
             self._clusters[spec] = cluster, digest_of(cluster)
@@ -332,13 +329,12 @@ class _Maker:
         return self._digests[options]
 
     def _drawn(self, spec: ExperimentSpec, workload: WorkloadSpec, seed: int, file: str) -> Gathered:
-        """Return the jobs of a cell."""
         if spec.tuning is not None:
             return self._inputs.trials(spec.tuning)
         return self._inputs.gathered(workload, file, seed, spec)
 
     def _applications(self, task: Task) -> ApplicationSource:
-        """Return the applications of a cell, the same object for equal ones."""
+        """Return a cell's applications, the same object for equal ones."""
         key = (task.applications, tuple(sorted(task.gpu_speed.items())), task.cluster)
         if key not in self._sources_of_applications:
             read = self._inputs.applications(task.applications)

@@ -1,4 +1,4 @@
-"""Keys of a workload that would do nothing: those of other recipes, and of the generated trace where it is not used."""
+"""Unused keys of a workload: those of other recipes, and of the generated trace where it is not used."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from simsched.errors import Problem
 from simsched.experiment.spec import ExperimentSpec
 from simsched.workload import GENERATED, RECIPES, GeneratedTrace
 
-#: The keys of each recipe, and those of the generated trace.
+#: The keys of each recipe and of the generated trace.
 _KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
     {name: frozenset(one.name for one in fields(kind)) for name, kind in RECIPES.items()}  # type: ignore[arg-type]
 )
 _GENERATED_KEYS = frozenset(one.name for one in fields(GeneratedTrace))
-#: Keys that decide which others count; where an option changes one, what the file says for the former stays unused.
+#: Keys that decide which others count; if an option changes one, those in the file may go unused.
 _DECIDING = ("recipe", "source", "path")
 
 
 def idle_keys(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
-    """Find keys that change nothing under the recipe and the source that are chosen; defaults may be written out."""
+    """Yield keys without effect under the chosen recipe and source, except those set to their default."""
     given = draft.data.get("workload")
     if not isinstance(given, dict) or not _is_one_workload(draft, spec):
         return
@@ -36,7 +36,7 @@ def idle_keys(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
 
 
 def _is_one_workload(draft: Draft, spec: ExperimentSpec) -> bool:
-    """Return whether recipe and source are the same everywhere in the grid, and known."""
+    """Return whether recipe and source are known and the same throughout the grid."""
     swept = (str(key).rpartition(".")[2] for key in draft.data.get("sweep") or {})
     if any(key in _DECIDING for key in swept) or any(policy.workload for policy in spec.policies):
         return False
@@ -44,7 +44,6 @@ def _is_one_workload(draft: Draft, spec: ExperimentSpec) -> bool:
 
 
 def _remedy(key: str, spec: ExperimentSpec) -> str:
-    """Return what a key would need to count; empty where it does."""
     recipe = spec.workload.recipe or "pollux"
     owners = [name for name, keys in _KEYS.items() if key in keys]
     if owners and recipe not in owners:

@@ -1,4 +1,4 @@
-"""Gathers what a cell is made of: applications and jobs."""
+"""Gathers the applications and jobs of cells."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of, is_workload, workload_files
 from simsched.workload.recipes import PUBLISHED_JOBS, Configurations
 
-#: Weeks of a generated trace that hold jobs of all kinds, in days; a year takes ten times as long to draw.
+#: Days of a generated trace that hold jobs of all kinds; drawing a year takes ten times as long.
 _ENOUGH_DAYS = 28
-#: Jobs of a stretch of a generated trace that leave no doubt that another of the same length has some.
+#: So many jobs in a stretch of generated trace that any other of that length surely has some.
 _MANY = 100
-#: Keys of a workload that are no recipe's.
+#: Workload keys that belong to no recipe.
 _OWN_KEYS = set(WorkloadSpec.model_fields) - {field.name for field in fields(WorkloadOptions)}
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """The jobs of a cell, their digest, and how many rows of a replayed trace were left out, by reason."""
+    """The jobs of a cell, their digest, and the trace rows left out by reason."""
 
     jobs: tuple[JobSpec, ...]
     digest: str
@@ -44,13 +44,12 @@ class Gathered:
 
 
 class CellInputs:
-    """Applications, job lists and hashes, each made once however many cells use it."""
+    """Creates applications, job lists and hashes once for all cells."""
 
     def __init__(self, *, alike: bool = False) -> None:
-        """Start with nothing made.
+        """Start empty; with `alike`, sample generated traces from a month instead of a year.
 
-        With `alike`, jobs that are sampled from a generated year come from a month of it instead: jobs of the same
-        kinds in a tenth of the time, for who only wants to know whether such jobs can run.
+        The kinds of jobs are the same, and drawing takes a tenth of the time: enough to check that they can run.
         """
         self._alike = alike
         self._jobs: dict[tuple[object, ...], Gathered] = {}
@@ -63,7 +62,7 @@ class CellInputs:
         return catalogue(options)
 
     def workload_files(self, workload: WorkloadSpec) -> tuple[str, ...]:
-        """List the job lists in a folder, one replication each; ("",) where the workload is not such a folder."""
+        """List the job lists in a folder, one replication each; ("",) if the workload is not such a folder."""
         if workload.file is None or not Path(workload.file).is_dir():
             return ("",)
         files = workload_files(Path(workload.file))
@@ -72,11 +71,11 @@ class CellInputs:
         return tuple(str(file) for file in files)
 
     def workload_name(self, workload: WorkloadSpec) -> str:
-        """Name a workload that is not one of a folder's files."""
+        """Name a workload that is not a file of a folder."""
         return workload.source if workload.file is None else Path(workload.file).stem
 
     def trials(self, tuning: TuningOptions) -> Gathered:
-        """Return the trials of hyper-parameter tuning as far as they are known; `InputError` where it cannot be run."""
+        """Return the tuning trials as known in advance; `InputError` if tuning cannot run."""
         require_optuna()
         if tuning not in self._trials:
             jobs = template_jobs(tuning)
@@ -84,8 +83,8 @@ class CellInputs:
         return self._trials[tuning]
 
     def gathered(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Gathered:
-        """Return the job list of a workload under a seed; `file` picks one of a folder of job lists."""
-        seed = 0 if file else seed if workload.seed is None else workload.seed  # a list of jobs has no chance in it
+        """Return a workload's job list under a seed; `file` picks one of a folder."""
+        seed = 0 if file else seed if workload.seed is None else workload.seed  # a job list is deterministic
         what = (workload, file, seed, spec.cluster, spec.applications)
         if what not in self._jobs:
             drawn = self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec)
@@ -94,10 +93,7 @@ class CellInputs:
         return self._jobs[what]
 
     def extremes(self, workload: WorkloadSpec, spec: ExperimentSpec) -> Gathered | None:
-        """Return jobs that are as hard to run as any that the workload has under whatever seed.
-
-        None where it depends on the seed whether there are enough jobs, which only drawing tells.
-        """
+        """Return jobs as hard to run as under any seed, None if only drawing tells whether there are enough."""
         what = (workload, spec.cluster, spec.applications)
         if what not in self._extremes:
             enough = self._with_margin(workload, spec)
@@ -106,9 +102,9 @@ class CellInputs:
         return self._extremes[what]
 
     def _with_margin(self, workload: WorkloadSpec, spec: ExperimentSpec) -> bool:
-        """Return whether a seed has so many jobs to spare that other seeds, whose trace is as long, have enough.
+        """Return whether a seed has jobs to spare, so that other seeds with as long a trace have enough.
 
-        Twice as many as are asked for count as that, and `_MANY` where the trace is replayed.
+        That takes twice the requested number, and `_MANY` for a replay.
         """
         recipe = self._options(workload).recipe or "pollux"
         if workload.file is not None or workload.source != GENERATED or not RECIPES[recipe].needs_trace:
@@ -124,7 +120,7 @@ class CellInputs:
         return len(jobs) >= _MANY or recipe == "pollux"
 
     def _draw_alike(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Drawn | None:
-        """Sample the jobs from the first weeks of a seed's year; none where that is not wanted, or they are too few."""
+        """Sample jobs from the first weeks of a seed's year, None if not `alike` or too few."""
         keys = workload.model_dump(include={"recipe", "days"})
         samples = keys["recipe"] in (None, "pollux") and workload.path is None and workload.source == GENERATED
         if not (self._alike and samples and not file and (keys["days"] or STRETCH_DAYS) > _ENOUGH_DAYS):
@@ -132,10 +128,10 @@ class CellInputs:
         try:
             return self._draw(workload.model_copy(update={"days": _ENOUGH_DAYS, "stratify": False}), file, seed, spec)
         except InputError:
-            return None  # the whole year tells whether there is something wrong, and what
+            return None  # the whole year shows what is wrong, if anything
 
     def _draw(self, workload: WorkloadSpec, file: str, seed: int | None, spec: ExperimentSpec) -> Drawn:
-        """Draw jobs, or without a seed those that stand for all that any seed may draw."""
+        """Draw jobs, or without a seed the extremes of any seed."""
         catalogued = self.applications(spec.applications)
         known = catalogued.applications
         options = self._options(workload, file)
@@ -164,7 +160,7 @@ class CellInputs:
         return WorkloadOptions(**{**workload.model_dump(exclude=_OWN_KEYS), "source": source})
 
     def _tuned(self, options: ApplicationsOptions, gpus_per_node: int, gpu_type: str) -> Configurations:
-        """Return the configurations of tuned jobs on nodes like the first of the cluster."""
+        """Return configurations of tuned jobs on nodes like the cluster's first."""
         what = (options, gpus_per_node, gpu_type)
         if what not in self._configurations:
             try:
@@ -176,7 +172,7 @@ class CellInputs:
 
 
 def leave_out_large(workload: WorkloadSpec) -> str:
-    """Say how a workload can do without jobs of more than `{most}` GPUs, by the keys that its recipe has."""
+    """Return the remedy for jobs larger than `{most}` GPUs, by the keys of the workload's recipe."""
     recipe = workload.recipe or "pollux"
     if workload.file is not None and (recipe == "as-is" or _is_job_list(Path(workload.file))):
         return LEAVE_OUT

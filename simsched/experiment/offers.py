@@ -1,4 +1,4 @@
-"""Looks for the physics that policies count on, in what an experiment offers a cell."""
+"""Checks which physics an experiment offers a cell's policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.policy import Physics, Policy, physics
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a policy meets in a cell: cluster, settings of the engine, its jobs, and the parameters that it is given."""
+    """What a policy meets in a cell: cluster, engine settings, jobs and its own parameters."""
 
     cluster: Cluster
     engine: EngineOptions
@@ -23,7 +23,7 @@ class Conditions:
     params: Mapping[str, Any]
 
     def kinds(self) -> list[Application]:
-        """List the applications of the jobs, each once."""
+        """List the distinct applications of the jobs."""
         picked = {job.application: job for job in reversed(self.jobs)}
         return [self.applications.for_job(job.request, job.truth) for job in picked.values()]
 
@@ -35,7 +35,7 @@ def _several(values: Sequence[_Value]) -> bool:
     return len(set(values)) > 1
 
 
-#: For each physics, whether it is there.
+#: For each physics, whether conditions offer it.
 OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
     {
         physics.SHARED_GPUS: lambda at: at.engine.max_jobs_per_gpu > 1,
@@ -60,7 +60,7 @@ OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
 
 
 def lacking(policy: Policy, conditions: Conditions) -> dict[str, str]:
-    """Return what a policy is without the physics that it counts on and does not meet, a sentence by name of each."""
+    """Return what a policy loses without missing physics it counts on, one sentence by name."""
     return {
         wanted.name: f"{wanted.missing}, and it {becomes.words}"
         for wanted, becomes in policy.counts_on.items()

@@ -1,4 +1,4 @@
-"""Turns the sections of an experiment about the engine into what the engine takes."""
+"""Converts experiment sections to engine options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def engine_options(spec: EngineSpec) -> EngineOptions:
-    """Return the settings of the engine; whole numbers stay whole, so that whole seconds do."""
+    """Return the engine's settings, keeping integers so that whole seconds stay whole."""
     return EngineOptions(
         restart_delay_s=_whole(spec.restart_delay_s),
         interference=spec.interference,
@@ -31,7 +31,7 @@ def engine_options(spec: EngineSpec) -> EngineOptions:
 
 
 def colocation_of(spec: SharingSpec | None) -> Colocation | None:
-    """Return the model of jobs that share a GPU, None where they do not; raises `InputError` for a bad pair table."""
+    """Return the colocation model, None without GPU sharing; raises `InputError` for a bad pair table."""
     if spec is None or spec.max_jobs == 1:
         return None
     if spec.model == "pairs":
@@ -48,7 +48,7 @@ def colocation_of(spec: SharingSpec | None) -> Colocation | None:
 
 
 def interleaves(spec: SharingSpec | None) -> bool:
-    """Return whether jobs that share a GPU need the times of their stages."""
+    """Return whether jobs that share a GPU need stage times."""
     return spec is not None and spec.max_jobs > 1 and spec.model in ("stages", "gaps")
 
 

@@ -1,4 +1,4 @@
-"""Checks a policy's parameters against its constructor, and makes the policy."""
+"""Checks a policy's parameters against its constructor, and creates the policy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from simsched.policy import INFINITE, INPUT_FILE, Policy
 
 
 def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
-    """Make a policy of parameters as they stand in an experiment, asking for `diagnostics` where it has any.
-
-    Raises `ValueError` or `TypeError` as the constructor does.
-    """
+    """Create a policy with its supported `diagnostics`; raises `ValueError` or `TypeError` as its constructor does."""
     known = {parameter.name: parameter for parameter in parameters(policy)}
     values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
     asked = policy.traits.diagnostics if diagnostics else ""
@@ -35,7 +32,7 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
 
 
 def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:
-    """Return all parameters of a policy or agent, defaults filled in, as plain data."""
+    """Return all parameters of a policy or agent as plain data, defaults included."""
     full: dict[str, Any] = {}
     asked = policy.traits.diagnostics if diagnostics else ""
     for parameter in parameters(policy):
@@ -49,7 +46,7 @@ def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Seque
 
 
 def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of a policy's parameters that name input files, with the path that each names."""
+    """Return a policy's input file parameters with their paths."""
     marked = [one.name for one in parameters(policy) if INPUT_FILE in get_args(one.annotation)]
     return {name: params[name] for name in marked if isinstance(params.get(name), str) and params[name]}
 
@@ -57,7 +54,7 @@ def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, st
 def parameter_problems(
     policy: type[Any], name: str, params: Mapping[str, Any], diagnostics: Sequence[str] = (), *, noun: str = "policy"
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Find all that is wrong with the parameters of a policy or agent: key below `params`, message, remedy."""
+    """Yield the problems with parameters of a policy or agent: key below `params`, message, remedy."""
     known = {parameter.name: parameter for parameter in parameters(policy)}
     faulty = False
     for key, value in params.items():
@@ -105,14 +102,13 @@ def _refused(
 def _of_file(
     policy: type[Policy], params: Mapping[str, Any], problem: Problem
 ) -> tuple[tuple[str | int, ...], str, str]:
-    """Attribute a problem with an input file to the parameter that names the file."""
+    """Attribute a problem with an input file to the parameter that names it."""
     key = [name for name, path in input_files(policy, params).items() if problem.where.startswith(path)]
     place = f"{problem.where}:{problem.line}" if problem.line else problem.where
     return tuple(key[:1]), f"{place}: {problem.message}", problem.remedy
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """Yield the numbers in a value, those in lists and mappings too."""
     if isinstance(value, dict | list | tuple):
         for one in value.values() if isinstance(value, dict) else value:
             yield from _numbers(one)
@@ -121,12 +117,12 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def _too_large(value: Any) -> bool:
-    """Return whether a value holds a number beyond those that are exact as floating-point numbers."""
+    """Return whether a value holds an integer too large for an exact float."""
     return any(math.isfinite(number) and abs(number) > MOST_NUMBER for number in _numbers(value))
 
 
 def _not_finite(value: Any, *, infinite: bool) -> bool:
-    """Return whether a value holds a number that is none, or one without end where that means nothing."""
+    """Return whether a value holds nan, or infinity where that has no meaning."""
     return any(math.isnan(number) or (math.isinf(number) and not infinite) for number in _numbers(value))
 
 
@@ -140,10 +136,10 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 
 
 def _validated(annotation: Any, value: Any) -> Any:
-    """Convert plain data as strict JSON: a list may become a tuple, but a text no number."""
+    """Convert plain data as strict JSON: lists may become tuples, but text no numbers."""
     try:
         adapter = _adapter(annotation)
-    except PydanticSchemaGenerationError:  # a type that only the policy itself understands; its constructor decides
+    except PydanticSchemaGenerationError:  # a type of the policy's own; its constructor decides
         return value
     return adapter.validate_json(json.dumps(value), strict=True)
 

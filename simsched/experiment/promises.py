@@ -1,4 +1,4 @@
-"""Gives the jobs of a workload what they are promised: deadlines, in multiples of their time alone, and guarantees."""
+"""Adds deadlines (multiples of solo time) and guarantees to the jobs of a workload."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from simsched.model import Application, ApplicationSource, Cluster, JobRequest, 
 
 @dataclass(frozen=True)
 class _Submitted:
-    """A job at its submission."""
-
     request: JobRequest
     app: Application
     cluster: Cluster
@@ -29,12 +27,11 @@ def with_deadlines(
     share: float,
     seed: int,
 ) -> list[JobSpec]:
-    """Return the jobs with deadlines: `factor`, or one drawn between two, times the seconds that a job takes alone.
+    """Return the jobs with deadlines: `factor`, or one drawn between two, times a job's time alone in seconds.
 
-    Alone means consolidated, on the GPUs and at the batch size asked for, of the fastest type on which it runs, without
-    any delay. `share` of the jobs, drawn, get a deadline; the others keep what they have. A seed gives the same draws
-    whatever the factors, so that over a sweep of them the same jobs have deadlines. Raises `InputError` for a job that
-    runs on no type of the cluster.
+    Alone means consolidated, on the requested GPUs and batch, of the fastest usable type, without delays. A drawn
+    `share` of the jobs gets deadlines, the same over a sweep of factors. Raises `InputError` for a job that no type of
+    the cluster can run.
     """
     rng = stream(seed, "deadlines")
     low, high = factor if isinstance(factor, tuple) else (factor, factor)
@@ -61,6 +58,6 @@ def _alone_s(job: JobSpec, app: Application, cluster: Cluster) -> float:
 
 
 def with_guarantees(jobs: Iterable[JobSpec], share: float, seed: int) -> list[JobSpec]:
-    """Return the jobs, a drawn `share` of them made guaranteed; more of them with a larger share, and the same ones."""
+    """Return the jobs, a drawn `share` of them guaranteed; a larger share keeps those of a smaller one."""
     rng = stream(seed, "guarantees")
     return [replace(job, guaranteed=job.guaranteed or bool(rng.random() < share)) for job in jobs]

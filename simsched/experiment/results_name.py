@@ -1,4 +1,4 @@
-"""Names the folder of a run, so that runs with other settings do not overwrite each other."""
+"""Names the folder of a run, keeping runs with other settings apart."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from simsched.documents import yaml_lines
 from simsched.errors import InputError, input_error
 from simsched.experiment.validation import Experiment, read_experiment
 
-#: Keys that change no job's result.
+#: Keys that do not affect results.
 _SAID_ONLY = ("name", "description", "report", "published", "published_source", "finish_time_fairness")
 _MOST_LETTERS = 60
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._=,+-]*$")
 
 
 def results_name(experiment: Experiment, name: str | None = None) -> str:
-    """Return the folder's name: the experiment's own, followed by what was changed, as in `quickstart--jobs=80`.
+    """Return the folder's name: the experiment's, then the changes, as in `quickstart--jobs=80`.
 
-    A `name` that the user gives is taken as it is; raises `InputError` for one that is no name of a folder.
+    A user's `name` is taken as is; raises `InputError` if it is no folder name.
     """
     if name is not None:
         if not _NAME.match(name):
@@ -30,7 +30,7 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
     changes = [change.partition("=") for change in experiment.changed]
     said = [(key.strip(), value) for key, _, value in changes if key.split(".")[0].strip() not in _SAID_ONLY]
     said = [(key, value) for key, value in said if not had_to_be_given(experiment.file, key)]
-    named = any(key.strip() == "name" for key, _, _ in changes)  # the user has told this run apart
+    named = any(key.strip() == "name" for key, _, _ in changes)  # the user named this run
     if not said or named or _as_in_file(experiment):
         return own
     parts = [(f"{_short(key)}={shown}", whole) for key, value in sorted(said) for shown, whole in [_shown(key, value)]]
@@ -42,7 +42,7 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
 
 
 def _as_in_file(experiment: Experiment) -> bool:
-    """Return whether the changes leave everything as the file has it."""
+    """Return whether the options change nothing in the file."""
     try:
         return _determining(read_experiment(experiment.file)) == _determining(experiment)
     except InputError:
@@ -54,7 +54,7 @@ def _determining(experiment: Experiment) -> dict[str, Any]:
 
 
 def had_to_be_given(file: Path, key: str) -> bool:
-    """Return whether a key names data that the file leaves to the user: it names a place where nothing is."""
+    """Return whether a key names data the file leaves to the user: its path does not exist."""
     *sections, name = key.split(".")
     if not name.endswith("path") or not file.is_file():
         return False
@@ -71,10 +71,7 @@ def _short(key: str) -> str:
 
 
 def _shown(key: str, value: str) -> tuple[str, bool]:
-    """Return how a folder's name has a value, and whether that says all of it.
-
-    Of policies it has the names, of a file the last part of its path.
-    """
+    """Return a value's short form (names of policies, last part of a path), and whether it is complete."""
     names = _policy_names(value) if key == "policies" else None
     if names is not None:
         return ",".join(map(_plain, names)), all(isinstance(one, str) or set(one) == {"name"} for one in _list(value))
@@ -85,7 +82,7 @@ def _shown(key: str, value: str) -> tuple[str, bool]:
 
 
 def _policy_names(value: str) -> list[str] | None:
-    """Return labels or names of a list of policies, a class of a file without the file; None for what is no such."""
+    """Return labels or names of a list of policies (of a file's class without the file), None for other values."""
     given = _list(value)
     names = [one if isinstance(one, str) else one.get("label", one.get("name")) for one in given if one]
     if not names or not all(isinstance(name, str) for name in names):

@@ -1,4 +1,4 @@
-"""The section `engine.sharing` of an experiment."""
+"""The section `engine.sharing`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds experiments: files of the user, and those that ship with simsched."""
+"""Finds users' experiment files and shipped experiments."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from simsched.paths import data_folder
 
 
 def find_experiment(name: str) -> Path:
-    """Find an experiment: the file of that path, or a shipped experiment of that name, with or without `.yaml`.
+    """Find an experiment by path, or a shipped one by name, with or without `.yaml`.
 
-    The folder of a shipped experiment may be left out where no other has the same name. `InputError` where nothing is
-    found, or several.
+    The folder of a shipped experiment is optional if the name is unique. `InputError` if there is no match, or several.
     """
     path = Path(name)
     if path.is_file():
@@ -33,7 +32,7 @@ def find_experiment(name: str) -> Path:
 
 
 def shipped_experiments() -> dict[str, Path]:
-    """List the experiments that ship with simsched, by name."""
+    """List the shipped experiments by name."""
     folder = data_folder("experiments")
     files = sorted(folder.rglob("*.yaml"))
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}

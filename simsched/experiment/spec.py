@@ -1,7 +1,6 @@
-"""What may stand in an experiment's YAML, and nothing else.
+"""The schema of an experiment's YAML: structure, types and ranges.
 
-These classes check shape, types and ranges; `simsched.experiment.validation` finds out what only other parts can know,
-such as whether a policy exists and takes the parameters given.
+`simsched.experiment.validation` checks the rest, such as whether a policy exists and takes its parameters.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _Section = TypeVar("_Section", bound=Section)
 
 
 def _printable(text: str) -> str:
-    """Refuse characters that no figure can show."""
+    """Reject characters that figures cannot show."""
     if not text.isprintable():
         message = "must not hold control characters"
         raise ValueError(message)
@@ -61,7 +60,7 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
     return add
 
 
-#: A mapping of GPU types to factors, kept as sorted pairs.
+#: Factors by GPU type, as sorted pairs.
 Speeds = Annotated[
     tuple[tuple[str, Annotated[float, Field(gt=0)]], ...],
     BeforeValidator(sorted_pairs),
@@ -104,7 +103,7 @@ class WorkloadSpec(Section):
 
     @property
     def file(self) -> str | None:
-        """The file or folder that is read, if any: `path`, or a `source` that is no name."""
+        """The file or folder to read, if any: `path`, or a `source` that is no name."""
         return self.path or (None if self.source in NAMED_SOURCES else self.source)
 
     if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class TenantSpec(Section):
     """A tenant: see `simsched.model.tenants.Tenant`."""
 
     def build(self) -> Tenant:
-        """Make the tenant."""
+        """Create the tenant."""
         return Tenant(**self.model_dump())
 
 
@@ -185,7 +184,7 @@ class PolicySpec(Section):
 
     @property
     def shown_as(self) -> str:
-        """The label, or the name where none is given."""
+        """The label, by default the name."""
         return self.label or self.name
 
 
@@ -219,7 +218,7 @@ class ReportSpec(Section):
 
 
 def _listed(seeds: Any) -> Any:
-    """Read a count n as the seeds 1 to n."""
+    """Convert a count n to the seeds 1 to n."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if not 1 <= seeds <= 10_000:
             message = f"a number of seeds must be between 1 and 10000, not {seeds}"
@@ -314,22 +313,22 @@ class ExperimentSpec(Section):
         return self
 
     def params_of(self, policy: PolicySpec, traits: Traits) -> dict[str, Any]:
-        """Return the parameters of a policy, the experiment's tenants among them where it reads them."""
+        """Return a policy's parameters, with the experiment's tenants if it reads them."""
         if not traits.reads_tenants or TENANTS_PARAMETER in policy.params or not self.tenants:
             return policy.params
         plain = {name: tenant.model_dump(exclude_unset=True) for name, tenant in sorted(self.tenants.items())}
         return {**policy.params, TENANTS_PARAMETER: plain}
 
     def workload_of(self, policy: PolicySpec) -> WorkloadSpec:
-        """Return the workload that a policy faces."""
+        """Return the workload of a policy."""
         return _merged(self.workload, policy.workload)
 
     def engine_of(self, policy: PolicySpec) -> EngineSpec:
-        """Return the engine's settings under a policy."""
+        """Return a policy's engine settings."""
         return _merged(self.engine, policy.engine)
 
     def own_conditions(self, policy: PolicySpec) -> dict[str, Any]:
-        """Return the settings of engine and workload that differ for a policy alone, by dotted key."""
+        """Return the engine and workload settings of this policy alone, by dotted key."""
         faced = {"engine": self.engine_of(policy), "workload": self.workload_of(policy)}
         usual = dict(_leaves({"engine": self.engine.model_dump(), "workload": self.workload.model_dump()}))
         own = _leaves({section: settings.model_dump() for section, settings in faced.items()})
@@ -351,6 +350,6 @@ def _merged(base: _Section, own: _Section | None) -> _Section:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of an experiment file, which editors use to complete and check it."""
+    """Return the JSON Schema of experiment files, for completion and checks in editors."""
     schema = ExperimentSpec.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "simsched experiment"}

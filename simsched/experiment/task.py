@@ -1,4 +1,4 @@
-"""The task of a cell: one value that holds everything its simulation is given, and the key that follows from it."""
+"""The task of a cell: one value with all inputs of its simulation, and the key that follows from it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from simsched.sources import Closure, closure_of
 
 #: The module that runs a task.
 RUNNER = "simsched.experiment.running.cell"
-#: What comes after the tables, and does not count: the summaries of complete cells are renewed where it has changed.
+#: Code that runs after the tables and does not count: changed summaries of complete cells are recomputed.
 _AFTERWARDS = (SUMMARY, "simsched.results.reader")
 
 
 @dataclass(frozen=True)
 class PolicyChoice:
-    """The policy of a cell; a relative file counts from `folder`."""
+    """The policy of a cell; relative files count from `folder`."""
 
     name: str
     folder: Path
@@ -36,37 +36,37 @@ class PolicyChoice:
     diagnostics: tuple[str, ...] = ()
 
     def load(self) -> type[Policy]:
-        """Find the class of the policy."""
+        """Load the policy's class."""
         return registry.load(self.name, folder=self.folder)
 
     def make(self) -> Policy:
-        """Make the policy of one run."""
+        """Create the policy for one run."""
         return make_policy(self.load(), self.params, self.diagnostics)
 
     def canonical(self) -> object:
-        """Return what it stands for: a class with its sources, all parameters, and the content of files they name."""
+        """Return its class with sources, all parameters and the content of input files."""
         return _meant(self.load(), self.params, self.diagnostics)
 
 
 @dataclass(frozen=True)
 class AgentChoice:
-    """The agents that an experiment names for a policy, instead of its own; a relative file counts from `folder`."""
+    """The agents that an experiment sets for a policy; relative files count from `folder`."""
 
     name: str
     folder: Path
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self) -> type[AgentFactory]:
-        """Find the class of the agents."""
+        """Load the agents' class."""
         return agent_registry.load(self.name, folder=self.folder)
 
     def make(self) -> AgentFactory:
-        """Make the agents of one run."""
+        """Create the agents for one run."""
         made: AgentFactory = make_policy(self.load(), self.params)  # type: ignore[arg-type]
         return made
 
     def canonical(self) -> object:
-        """Return what it stands for, as for a policy."""
+        """Return its canonical form, as for a policy."""
         return _meant(self.load(), self.params)
 
 
@@ -77,11 +77,10 @@ def _meant(kind: type[Any], params: Mapping[str, Any], diagnostics: tuple[str, .
 
 @dataclass(frozen=True)
 class Task:
-    """All that is needed to run one cell, as plain values that can be sent to another process.
+    """All inputs of one cell, as picklable plain values.
 
-    `key` names the cell's folder and follows from the others; `about` is what its manifest says of them. With
-    hyper-parameter `tuning`, `jobs` are its trials as far as they are known beforehand. `costs` are the prices and the
-    power by which its summary counts, each where the experiment has it.
+    `key` names the cell's folder and follows from the rest; `about` is the manifest's description. With `tuning`,
+    `jobs` are its trials as known in advance. `costs` are prices and power for the summary, where given.
     """
 
     policy: PolicyChoice
@@ -103,14 +102,11 @@ class Task:
 
 @cache
 def code() -> Closure:
-    """Return what the function that runs a task depends on, found once in a process."""
+    """Return the cached import closure of the function that runs a task."""
     return closure_of([RUNNER], without=_AFTERWARDS)
 
 
 def key_of(task: Task, known: Mapping[str, str]) -> str:
-    """Name a cell by all that its simulation is given and the code that runs it.
-
-    `known` are digests of some fields by name, for what several tasks have in common.
-    """
+    """Return a cell's key from its simulation's inputs and code; `known` holds digests of shared fields."""
     parts = {one.name: known.get(one.name) or digest_of(getattr(task, one.name)) for one in fields(task) if one.compare}
     return digest_of({**parts, "code": code().digest})[:20]

@@ -1,4 +1,4 @@
-"""The key `cluster.topology` of an experiment: racks and islands as levels above the nodes."""
+"""The key `cluster.topology`: racks and islands as levels above the nodes."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class LevelSpec(Section):
         return self
 
     def build(self, count: int) -> Level:
-        """Make the level of a cluster of `count` nodes."""
+        """Create the level of a cluster of `count` nodes."""
         domains = consecutive(self.nodes, count) if self.nodes is not None else self.domains or ()
         return Level(self.level, domains, self.sync_factor, self.inside_factor)
 
 
 def levelled(cluster: Cluster, levels: tuple[LevelSpec, ...]) -> Cluster:
-    """Return a cluster with levels above its nodes; raises `ValueError` where they do not fit it or each other."""
+    """Return a cluster with levels; raises `ValueError` if they do not fit it or each other."""
     if not levels:
         return cluster
     names = [spec.level for spec in levels]

@@ -1,4 +1,4 @@
-"""Reads an experiment and finds everything that is wrong with it before anything runs."""
+"""Reads an experiment and reports all its errors before anything runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOT_SWEPT = (
 )
 
 
-#: The most points that a sweep may have.
+#: The most points of a sweep.
 MOST_POINTS = 100_000_000
 _MOST_KEPT = 2_000
 _MOST_CHECKED = 200
@@ -46,7 +46,7 @@ _MOST_CHECKED = 200
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of swept values, and the experiment that they make."""
+    """One combination of swept values and its experiment."""
 
     values: Mapping[str, Any]
     spec: ExperimentSpec
@@ -54,11 +54,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment that has been checked: what stands in the file, and one resolved specification for each point.
+    """A checked experiment: its file, and one resolved specification per point.
 
-    `policies` maps the policies' names, as written, to their classes; `folders` and `agent_folders` map the names of
-    policies and of agents to the folders from which a name that is a path counts; `changed` are the `key=value`
-    options that changed the file's settings.
+    `policies` maps policy names, as written, to classes; `folders` and `agent_folders` give the folders that paths in
+    names count from; `changed` lists the `key=value` options applied.
     """
 
     file: Path
@@ -76,10 +75,9 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
 
 def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Experiment:
-    """Check the document of an experiment, changed by `key=value` overrides.
+    """Check an experiment's document with `key=value` overrides.
 
-    Raises `InputError` with all that is wrong: YAML, keys, types, ranges, policies and their parameters, each with file
-    and line, or the override that brought it in.
+    Raises `InputError` with all problems (YAML, keys, types, ranges, policies, parameters), each with line or override.
     """
     draft = draft_of(document, overrides)
     draft.refuse_special_files()
@@ -101,10 +99,10 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
 
 
 def foreign_code(document: Document, overrides: Sequence[str] = ()) -> tuple[str, ...]:
-    """Name the policies and agents of a document that do not ship with simsched, without loading any, sorted."""
+    """List a document's policies and agents that do not ship with simsched, without loading them, sorted."""
     try:
         data = draft_of(document, overrides).data
-    except InputError:  # is raised again, and the code not loaded, when the document is checked
+    except InputError:  # raised again by the document's check
         return ()
     sweep = data.get("sweep")
     swept = sweep.items() if isinstance(sweep, dict) else ()
@@ -113,7 +111,7 @@ def foreign_code(document: Document, overrides: Sequence[str] = ()) -> tuple[str
 
 
 def _texts(value: object, key: str = "") -> Iterator[str]:
-    """Find the texts that stand under a key `name` or in a list, as a sweep has them."""
+    """Yield the text under keys `name` and in lists, as in a sweep."""
     if isinstance(value, str) and key in ("", "name"):
         yield value
     elif isinstance(value, dict):
@@ -141,7 +139,7 @@ def _structural(draft: Draft) -> list[Problem]:
 
 
 class _Policies:
-    """The classes of the policies that an experiment names, each loaded once."""
+    """Loads each policy of an experiment once."""
 
     def __init__(self) -> None:
         self.classes: dict[str, type[Policy]] = {}
@@ -150,7 +148,7 @@ class _Policies:
         self._failed: dict[str, InputError] = {}
 
     def problems(self, draft: Draft) -> Iterator[Problem]:
-        """Find policies that do not exist and parameters that they do not take."""
+        """Yield unknown policies and parameters."""
         for index, entry in _policy_entries(draft):
             name = entry.get("name")
             if not isinstance(name, str) or not name:
@@ -161,7 +159,7 @@ class _Policies:
                     yield draft.problem(("policies", index, "name"), f"'{name}': {problem.message}", problem.remedy)
                 continue
             if ":" in name and entry.get("label") is None:
-                entry["label"] = policy.name  # tables call it by its name, never by its path
+                entry["label"] = policy.name  # tables show its name, never its path
             params = entry.get("params", {})
             if isinstance(params, dict):
                 for parameter in input_files(policy, params):
@@ -177,7 +175,7 @@ class _Policies:
             yield from self._agent_problems(draft, index, entry.get("agent"))
 
     def _agent_problems(self, draft: Draft, index: int, entry: object) -> Iterator[Problem]:
-        """Find an agent that does not exist and parameters that it does not take."""
+        """Yield an unknown agent and its unknown parameters."""
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(entry, dict) or not isinstance(name, str) or not name:
             return
@@ -195,7 +193,7 @@ class _Policies:
                 yield draft.problem(("policies", index, "agent", place, *key), message, remedy)
 
     def diagnostics_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
-        """Refuse a request for diagnostics that no policy of the experiment can give."""
+        """Reject diagnostics that no policy of the experiment provides."""
         if spec.diagnostics and not any(policy.traits.diagnostics for policy in self.classes.values()):
             names = ", ".join(sorted(self.classes))
             yield draft.problem(("diagnostics",), f"none of these policies records extra diagnostics: {names}")
@@ -262,7 +260,7 @@ def _node_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
 
 
 def _fairness_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
-    """Refuse an equal share of GPUs that are not equal."""
+    """Reject an equal share of unequal GPUs."""
     rule = spec.finish_time_fairness
     types = spec.cluster.build().gpu_types
     if rule is not None and rule.definition != "gavel" and len(types) > 1:
@@ -272,7 +270,6 @@ def _fairness_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
 
 
 def _curve_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
-    """Refuse published curves that cannot be read."""
     if spec.report.curves is None:
         return
     try:
@@ -283,7 +280,7 @@ def _curve_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
 
 
 def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str]) -> Iterator[Problem]:
-    replaced = any(path[0] == "policies" for path in draft.origins)  # then published values may well be left over
+    replaced = any(path[0] == "policies" for path in draft.origins)  # then published values may be unused
     for name, values in spec.published.items():
         label = name.partition(" [")[0]  # 'pollux [load=2.0]' names one point of a sweep
         if name not in labels and label not in labels and not replaced:
@@ -299,10 +296,9 @@ def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str
 
 
 def _points(draft: Draft, found: _Policies) -> tuple[Sequence[Point], list[Problem]]:
-    """Make the points of the sweep; values that do not fit are reported one by one.
+    """Create the points of the sweep, reporting values that do not fit one by one.
 
-    Of more than `_MOST_KEPT` points only some are made and checked, spread evenly over the sweep; the others are made
-    when they are asked for.
+    Above `_MOST_KEPT` points only an evenly spread sample is created and checked, the others on access.
     """
     sweep: dict[str, list[Any]] = draft.data.get("sweep") or {}
     problems = [problem for key in sweep for problem in _sweep_problems(draft, found, key, sweep[key])]
@@ -325,7 +321,7 @@ def _points(draft: Draft, found: _Policies) -> tuple[Sequence[Point], list[Probl
 
 
 def _drafted(draft: Draft, sweep: Mapping[str, list[Any]], index: int) -> tuple[Draft, dict[str, Any]]:
-    """Put the values of one point into a draft; the last key's values change fastest."""
+    """Put one point's values into a draft; the last key varies fastest."""
     chosen: dict[str, Any] = {}
     for key in reversed(list(sweep)):
         index, place = divmod(index, len(sweep[key]))
@@ -338,7 +334,7 @@ def _drafted(draft: Draft, sweep: Mapping[str, list[Any]], index: int) -> tuple[
 
 
 def _point(draft: Draft, found: _Policies, sweep: Mapping[str, list[Any]], index: int) -> Point:
-    """Make one point of a sweep that is too large to be kept; raises `InputError` where its values do not fit."""
+    """Create a point of a lazy sweep; raises `InputError` if its values do not fit."""
     one, chosen = _drafted(draft, sweep, index)
     problems = [*_structural(one), *found.problems(one)]
     spec = None if problems else _validated(one)
@@ -372,8 +368,7 @@ def _sweep_problems(draft: Draft, found: _Policies, key: str, values: Sequence[A
 def check_workload(options: Sequence[str]) -> ExperimentSpec:
     """Read `key=value` options of a workload alone, as `simsched workload make` takes them.
 
-    A key without a dot is one of the section `workload`. Returns an experiment of this workload and nothing else of
-    interest; raises `InputError` as `read_experiment` does.
+    Keys without a dot belong to section `workload`. Raises `InputError` as `read_experiment` does.
     """
     full = [option if "." in option.partition("=")[0] else f"workload.{option}" for option in options]
     draft = draft_of(yaml_lines.parse("{name: workload, policies: [{name: fifo}]}", "workload"), full)

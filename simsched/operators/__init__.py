@@ -1,4 +1,4 @@
-"""Answers for the people who run a cluster, from its own log; no figures and no printing."""
+"""Answers for cluster operators from their own log, without figures or printing."""
 
 import lazy_loader
 

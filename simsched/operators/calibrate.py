@@ -1,4 +1,4 @@
-"""How far simulated waits are from those that a log recorded under the policy in force."""
+"""Simulated waits against those that a log recorded under the policy in force."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class WaitRow:
-    """Waits of a class of jobs in seconds, recorded and simulated: median, 90th percentile and mean.
+    """Recorded and simulated waits of a class of jobs in seconds: median, 90th percentile and mean.
 
     `close` is the share of jobs whose simulated wait is within 5 minutes or a fifth of the recorded one.
     """
@@ -37,16 +37,16 @@ class WaitRow:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Waits by class, all jobs first, and those of each job: `job_id, size, queue, recorded_s, simulated_s`."""
+    """Waits by class, all jobs first, and by job: `job_id, size, queue, recorded_s, simulated_s`."""
 
     rows: tuple[WaitRow, ...]
     jobs: pd.DataFrame
 
 
 def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | None = None) -> Calibration:
-    """Replay a log under a policy and compare waits; jobs of the first `skip_h` hours count as warming up.
+    """Replay a log under a policy and compare waits, skipping `skip_h` hours of warm-up.
 
-    Raises `InputError` where the log records no waits, or no job is left.
+    Raises `InputError` if the log records no waits or no job is left.
     """
     log = plan.log.log
     if log is None:

@@ -1,4 +1,4 @@
-"""How many nodes of a type a log needs to meet a target: a search over runs, that checks what it assumes."""
+"""How many nodes of a type a log needs to meet a target: a search over runs that checks its own assumptions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from simsched.results import Estimate, comparison, find_metric
 
 _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
-#: The search gives up beyond this many times the nodes that it began with.
+#: The search stops beyond this multiple of the initial nodes.
 MOST_TIMES = 64
-#: Hours in a month.
 MONTH_H = 730
 
 
 @dataclass(frozen=True)
 class Target:
-    """A metric, named as in `simsched list metrics`, and the bound that it is to keep."""
+    """A bound on a metric, named as in `simsched list metrics`."""
 
     metric: str
     sign: str
@@ -32,7 +31,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Read a target such as `queueing_p90_h<=1`; raises `InputError`."""
+        """Parse a target such as `queueing_p90_h<=1`; raises `InputError`."""
         match = _TARGET.fullmatch(text)
         if match is None:
             raise input_error("--target", f"'{text}' is no target", "write METRIC<=NUMBER, as in queueing_p90_h<=1")
@@ -44,15 +43,15 @@ class Target:
         return cls(match[1], match[2], bound)
 
     def met(self, value: float) -> bool:
-        """Say whether a value keeps the bound."""
+        """Return whether a value meets the bound."""
         return _COMPARE[self.sign](value, self.bound)
 
 
 @dataclass(frozen=True)
 class Point:
-    """What so many nodes of the type give: the metric in the target's unit, over all seeds, and whether it is met.
+    """The metric at a number of nodes, in the target's unit over all seeds, and whether it meets the target.
 
-    `cost_per_month` is that of the whole cluster for 730 hours, None where no price is known.
+    `cost_per_month` covers the whole cluster for 730 hours, None without prices.
     """
 
     nodes: int
@@ -64,10 +63,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Answer:
-    """The nodes needed, None where no number tried is enough, and all that was tried, in the order of nodes.
+    """The nodes needed, None if no number tried suffices, and all points tried by nodes.
 
-    `monotone` tells whether more nodes never made the metric worse among the numbers tried; where they did, `nodes` is
-    the least number from which on all that were tried meet the target.
+    `nodes` is the least number from which all tried meet the target; `monotone` means more nodes never did worse.
     """
 
     gpu_type: str
@@ -79,17 +77,16 @@ class Answer:
 
 @dataclass
 class Search:
-    """Finds the least number that meets a target, asking for a few numbers at a time."""
+    """Finds the least number that meets a target, evaluating a few numbers at a time."""
 
     measure: Callable[[Sequence[int]], Mapping[int, bool]]
     at_once: int = 1
     known: dict[int, bool] = field(default_factory=dict)
 
     def find(self, least: int, first: int, most: int) -> int | None:
-        """Return the least number from `least` to `most` that meets the target, beginning with `first`.
+        """Return the least number from `least` to `most` that meets the target, starting at `first`.
 
-        Beyond the bisection the neighbours of the answer are measured too, so that an answer is not taken from a
-        curve that goes up and down.
+        Also evaluates the answer's neighbours, to notice curves that are not monotone.
         """
         low, high = least - 1, max(first, least)
         while not self._met(high):
@@ -115,7 +112,7 @@ class Search:
         return max((number for number, met in self.known.items() if not met), default=None)
 
     def _safe(self) -> int | None:
-        """Return the least number measured from which on all that were measured meet the target."""
+        """Return the least evaluated number from which all larger ones meet the target."""
         above = [number for number in self.known if self._failing is None or number > self._failing]
         return min(above, default=None)
 
@@ -134,9 +131,9 @@ class Search:
 
 
 def find_capacity(plan: ReplayPlan, target: Target, *, group: int = 0, listener: Listener | None = None) -> Answer:
-    """Search for the least nodes of one group of the cluster, the others staying, that meet a target.
+    """Find the least nodes of one group, the others fixed, that meet a target.
 
-    Several numbers are run at once where the plan has several workers. Raises `InputError` as a run does.
+    Runs several numbers at once if the plan has several workers. Raises `InputError` as a run does.
     """
     groups = [dict(one) for one in plan.groups]
     per_node = int(groups[group].get("gpus_per_node", 4))

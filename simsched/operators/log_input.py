@@ -1,4 +1,4 @@
-"""What an operator brings: a log and a description of the cluster."""
+"""An operator's input: a log and a description of the cluster."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from simsched.reading import read_text
 from simsched.workload import Trace, make_trace
 from simsched.workload.readers import ClusterLog, Limits, head_of, is_log, read_log, read_nodes, read_trace
 
-#: Groups of equal nodes as an experiment's `cluster.groups` has them.
+#: Groups of equal nodes, as in an experiment's `cluster.groups`.
 Groups = Sequence[Mapping[str, Any]]
-#: GPUs of a node where nobody says how many there are.
+#: The default GPUs per node.
 USUAL_NODE = 8
 _UNNAMED_TYPE = "gpu"
 
 
 @dataclass(frozen=True)
 class OperatorLog:
-    """A log as a trace to replay and, where it records waits, the log itself; `said` is what to tell about reading."""
+    """A log as a trace to replay and, if it records waits, the log itself; `said` holds notes on reading."""
 
     trace: Trace
     log: ClusterLog | None
@@ -40,10 +40,9 @@ def read_operator_log(
     nodes: frozenset[str] = frozenset(),
     strict: bool = False,
 ) -> OperatorLog:
-    """Read a scheduler's log, or any trace where waits do not matter.
+    """Read a scheduler's log, or any trace if waits do not matter.
 
-    Jobs of more than `gpus` GPUs (0: any) or on other `nodes` (empty: any) are left out with those that make no sense;
-    `strict` makes all of them an error.
+    Leaves out (`strict`: rejects) invalid jobs, and those of more than `gpus` GPUs (0: any) or on other `nodes`.
     """
     if not path.exists():
         raise input_error(path, "there is no such file", "name the log of your cluster")
@@ -59,7 +58,7 @@ def read_operator_log(
 def cluster_groups(path: Path) -> Groups:
     """Read a cluster: `scontrol show node`, `sinfo -N`, or YAML with `nodes` and `gpus_per_node`, or `groups`.
 
-    Raises `InputError` for a file that describes no GPU.
+    Raises `InputError` for a file without GPUs.
     """
     text = read_text(path)
     if "NodeName=" in text or "NODELIST" in text:
@@ -80,7 +79,7 @@ def cluster_groups(path: Path) -> Groups:
 
 
 def node_names(path: Path) -> frozenset[str]:
-    """Return the names of the nodes of a cluster that Slurm describes; none for YAML, which names no node."""
+    """Return the node names of a Slurm cluster; none for YAML."""
     text = read_text(path)
     if "NodeName=" not in text and "NODELIST" not in text:
         return frozenset()
@@ -88,12 +87,12 @@ def node_names(path: Path) -> frozenset[str]:
 
 
 def total_gpus(groups: Groups) -> int:
-    """Count the GPUs of groups of nodes."""
+    """Count the GPUs of groups."""
     return sum(int(one["nodes"]) * int(one.get("gpus_per_node", 4)) for one in groups)
 
 
 def largest_type(groups: Groups) -> int:
-    """Count the GPUs of the type that has most of them."""
+    """Count the GPUs of the most frequent type."""
     counts: dict[str, int] = {}
     for one in groups:
         kind = str(one.get("gpu_type", ""))
@@ -102,15 +101,15 @@ def largest_type(groups: Groups) -> int:
 
 
 def peak_gpus(log: ClusterLog) -> int:
-    """Return the most GPUs that the jobs of a log held at one time."""
+    """Return the most GPUs that a log's jobs held at once."""
     table = log.table
     gpus = np.ceil(table["gpus"].to_numpy("float64"))
     times = np.concatenate([table["end_s"].to_numpy("int64"), table["start_s"].to_numpy("int64")])
     changes = np.concatenate([-gpus, gpus])
-    order = np.lexsort((changes, times))  # what ends at an instant makes room for what starts
+    order = np.lexsort((changes, times))  # ends precede starts at an instant
     return int(np.cumsum(changes[order]).max())
 
 
 def inferred_groups(log: ClusterLog) -> Groups:
-    """Return nodes of 8 GPUs, as many as the log's busiest moment needs."""
+    """Return nodes of 8 GPUs for the log's peak."""
     return [{"nodes": -(-peak_gpus(log) // USUAL_NODE), "gpus_per_node": USUAL_NODE, "gpu_type": _UNNAMED_TYPE}]

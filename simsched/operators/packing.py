@@ -1,4 +1,4 @@
-"""Fills a cluster with pods under several rules and seeds, and averages what each rule gives away."""
+"""Fills a cluster with pods under several rules and seeds, and averages the GPUs allocated."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _SHARE = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class Packed:
-    """What a rule has given away over all seeds: by demand, as shares of the cluster's GPUs, and at the end.
+    """The GPUs a rule allocated over all seeds: by demand, as shares of the cluster's, and at the end.
 
-    A seed draws both the arrivals and the order of the nodes, whose first gets a tie. `spread_arrivals` is the standard
-    deviation of `allocated` when the order stays that of the first seed and only the arrivals vary,
-    `spread_orders` when the arrivals stay and the order varies; None with one seed, or where there is one order only.
+    A seed draws arrivals and the node order, which breaks ties. `spread_arrivals` and `spread_orders` are the standard
+    deviations of `allocated` with one varying, the other as for the first seed; None with one seed or order.
     """
 
     rule: str
@@ -46,9 +45,9 @@ def pack(
     node_order: NodeOrder = "shuffled",
     progress: Callable[[str], None] | None = None,
 ) -> Mapping[str, Packed]:
-    """Fill a cluster under each rule with seeds 1 to `seeds`; all rules face the same pods and orders of nodes.
+    """Fill a cluster under each rule with seeds 1 to `seeds`; all rules see the same pods and node orders.
 
-    Raises `InputError` where no pod asks for a GPU. `progress` is called with each rule before its first filling.
+    Raises `InputError` if no pod requests a GPU. `progress` receives each rule before its first filling.
     """
     if not any(pod.total_milli for pod in pods):
         raise input_error("pods", "no pod asks for a GPU", "give a list with at least one that does")
@@ -84,15 +83,15 @@ def _spread(fillings: Sequence[Filling]) -> float | None:
     return float(np.std([filling.allocated[-1] for filling in fillings], ddof=1))
 
 
-#: Further columns of the published table, which say how sure its means are.
+#: Columns of the published table on the uncertainty of its means.
 PUBLISHED_IDLE = ("seeds", "ci95_low", "ci95_high", "sd")
 
 
 def read_published(path: str | Path, lists: Sequence[str]) -> Mapping[tuple[str, str], float]:
-    """Read published shares of GPUs allocated, by list of pods and rule, for those of `lists` that the file has.
+    """Read published shares of allocated GPUs by pod list and rule, for those of `lists` in the file.
 
-    Columns: `pod_list,rule,mean_percent`. A file of `lists` belongs to a `pod_list` if its name, without ending, is
-    that or ends with _ and that. Raises `InputError` with every cell that is wrong, or where no list is there.
+    Columns: `pod_list,rule,mean_percent`. A file matches a `pod_list` if its stem is that or ends with _ and that.
+    Raises `InputError` with every bad cell, or if no list matches.
     """
     sheet = open_sheet(Path(path), ("pod_list", "rule", "mean_percent"), idle=PUBLISHED_IDLE)
     names = {published: rule for rule, published in PUBLISHED_NAMES.items()}

@@ -1,4 +1,4 @@
-"""Experiments that replay a log: written as a file that can be run again, run through the store, and read back."""
+"""Experiments that replay a log: written as a reusable file, run through the store, and read back."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ LOG_FILE = "log.csv.gz"
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """A log, a cluster and a policy, and where to put what comes of them.
+    """A log, a cluster and a policy, and the output folder.
 
-    `changes` are `key=value` overrides as the command's users write them: `policy.KEY` is a parameter of the policy
-    and `policy` its name. Jobs are killed at their time limits unless a change says otherwise, and a start costs
-    nothing, because durations in a log have it in them. Jobs of more than `max_gpus` are left out (None: than the
-    largest type of GPU has).
+    `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
+    default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
+    than `max_gpus` are left out (None: more than the largest GPU type has).
     """
 
     log: OperatorLog
@@ -43,10 +42,7 @@ class ReplayPlan:
 def run_replay(
     plan: ReplayPlan, name: str, *, sweep: Mapping[str, Sequence[Any]] | None = None, listener: Listener | None = None
 ) -> Run:
-    """Replay the log and return the results; what was run before is not run again.
-
-    Raises `InputError` for bad input and where the policy fails.
-    """
+    """Replay the log, reusing earlier runs; raises `InputError` for bad input and if the policy fails."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     trace = plan.folder / LOG_FILE
     write_trace_csv(plan.log.trace, trace)
@@ -76,7 +72,7 @@ def run_replay(
 
 
 def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
-    """Say which tenants have jobs that are larger than what the tenant may use, empty where none has."""
+    """List the tenants with jobs beyond their GPU limit, empty for none."""
     table, said = trace.table, []
     for name, tenant in sorted(spec.tenants.items()):
         most = tenant.build().max_gpus
@@ -87,7 +83,7 @@ def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
 
 
 def as_override(change: str) -> str:
-    """Turn an operator's change into an override of the experiment: `policy.KEY` and `policy` mean the only policy."""
+    """Convert an operator's change to an override: `policy.KEY` and `policy` refer to the only policy."""
     key, equals, value = change.partition("=")
     if not equals:
         raise input_error(f"--change {change}", "a change is written key=value, such as tenants.vision.share=0.3")

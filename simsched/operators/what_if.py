@@ -1,4 +1,4 @@
-"""What a change does to whom: one log replayed before and after it."""
+"""The effect of a change by group: one log replayed before and after it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from simsched.experiment.running import Listener
 from simsched.operators.replays import ReplayPlan, run_replay
 from simsched.results import By, GroupRow, by_group, changes, size_of
 
-#: A wait that changes by less than this, in seconds and as a share, counts as unchanged.
+#: Smaller changes of a wait, in seconds and as a share, count as unchanged.
 LEAST_CHANGE_S, LEAST_CHANGE = 60.0, 0.05
-#: Final states of jobs that were not let to run to their end.
+#: Final states of jobs that did not run to completion.
 CUT_SHORT: Sequence[str] = ("TimeLimit", "Cancelled")
-#: All that jobs are grouped by.
+#: The groupings of jobs.
 ALL_KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A group of jobs before and after a change; `verdict` is `gains`, `loses` or `as before`, by its mean wait.
+    """A group of jobs before and after a change; `verdict` is `gains`, `loses` or `as before`, by mean wait.
 
-    `sooner` and `later` are the shares of its jobs that wait less and more than before, unchanged ones aside, and
-    `cut_before` and `cut_after` count its jobs that end at a limit or are cancelled.
+    `sooner` and `later` are the shares of its jobs that wait less and more, unchanged ones aside; `cut_before` and
+    `cut_after` count jobs that hit a limit or are cancelled.
     """
 
     by: str
@@ -38,7 +38,7 @@ class Effect:
 
     @property
     def verdict(self) -> str:
-        """Say whether the group waits less than before."""
+        """Return whether the group gains or loses."""
         change = self.after.mean_wait_s - self.before.mean_wait_s
         if abs(change) < max(LEAST_CHANGE_S, LEAST_CHANGE * self.before.mean_wait_s):
             return "as before"
@@ -48,9 +48,9 @@ class Effect:
 def what_if(
     plan: ReplayPlan, change: Sequence[str], *, by: Sequence[By] = ALL_KINDS, listener: Listener | None = None
 ) -> list[Effect]:
-    """Replay the log as `plan` has it, and once more with every `change`; compare by tenant, queue, user and size.
+    """Replay the log as planned and with every `change`; compare by tenant, queue, user and size.
 
-    Queues are left out where the log names at most one. Raises `InputError` for changes that the experiment refuses.
+    Omits queues if the log names at most one. Raises `InputError` for changes that the experiment rejects.
     """
     before = run_replay(plan, "before", listener=listener).cells[0].jobs
     after_plan = replace(plan, changes=(*plan.changes, *change))
@@ -79,7 +79,7 @@ def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: By) -> list[
 
 
 def _cut_short(jobs: pd.DataFrame, kind: By, group: str | None) -> int:
-    """Count the jobs of a group (None: of all) that ended at a limit or were cancelled, 0 where no state is known."""
+    """Count a group's jobs (None: all) that hit a limit or were cancelled, 0 if states are unknown."""
     if "status" not in jobs:
         return 0
     cut = jobs["status"].isin(CUT_SHORT).to_numpy("bool")

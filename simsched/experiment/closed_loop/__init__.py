@@ -1,1 +1,1 @@
-"""Workloads whose jobs follow from other jobs; lists of jobs known beforehand belong to `workload`."""
+"""Closed-loop workloads, whose jobs follow from other jobs; known job lists belong to `workload`."""

@@ -1,4 +1,4 @@
-"""Hyper-parameter tuning as a workload: each trial is a job, and the next is submitted when one finishes."""
+"""Hyper-parameter tuning as a workload: each trial is a job, and each finished trial submits the next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simsched.model import Application, ApplicationSource, JobRequest, JobSpec, 
 if TYPE_CHECKING:
     import pandas as pd
 
-_WIDTH = "@"  # sets a trial's application off from its width: `cifar10@1.25`
+_WIDTH = "@"  # separates application and width: `cifar10@1.25`
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class TuningOptions:
 
 
 def require_optuna() -> None:
-    """Raise `InputError` where the package that chooses trials is not installed."""
+    """Raise `InputError` if optuna is not installed."""
     if find_spec("optuna") is None:
         remedy = "install it with: pip install 'simsched[hpo]'"
         raise input_error("tuning", "hyper-parameter tuning needs the package 'optuna'", remedy)
 
 
 def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:
-    """Return one job for each trial, as far as it is known beforehand: no hyper-parameters, submitted at second 0."""
+    """Return one job per trial as known in advance: no hyper-parameters, submitted at second 0."""
     return tuple(
         JobSpec(f"trial-{number:03d}", 0, spec.gpus, application=spec.application, batch_size=spec.batch_size)
         for number in range(spec.trials)
@@ -52,15 +52,15 @@ def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:
 
 
 class TrialApplications:
-    """The applications of a catalogue, and each of them at other widths: `cifar10@1.25`."""
+    """A catalogue's applications, also at other widths: `cifar10@1.25`."""
 
     def __init__(self, inner: ApplicationSource) -> None:
-        """Take widths from 1 to others."""
+        """Scale the applications of `inner`, which have width 1."""
         self._inner = inner
         self._scaled: dict[str, Application] = {}
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
-        """Return the application of a job; `InputError` where there is none of that name."""
+        """Return a job's application; raises `InputError` for an unknown name."""
         name = request.application
         base, sign, width = name.partition(_WIDTH)
         if not sign:
@@ -74,14 +74,14 @@ class TrialApplications:
 
 
 class Tuner:
-    """Chooses the trials by a tree-structured Parzen estimator and learns from those that finish.
+    """Chooses trials with a tree-structured Parzen estimator and learns from finished ones.
 
-    The choice is optuna's `TPESampler`; as in any such tuning, it depends on the order in which trials finish, and so
-    on the scheduler. The accuracy of a trial does not: it follows from its hyper-parameters, its number and the seed.
+    Uses optuna's `TPESampler`. The choice depends on the order in which trials finish, hence on the scheduler; a
+    trial's accuracy depends only on its hyper-parameters, its number and the seed.
     """
 
     def __init__(self, spec: TuningOptions, seed: int) -> None:
-        """Begin without trials; the same seed draws the same first ones."""
+        """Start without trials; `seed` determines the first ones."""
         self._spec = spec
         self._seed = seed
         self._optuna = _optuna()
@@ -94,11 +94,11 @@ class Tuner:
             self._study = self._optuna.create_study(direction="maximize", sampler=sampler)
 
     def first(self) -> tuple[JobSpec, ...]:
-        """Return the trials that begin at second 0."""
+        """Return the trials that start at second 0."""
         return tuple(self._next(0) for _ in range(min(self._spec.at_once, self._spec.trials)))
 
     def on_finish(self, record: JobRecord) -> tuple[JobSpec, ...]:
-        """Take note of a finished trial, and give the one that follows it at the same second."""
+        """Learn from a finished trial and return its successor, submitted at the same second."""
         trial, chosen = self._open.pop(record.job_id)
         number = int(record.job_id.rpartition("-")[2])
         reached = accuracy(chosen, stream(self._seed, f"accuracy of trial {number}"))
@@ -109,7 +109,7 @@ class Tuner:
         return (self._next(record.end_time_s),) if self._asked < self._spec.trials else ()
 
     def trials(self) -> pd.DataFrame:
-        """Return the finished trials in the order of completion, one row each."""
+        """Return the finished trials by completion, one row each."""
         import pandas as pd
 
         return pd.DataFrame(self._rows)
@@ -145,7 +145,7 @@ def _optuna() -> ModuleType:
 
 @contextmanager
 def _quiet(optuna: Any) -> Iterator[None]:
-    """Keep optuna from reporting every trial on stderr."""
+    """Silence optuna's report of every trial on stderr."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

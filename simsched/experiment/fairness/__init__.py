@@ -1,4 +1,4 @@
-"""Solo runs of jobs and the finish-time fairness they give to finished cells; no cell depends on it."""
+"""Solo runs and finish-time fairness of finished cells; no cell depends on it."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Sets every finished job of a run beside a solo run of it (see `simsched.results.fairness`)."""
+"""Compares every finished job with a solo run of it (see `simsched.results.fairness`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from simsched.results import (
 )
 from simsched.sources import closure_of
 
-#: What makes the cells, whose keys name the files of ratios already.
+#: What creates the cells; the cell keys in the files' names already cover it.
 _MAKES_CELLS = ("simsched.experiment.running.runner", "simsched.experiment.grid", "simsched.experiment.spec")
 _ISOLATED = "simsched_policies.queues.isolated:Isolated"
 _COLUMNS = ("job_id", "submit_time_s", "end_time_s", "jct_s")
@@ -52,7 +52,7 @@ def run_with_fairness(
     limits: Limits = NO_LIMITS,
     in_process: bool = False,
 ) -> RunResult:
-    """Run an experiment as `run_grid` does, and set its finished jobs beside solo runs where it asks for that."""
+    """Run an experiment as `run_grid` does, and its fairness comparison where requested."""
     beside = tuple(reference_cells(grid).values())
     result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits, in_process=in_process)
     store = Store(result.folder)
@@ -66,10 +66,7 @@ def run_with_fairness(
 
 
 def reference_cells(grid: Grid) -> dict[str, GridCell]:
-    """Return the cells under the policy `isolated` that Gavel's rho compares with, by the keys of the wanted cells.
-
-    There are none for the other definitions.
-    """
+    """Return the `isolated` cells of Gavel's rho by key of the wanted cell, empty for the other definitions."""
     rule = grid.experiment.spec.finish_time_fairness
     if rule is None or rule.definition != "gavel":
         return {}
@@ -83,7 +80,7 @@ def reference_cells(grid: Grid) -> dict[str, GridCell]:
 
 
 def _isolated(spec: ExperimentSpec) -> ExperimentSpec:
-    """Put `isolated` in the place of every policy, with the workload and the engine that the policy has."""
+    """Replace every policy by `isolated`, keeping its workload and engine."""
     policies = tuple(
         PolicySpec(name=_ISOLATED, label=one.shown_as, workload=one.workload, engine=one.engine)
         for one in spec.policies
@@ -92,10 +89,7 @@ def _isolated(spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def record_fairness(grid: Grid, cells: Sequence[GridCell], store: Store) -> dict[str, Any]:
-    """Compute the ratios of complete cells where they are not there yet; returns what the run's index says of them.
-
-    Returns nothing where the experiment does not ask for them.
-    """
+    """Compute missing ratios of complete cells; returns their entry in the run's index, empty unless requested."""
     rule = grid.experiment.spec.finish_time_fairness
     if rule is None:
         return {}
@@ -154,7 +148,7 @@ def _alone(
 
 
 def _batch_of(task: Task, cell: Path) -> Batch:
-    """Return which batch the jobs of a cell ran with: where one was adapted, the submitted one means nothing."""
+    """Return the batch the jobs of a cell ran with; where any was adapted, submitted sizes do not count."""
     applications = catalogue(task.applications)
     submitted = {}
     for job in task.jobs:
@@ -166,13 +160,13 @@ def _batch_of(task: Task, cell: Path) -> Batch:
 
 
 def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool:
-    """Return whether any job ran with more than its submitted total batch, beyond what splitting it rounds up."""
+    """Return whether any job exceeded its submitted total batch, apart from rounding when splitting it."""
     known = allocations[allocations["job_id"].isin(submitted.keys())]
     parts = known["gpus"] * (known["accum_steps"] + 1)
     return bool((known["batch_size"] - known["job_id"].map(submitted) >= parts).any())
 
 
 def _version(rule: FairnessSpec) -> str:
-    """Name a folder by all that determines the ratios of a cell, besides the cell."""
+    """Return a folder name from all that determines a cell's ratios, besides the cell."""
     known = {**rule.model_dump(), "code": closure_of([__name__], without=_MAKES_CELLS).digest}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,7 +1,6 @@
-"""How long a job takes alone, on GPUs that nobody else wants: the run that finish-time fairness compares with.
+"""Simulates jobs alone on otherwise idle GPUs, the reference of finish-time fairness.
 
-The run is simulated by the engine itself, so it starts as any job does: it waits for the policy's next decision and
-pays the restart delay.
+The engine runs them, so a solo job also waits for the policy's next decision and pays the restart delay.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from simsched.model import (
 )
 from simsched.policy import Decision, Policy, Traits, Triggers, View
 
-#: `best`: the batch follows the goodput, which is known beforehand; `submitted`: it stays as submitted.
+#: `best`: the batch follows the known goodput; `submitted`: it stays as submitted.
 Batch = Literal["best", "submitted"]
 
 
 @dataclass
 class _SoloPolicy(Policy):
-    """Give the only job all the GPUs there are, once, as few nodes as possible."""
+    """Gives the only job all GPUs once, on as few nodes as possible."""
 
     name: ClassVar[str] = "solo"
     traits: ClassVar[Traits] = Traits(rigid=False)
@@ -51,7 +50,7 @@ class _SoloPolicy(Policy):
         return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Adapt the batch to a goodput that is known, or keep it."""
+        """Adapt the batch to a known goodput, or keep it."""
         if self.batch == "submitted" or facts.limits is None:
             return fixed_agent(request, facts)
         return goodput_agent(request, facts, shared=self.shared, priors=self.priors)
@@ -63,10 +62,10 @@ class _SoloPolicy(Policy):
 
 
 class SoloRuns:
-    """Completion times of jobs alone on GPUs of the cluster's first node's make; equal runs are simulated once."""
+    """Completion times of jobs alone on GPUs like the first node's; equal runs are simulated once."""
 
     def __init__(self, cluster: Cluster, applications: ApplicationSource, options: EngineOptions) -> None:
-        """Look at a cluster; raises `InputError` where it has GPUs of several types."""
+        """Prepare for a cluster; raises `InputError` if it mixes GPU types."""
         if len(cluster.gpu_types) > 1:
             types = ", ".join(cluster.gpu_types)
             message = f"an equal share of GPUs of several types ({types}) is not defined"
@@ -80,10 +79,7 @@ class SoloRuns:
         self._shared = Shared()
 
     def profile_s(self, job: JobSpec) -> float:
-        """Return the seconds that a profile predicts for a job alone on the GPUs asked for, nothing else counted.
-
-        Raises `InputError` for a job whose application has no table of rates.
-        """
+        """Return a job's profiled seconds alone, without delays; raises `InputError` without a table of rates."""
         app = self._applications.for_job(job.request, job.truth)
         if not isinstance(app, TabulatedJob):
             message = f"job '{job.id}' ({app.name}) has no profile"
@@ -91,10 +87,10 @@ class SoloRuns:
         return sum(app.profile_s(self._node.gpu_type))
 
     def seconds(self, job: JobSpec, gpus: int, batch: Batch, interval_s: float | None) -> float:
-        """Return a job's completion time alone on `gpus` GPUs, or as many of them as it can use.
+        """Return a job's completion time alone on `gpus` GPUs, or as many as it can use.
 
-        `interval_s` is the policy's (None: it decides whenever something happens). A job that has no batch size runs on
-        what it asked for, and on fewer GPUs its work takes longer in proportion; waiting and restarting do not.
+        `interval_s` is the policy's (None: it decides at events). Without batch size a job runs on its requested GPUs;
+        on fewer, its work takes proportionally longer.
         """
         app = self._applications.for_job(job.request, job.truth)
         wait_s = 0 if interval_s is None else max(-(-job.submit_time_s // interval_s), 1) * interval_s
@@ -112,7 +108,7 @@ class SoloRuns:
         return most if app.max_gpus is None else min(most, app.max_gpus)
 
     def _run(self, job: JobSpec, app: Application, gpus: int, batch: Batch, interval_s: float | None) -> float:
-        """Simulate the job, submitted at the very second of a decision, so that all its kind are alike."""
+        """Simulate the job, submitted exactly at a decision so that equal jobs give equal times."""
         if app.limits is None:
             kind: object = job.duration_s, job.total_steps, job.batch_size, job.batch_rule
         else:

@@ -1,4 +1,4 @@
-"""Running the cells of an experiment and keeping their results; `experiment` says what a cell is made of."""
+"""Runs the cells of an experiment and keeps their results."""
 
 import lazy_loader
 

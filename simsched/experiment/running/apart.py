@@ -1,7 +1,4 @@
-"""Does work that loads and calls strangers' code in a process of its own, before anything is run.
-
-What the work returns comes back as a value; what the code breaks, and how long it takes, is that process's affair.
-"""
+"""Runs work that calls third-party code in a separate process, which confines crashes and hangs."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ from simsched.errors import InputError, input_error, listening, safe_text, said,
 from simsched.experiment.running.worker import how_it_ended, start
 from simsched.plugins import watched
 
-#: Seconds that one piece of a stranger's code may take: importing a module, making a policy, having it begin.
+#: The most seconds for one piece of third-party code: importing a module, creating or beginning a policy.
 LONGEST_S = 60.0
 _POLL_S = 1.0
-#: The kinds of messages of the process; what follows each is a value of its own.
+#: The kinds of messages from the process, each followed by a value.
 _ENTERS, _LEAVES, _PROGRESS, _TOLD, _REFUSED, _RAISED, _DONE = range(7)
 
 Result = TypeVar("Result")
@@ -35,10 +32,9 @@ def done_apart(
     progress: Callable[[int, int], None] | None = None,
     limit_s: float | None = None,
 ) -> Result:
-    """Return `work(*arguments, progress)`, a function of a module, called in a process of its own.
+    """Return `work(*arguments, progress)`, a module-level function, called in a separate process.
 
-    Raises `InputError` as the work does, and naming `whose` code it is where the process ends without a word, raises
-    anything else, or stays in a stranger's code for longer than `limit_s`, or `LONGEST_S`.
+    Raises `InputError` as the work does, or blaming `whose` code crashes, raises or exceeds `limit_s` or `LONGEST_S`.
     """
     process, pipe = start(_serve, work, arguments, str(Path.cwd()))
     most_s, since = limit_s or LONGEST_S, 0.0
@@ -72,7 +68,7 @@ def done_apart(
 
 
 def _serve(pipe: Connection, work: Callable[..., Any], arguments: tuple[object, ...], folder: str) -> None:
-    """Do the work in the current folder of the other process, and say how it goes."""
+    """Do the work in the parent's current folder and report on it."""
 
     def say(kind: int, value: object = None) -> None:
         pipe.send_bytes(_pickled((kind, value)))
@@ -85,11 +81,11 @@ def _serve(pipe: Connection, work: Callable[..., Any], arguments: tuple[object, 
             watched(lambda enters: say(_ENTERS if enters else _LEAVES)),
         ):
             found = work(*arguments, lambda *numbers: say(_PROGRESS, numbers))
-        if os.getpid() == owner:  # a stranger's module may have copied the process
+        if os.getpid() == owner:  # third-party code may have forked
             say(_DONE, found)
     except InputError as error:
         say(_REFUSED, error.problems)
-    except BaseException as error:  # noqa: BLE001 (a stranger's may be of any kind)
+    except BaseException as error:  # noqa: BLE001 (third-party code may raise anything)
         say(_RAISED, safe_text(f"{type(error).__name__}: {said(error)}"))
 
 
@@ -101,9 +97,9 @@ def _pickled(value: object) -> bytes:
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:
-        """Have read-only mappings cross, too."""
+        """Pickle read-only mappings, too."""
         return (_read_only, (dict(value),)) if isinstance(value, MappingProxyType) else NotImplemented
 
 
 def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    return MappingProxyType(values)  # the class itself has no name by which it could be found
+    return MappingProxyType(values)  # the class cannot be pickled by name

@@ -1,4 +1,4 @@
-"""Runs one cell from its task to its folder, in this process or another."""
+"""Runs one cell from its task to its folder."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ from simsched.results import (
 )
 
 NO_LIMITS = Limits()
-#: The names of the files that simsched writes into the folder of a cell; a policy may leave others there.
+#: The files that simsched writes into a cell's folder; a policy may add others.
 OWN_FILES = frozenset(
     {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
 )
-#: Result tables by name, as the writer has them.
+#: Result tables by name, as the writer holds them.
 ResultTables = Mapping[str, Any]
 _NO_TABLES: ResultTables = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class _Simulated:
-    """What a simulation leaves: the agents' classes by application, short tables, and the files of these by name."""
+    """The outcome of a simulation: agent classes by application, short tables, and these as files by name."""
 
     agents: Mapping[str, str]
     tables: ResultTables
@@ -65,10 +65,9 @@ ProgressCallback = Callable[[float, int], None]
 
 
 class CellError(Exception):
-    """A cell could not be run to its end; `kind` is the class of what happened, the message says the rest."""
+    """A cell failed; `kind` is the class of the error."""
 
     def __init__(self, kind: str, message: str) -> None:
-        """Keep kind and message, both plain text, so that the error can cross from one process to another."""
         super().__init__(kind, message)
         self.kind = kind
         self.message = message
@@ -81,10 +80,9 @@ def run_cell(
     progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> float:
-    """Simulate a cell and put its results below `folder`; returns the seconds that it took.
+    """Simulate a cell and write its results below `folder`, whole or not at all; returns the seconds taken.
 
-    The cell's own folder appears whole or not at all. Raises `CellError` where the policy or the engine fails, or the
-    cell exceeds a limit, and `InputError` where results cannot be written.
+    Raises `CellError` if policy, engine or a limit fails it, and `InputError` if results cannot be written.
     """
     store = Store(folder)
     staged = store.begin(task.key)
@@ -112,7 +110,7 @@ def run_cell(
 def _manifest(
     task: Task, agents: Mapping[str, str], environment: Mapping[str, Any], wall_s: float, cpu_s: float
 ) -> dict[str, Any]:
-    """Describe a finished cell; times of the clock on the wall stand here and in no table."""
+    """Describe a finished cell; only the manifest holds wall-clock times."""
     return {
         **task.about,
         "cell": task.key,
@@ -124,7 +122,7 @@ def _manifest(
 
 
 def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO_TABLES) -> dict[str, float]:
-    """Compute the summary of a cell whose manifest says `about` its input; tables `at_hand` are not read."""
+    """Summarise a cell whose manifest is `about`, taking the tables `at_hand` from memory."""
     groups = about["cluster"]
     gpus = sum(group["nodes"] * group["gpus_per_node"] for group in groups)
     power = Power.of(groups, about["power"]) if "power" in about else None
@@ -137,7 +135,7 @@ def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO
 
 
 def refresh_summary(folder: Path) -> bool:
-    """Compute the summary of a whole cell anew if other definitions made it; returns whether it was."""
+    """Recompute the summary of a whole cell if its metrics' definitions changed; returns whether they did."""
     manifest = read_json(folder / MANIFEST_FILE)
     if manifest.get("summary_definition") == summary_definition():
         return False
@@ -161,7 +159,7 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
         raise
     except EngineError as error:
         raise CellError(type(error).__name__, str(error)) from error
-    except BaseException as error:  # a stranger's policy may raise any
+    except BaseException as error:  # third-party code may raise any
         if raised_by_user(error):
             raise
         kind = task.policy.load()
@@ -173,7 +171,7 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
 
 
 def raised_by_user(error: BaseException) -> bool:
-    """Return whether an error is the user's interrupt; where this process ignores those, only a policy raises it."""
+    """Return whether an error is the user's interrupt; a process that ignores those can only get it from a policy."""
     return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
@@ -201,7 +199,6 @@ def _run(
     temporary: Path,
     progress: ProgressCallback | None,
 ) -> _Simulated:
-    """Simulate the jobs of a task, or hyper-parameter tuning that makes them as it goes."""
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
@@ -230,7 +227,7 @@ def _run(
 
 
 def write_artifacts(policy: Policy, folder: Path) -> None:
-    """Write what a policy leaves for later beside the tables; `ValueError` for a name that is no file's of its own."""
+    """Write a policy's artifacts beside the tables; `ValueError` for a bad or reserved file name."""
     for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             message = f"an artifact cannot be called '{name}'"
@@ -239,4 +236,4 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
 
 
 class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)
-    """The run is being stopped; the cell ends as soon as it notices."""
+    """The run is stopping; the cell ends once it notices."""

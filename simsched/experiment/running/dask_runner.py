@@ -1,7 +1,4 @@
-"""Runs cells on a dask cluster, for sweeps beyond one machine.
-
-Every worker must have simsched installed in the same version, and see the results folder under the same path.
-"""
+"""Runs cells on dask workers, which need the same version of simsched and path to the results."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome, run_to_outcome, say_nothing
 from simsched.experiment.task import Task, code
 
-#: Cells sent ahead for each thread of the workers; the rest wait here, so that the scheduler holds few.
+#: Cells sent ahead per worker thread; the rest wait here to relieve the scheduler.
 _AHEAD = 3
 _LEAST_AHEAD = 64
 _LOOK_EVERY_S = 1.0
@@ -27,10 +24,10 @@ _LOOK_AGAIN_S = 0.1
 
 
 class Watcher(Protocol):
-    """Is told how many workers there are."""
+    """Receives the number of workers."""
 
     def workers(self, number: int) -> None:
-        """Take note of a number of workers."""
+        """Receive the number of workers."""
 
 
 def run_on_dask(
@@ -38,9 +35,8 @@ def run_on_dask(
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells on the scheduler at `address` and yield them as they finish.
 
-    The cells of a worker that is lost go to others; one over which several workers died has failed. Where the
-    connection to the scheduler is lost, cells are sent again once there is another; without one they have failed.
-    Raises `InputError` where the optional dependency is missing or nobody answers at the address.
+    A lost worker's cells go to others; a cell that costs several workers fails. After a lost connection cells are sent
+    again if a scheduler returns, else fail. Raises `InputError` if dask or the scheduler is missing.
     """
     try:
         from distributed import Client, as_completed
@@ -82,7 +78,7 @@ def run_on_dask(
                 running.add(send())
             if time.monotonic() >= again:
                 again = time.monotonic() + _LOOK_EVERY_S
-                with suppress(OSError):  # the next future will tell that the connection is lost
+                with suppress(OSError):  # the next future reports the lost connection
                     if (now := len(_threads(client))) != known:
                         known = now
                         watcher.workers(now)
@@ -92,7 +88,7 @@ def run_on_dask(
 
 
 def _connected_again(client: Any) -> bool:
-    """Wait as long as the client looks for a scheduler that it has lost, and return whether it has found it."""
+    """Wait while the client looks for a lost scheduler; return whether it reconnected."""
     while client.status == "connecting":
         time.sleep(_LOOK_AGAIN_S)
     return bool(client.status == "running")
@@ -104,10 +100,7 @@ def _threads(client: Any) -> Mapping[str, int]:
 
 
 def _outcome_of(future: Any) -> Outcome | None:
-    """Return how a cell ended, None where the connection was lost before that was known.
-
-    A cell over which workers died, or that they cannot load, has failed.
-    """
+    """Return how a cell ended, failed if workers died over it or cannot load it; None if the connection was lost."""
     try:
         error = future.exception()
         if error is None:
@@ -119,7 +112,7 @@ def _outcome_of(future: Any) -> Outcome | None:
 
 
 def _run(task: Task, folder: Path, environment: Mapping[str, Any], limits: Limits, same: str) -> Outcome:
-    """Run a cell on a worker that has the same code as the process that sent it."""
+    """Run a cell on a worker, which must have the sender's code."""
     if code().digest != same:
         return Outcome(error="this dask worker has another version of simsched; install the same one everywhere")
     report: Callable[[float, int], None] = say_nothing

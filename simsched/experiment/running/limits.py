@@ -1,4 +1,4 @@
-"""What a cell may take: memory, time, and time for one decision of its policy."""
+"""Limits of a cell: memory, time, and time per decision."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What one cell may take; None means that there is no limit.
+    """Limits of one cell, None for unlimited.
 
-    `memory_mib` is what a cell may allocate beyond what its process holds before it; `decision_s` are the seconds
-    on the wall that one decision may last, `cell_s` those that the cell may take. The latter are kept by whoever waits
-    for the cell, and ends its process; nothing that runs in that process can evade it.
+    `memory_mib` bounds allocations beyond what its process holds beforehand; `decision_s` and `cell_s` are wall-clock
+    seconds. Whoever waits for the cell enforces `cell_s` by killing its process, which no code in it can evade.
     """
 
     memory_mib: int | None = None
@@ -38,15 +37,12 @@ class Limits:
 
 
 class DecisionTimeoutError(BaseException):
-    """A decision lasts longer than it may; not an `Exception`, so that no policy catches it by accident."""
+    """A decision timed out; no `Exception`, so policies do not catch it by accident."""
 
 
 @contextlib.contextmanager
 def limited_memory(limits: Limits) -> Iterator[None]:
-    """Refuse this process more data than it has now and the limit allows, for as long as the block lasts.
-
-    Whoever asks for more gets a `MemoryError`. Systems without such limits let everything through.
-    """
+    """Limit this process's data during the block, where supported; beyond it allocations raise `MemoryError`."""
     if resource is None or limits.memory_mib is None:
         yield
         return
@@ -62,7 +58,7 @@ def limited_memory(limits: Limits) -> Iterator[None]:
 
 
 def memory_of(process: int | str, what: str = "VmHWM") -> int:
-    """Return a process's memory in MiB as Linux counts it, its largest so far by default; 0 where that is not known."""
+    """Return a process's memory in MiB as Linux reports it, by default its peak; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
             if line.startswith(f"{what}:"):
@@ -71,24 +67,19 @@ def memory_of(process: int | str, what: str = "VmHWM") -> int:
 
 
 class TimedPolicy:
-    """A policy each of whose decisions must end in time; whatever else is asked of it, the policy itself answers.
-
-    The clock is that of the process's main thread; elsewhere, and where the system has none, no decision is stopped.
-    """
+    """Delegates to a policy and times out its decisions, where the main thread has a timer."""
 
     def __init__(self, policy: Policy, seconds: float) -> None:
-        """Wrap `policy`."""
         self._policy = policy
         self._seconds = seconds
         main = threading.current_thread() is threading.main_thread()
         self._can = main and hasattr(signal, "setitimer")
 
     def __getattr__(self, name: str) -> Any:
-        """Ask the policy."""
         return getattr(self._policy, name)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Have the policy decide; raises `DecisionTimeoutError` where that lasts too long."""
+        """Decide; raises `DecisionTimeoutError` if that takes too long."""
         if not self._can:
             return self._policy.decide(view, rng)
         before = signal.signal(signal.SIGALRM, self._stop)

@@ -1,4 +1,4 @@
-"""Says of a cell's applications how their losses fall with progress, for the results."""
+"""The normalised losses over progress of a cell's applications, for the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POINTS = 400
 
 
 def loss_tables(jobs: Sequence[JobSpec], applications: ApplicationSource) -> dict[str, LossTable]:
-    """Return the normalised loss over progress of each application of some jobs that has a loss curve."""
+    """Return a loss table for each of the jobs' applications with a loss curve."""
     found: dict[str, LossTable] = {}
     for job in {job.request.application: job for job in jobs}.values():
         app = applications.for_job(job.request, job.truth)
@@ -23,7 +23,7 @@ def loss_tables(jobs: Sequence[JobSpec], applications: ApplicationSource) -> dic
 
 
 def loss_table(app: Application, curve: LossCurve) -> LossTable:
-    """Return the losses of a whole training, 1 before it and 0 at its end, at points that are denser at the begin."""
+    """Return the losses of a full training, from 1 to 0, at points denser at the start."""
     epochs = np.expm1(np.linspace(0, np.log1p(app.epochs), _POINTS))
     losses = curve.at(epochs)
     ends = [0.0, *(app.epoch_end(epoch) for epoch in range(app.epochs))]

@@ -1,4 +1,4 @@
-"""What a run's index says, and what a manifest says of where the run took place."""
+"""The run's index, and the manifest's description of the environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
 
 
 def describe_environment() -> dict[str, Any]:
-    """Describe what the code runs on: versions, platform, and the git commit where simsched is a checkout."""
+    """Describe the environment: versions, platform, and the git commit of a checkout."""
     return {
         "simsched": __version__,
         "python": platform.python_version(),
@@ -37,7 +37,7 @@ def _version(package: str) -> str:
 
 
 def _git_commit(checkout: Path) -> str:
-    """Name the commit, `+` appended where files differ from it; empty outside a checkout or before its first commit."""
+    """Return the commit, with `+` if files differ from it; empty without checkout or commits."""
     if not (checkout / ".git").exists():
         return ""
     commit = _git(checkout, "rev-parse", "HEAD")
@@ -55,7 +55,7 @@ def _git(checkout: Path, *arguments: str) -> str:
 
 
 def run_index(grid: Grid, cells: Sequence[GridCell], failed: Mapping[str, str]) -> dict[str, Any]:
-    """Write down what a run consists of: its cells in order, those that failed and why (by key), the experiment."""
+    """Describe a run: its cells in order, failed ones with reasons (by key), and the experiment."""
     spec = grid.experiment.spec
     curves = read_curves(Path(spec.report.curves)) if spec.report.curves else ()
     complete = {cell.task.key for cell in cells}
@@ -86,6 +86,6 @@ def run_index(grid: Grid, cells: Sequence[GridCell], failed: Mapping[str, str]) 
 
 
 def _changed(experiment: Experiment) -> list[str]:
-    """List what the user changed; where data lies that the file cannot have is no change."""
+    """List the user's changes, except locations of data that the file leaves open."""
     keys = [(change, change.partition("=")[0].strip()) for change in experiment.changed]
     return [change for change, key in keys if not had_to_be_given(experiment.file, key)]

@@ -1,4 +1,4 @@
-"""Runs one cell and says how it ended; what every way of running cells has in common."""
+"""Runs one cell and returns its outcome, however cells are run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from simsched.experiment.task import Task
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended: the seconds it took, or why it failed.
-
-    `died` tells that its process vanished over it.
-    """
+    """How a cell ended: its seconds, or why it failed; `died` if its process vanished."""
 
     wall_s: float = 0.0
     error: str = ""
@@ -29,12 +26,12 @@ class Outcome:
     died: bool = False
 
     def packed(self) -> bytes:
-        """Write the outcome as bytes in which nothing can lie but numbers and text."""
+        """Serialise to plain numbers and text."""
         return json.dumps(asdict(self)).encode("ascii")
 
     @staticmethod
     def unpacked(content: bytes) -> Outcome | None:
-        """Read what `packed` wrote; None where it is anything else."""
+        """Deserialise what `packed` wrote, None for anything else."""
         try:
             values = json.loads(content)
             types = {field.name: type(field.default) for field in fields(Outcome)}
@@ -45,7 +42,7 @@ class Outcome:
 
 
 def say_nothing(now_s: float, finished_jobs: int) -> None:
-    """Report no progress."""
+    """Ignore progress."""
 
 
 def run_to_outcome(
@@ -55,10 +52,7 @@ def run_to_outcome(
     report: Callable[[float, int], None],
     limits: Limits = NO_LIMITS,
 ) -> Outcome:
-    """Run a cell, and turn what may go wrong with it into an outcome, whose texts are safe to write and to show.
-
-    What remains an exception is `Cancelled` and the user's interrupt.
-    """
+    """Run a cell; errors become an outcome with safe text, except `Cancelled` and interrupts."""
     try:
         return Outcome(wall_s=run_cell(task, folder, environment, report, limits))
     except CellError as error:
@@ -74,7 +68,7 @@ def run_to_outcome(
 
 
 def failed(message: str) -> Outcome:
-    """Say that a cell has failed over the exception that is being handled."""
+    """Return the outcome of a cell that failed with the current exception."""
     trace = "its traceback cannot be shown"
     with contextlib.suppress(Exception):  # an exception's own methods may raise
         trace = format_exc()

@@ -1,8 +1,7 @@
-"""Processes that run cells, one at a time each: a process that dies takes one known cell with it and no other.
+"""A process pool in which a dying process loses one known cell and no other.
 
-Scheduler and worker talk over a pipe of their own, without locks or semaphores that a killed process could leave
-behind. A worker serves one stranger's policy only, so that nothing that its code changes reaches another's cells; the
-policies that ship with simsched share workers.
+Workers have pipes of their own, without locks that a killed process could leave behind. A worker serves only one
+third-party policy; shipped policies share workers.
 """
 
 from __future__ import annotations
@@ -43,28 +42,25 @@ from simsched.plugins import Kind
 from simsched.policy import POLICIES
 
 _POLL_S = 0.2
-#: Seconds that cells have to notice that the run is stopped before their processes are killed.
+#: Seconds that cells have to stop before they are killed.
 _GRACE_S = 10.0
-#: Seconds that a process has to end by itself once it has closed its pipe.
+#: Seconds that a process has to end after closing its pipe.
 _END_S = 1.0
 
-#: The code of strangers that a cell runs: its policy and its agents, each with the folder from which it is loaded.
+#: A cell's third-party code: its policy and agents, each with the folder it is loaded from.
 Code = tuple[tuple[str, str], ...]
 
 
 class Watcher(Protocol):
-    """Is told how far running cells are."""
+    """Receives the progress of running cells."""
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
-        """Take note of running cells: each with its simulated second and its finished jobs."""
+        """Receive running cells, each with its simulated second and finished jobs."""
 
 
 @dataclass
 class _Worker:
-    """A process, the scheduler's end of its pipe, the code that it serves, and the cell that it runs since when.
-
-    `memory_mib` is the most that it was seen to hold.
-    """
+    """A process, its pipe, the code it serves, its cell and that cell's start; `memory_mib` is its observed peak."""
 
     process: SpawnProcess | ForkServerProcess
     pipe: Connection
@@ -79,9 +75,8 @@ def run_in_pool(
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells over `workers` processes and yield them as they end.
 
-    A cell whose process dies is run once more, alone, when the others are through; if that process dies too, the cell
-    has failed. Closing the iterator or interrupting it stops the cells: what is under way is given some seconds to
-    notice, and a second interrupt kills it. Neither leaves processes or temporary files behind.
+    A cell whose process dies runs once more, alone, after the others. Closing the iterator or an interrupt stops the
+    cells after some seconds of grace, a second interrupt at once, leaving no processes or temporary files.
     """
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-"))).resolve()
@@ -102,7 +97,7 @@ def run_in_pool(
 
 
 def code_of(task: Task) -> Code:
-    """Name the code of strangers that a cell runs; empty where all of it ships with simsched."""
+    """Return a cell's third-party code, empty if all ships with simsched."""
     named: list[tuple[Kind, str, Path]] = [(POLICIES, task.policy.name, task.policy.folder)]
     if task.agent is not None:
         named.append((AGENTS, task.agent.name, task.agent.folder))
@@ -111,12 +106,12 @@ def code_of(task: Task) -> Code:
 
 @lru_cache(maxsize=64)
 def _is_shipped(kind: Kind, name: str, path: tuple[str, ...]) -> bool:
-    """Ask once for each search path whether a name is simsched's: every cell asks."""
+    """Return whether a name is simsched's, cached by search path."""
     return kind.is_shipped(name)
 
 
 class _Waiting:
-    """Cells that wait, by the code that they run, in their order."""
+    """Waiting cells by their code, in order."""
 
     def __init__(self, cells: Sequence[tuple[int, Code]]) -> None:
         self._numbers: dict[Code, deque[int]] = {}
@@ -125,11 +120,11 @@ class _Waiting:
 
     @property
     def next_code(self) -> Code | None:
-        """The code of the cell that comes first; None where none waits."""
+        """The code of the first waiting cell, None if none waits."""
         return min(self._numbers, key=lambda code: self._numbers[code][0], default=None)
 
     def serves(self, code: Code) -> bool:
-        """Return whether any cell of some code waits."""
+        """Return whether a cell of some code waits."""
         return code in self._numbers
 
     def take(self, code: Code) -> int:
@@ -176,7 +171,7 @@ class _Pool:
         return [worker for worker in self._workers if worker.number is not None]
 
     def _feed(self, waiting: _Waiting, workers: int) -> None:
-        """Give idle processes cells of the code that they serve, and start others for the rest as far as allowed."""
+        """Give cells to idle processes that serve their code, and start more processes as allowed."""
         while (code := waiting.next_code) is not None:
             idle = [worker for worker in self._workers if worker.number is None]
             worker = next((one for one in idle if waiting.serves(one.code)), None)
@@ -188,14 +183,14 @@ class _Pool:
                 worker = _Worker(*start(serve_cells, self._common), code)
                 self._workers.append(worker)
             worker.number, worker.since = waiting.take(worker.code), time.monotonic()
-            with contextlib.suppress(OSError):  # it has just died, as will be seen
+            with contextlib.suppress(OSError):  # it has just died; noticed later
                 worker.pipe.send((worker.number, self._missing[worker.number].task))
 
     def _outcome_of(self, worker: _Worker) -> Outcome | None:
-        """Hear what a worker has to say; None where that is not yet how its cell ended."""
+        """Read a worker's message; None unless its cell ended."""
         content = b""
         with contextlib.suppress(EOFError, OSError):
-            if worker.pipe.poll():  # a copy that a policy has made of its process may hold the pipe of a dead one
+            if worker.pipe.poll():  # a process forked by a policy may hold a dead one's pipe
                 content = worker.pipe.recv_bytes(LONGEST_MESSAGE)
         if content == READY:
             worker.since = time.monotonic()
@@ -208,7 +203,7 @@ class _Pool:
         return outcome
 
     def _too_late(self, worker: _Worker) -> Outcome | None:
-        """End a worker whose cell takes longer than it may."""
+        """Kill a worker whose cell exceeds its time."""
         most_s = self._common.limits.cell_s
         if most_s is None or time.monotonic() - worker.since <= most_s:
             return None
@@ -227,18 +222,18 @@ class _Pool:
         self._watcher.advanced([entry for entry in running if entry[1]])
 
     def _dismiss(self, worker: _Worker) -> None:
-        """End a process at once: what it has finished is on disk, and threads of strangers may run in it."""
+        """Kill a process: its finished cells are on disk, and third-party threads may still run in it."""
         self._workers.remove(worker)
         worker.process.kill()
         worker.process.join()
         worker.pipe.close()
 
     def close(self) -> None:
-        """End all processes, those that run a cell when they notice; an interrupt meanwhile kills them."""
+        """Stop all processes once their cells notice; an interrupt kills them."""
         self._progress.cancel()
         try:
             end = time.monotonic() + _GRACE_S
-            for worker in self._busy:  # says something, or is gone
+            for worker in self._busy:  # sent a message, or exited
                 worker.pipe.poll(max(end - time.monotonic(), 0))
         finally:
             with sigint_ignored():

@@ -1,7 +1,6 @@
-"""Where running cells write how far they are, and read whether they should stop: a small file mapped into memory.
+"""A memory-mapped file in which cells report progress and read whether to stop.
 
-A file crosses every boundary between processes, needs no lock for single words, and cannot be broken by a process that
-is killed.
+It works across all process boundaries, needs no locks for single words, and survives killed processes.
 """
 
 from __future__ import annotations
@@ -14,26 +13,25 @@ _WORD = struct.Struct("=q")
 
 
 class ProgressFile:
-    """Two numbers for each of a fixed count of cells, simulated seconds and finished jobs, and one flag for all."""
+    """The simulated second and finished jobs of each cell, and one stop flag for all."""
 
     def __init__(self, path: Path) -> None:
-        """Open a file that `make` has made."""
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
 
     @staticmethod
     def make(path: Path, cells: int) -> ProgressFile:
-        """Make a file for `cells` cells, all at 0."""
+        """Create a file for `cells` cells, all at 0."""
         path.write_bytes(bytes(_WORD.size * (1 + 2 * cells)))
         return ProgressFile(path)
 
     def write(self, cell: int, now_s: int, finished_jobs: int) -> None:
-        """Note how far a cell is."""
+        """Write a cell's progress."""
         self._put(1 + 2 * cell, now_s)
         self._put(2 + 2 * cell, finished_jobs)
 
     def read(self, cell: int) -> tuple[int, int]:
-        """Return the simulated second and the number of finished jobs of a cell."""
+        """Return the simulated second and finished jobs of a cell."""
         return self._get(1 + 2 * cell), self._get(2 + 2 * cell)
 
     def cancel(self) -> None:
@@ -46,7 +44,7 @@ class ProgressFile:
         return bool(self._get(0))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._map.close()
 
     def _put(self, word: int, value: int) -> None:

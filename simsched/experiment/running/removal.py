@@ -1,8 +1,7 @@
-"""Removing cells from a run: only folders that simsched has written, and never what a link leads to.
+"""Removes cells from a run: only folders written by simsched, never through links.
 
-A folder is a cell's where it is called by a key and holds a manifest that says this key. One whose manifest is damaged
-is a cell's where the run beside it is one of simsched's and the folder holds nothing but files of the names that
-simsched gives. Everything else belongs to somebody else, and stays.
+A folder is a cell's if its name is a key that its manifest repeats; with a damaged manifest, if it lies in a run of
+simsched and holds only files with simsched's names. Everything else stays.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from simsched.experiment.running.cell import OWN_FILES
 from simsched.experiment.running.store import Store
 from simsched.results import MANIFEST_FILE, RUN_FILE
 
-#: A key is the beginning of a SHA-256.
+#: A key is the start of a SHA-256.
 _KEY = re.compile(r"[0-9a-f]{20,64}")
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What was removed, and what was left with the reason, by path."""
+    """What was removed, and what was kept and why, by path."""
 
     removed: tuple[Path, ...]
     left: Mapping[Path, str]
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """List the folder where it is a run's, or else the runs in it; links are not followed."""
+    """List the folder if it is a run's, else the runs in it, without following links."""
     if _is_run(folder):
         return [folder]
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -46,7 +45,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def why_not_ours(cell: Path) -> str:
-    """Say why a folder is not to be removed as a cell of simsched's; empty where it may be."""
+    """Return why a folder must not be removed as a cell, empty if it may be."""
     if cell.is_symlink() or cell.parent.is_symlink():
         return "it is reached through a link"
     if not cell.is_dir() or not _KEY.fullmatch(cell.name):
@@ -64,7 +63,7 @@ def why_not_ours(cell: Path) -> str:
 
 
 def remove(cells: Iterable[Path]) -> Removal:
-    """Remove cells, except what is not simsched's and what lies in a folder that a run is using."""
+    """Remove cells, except foreign folders and those of a run in use."""
     removed: list[Path] = []
     left: dict[Path, str] = {}
     by_run: dict[Path, list[Path]] = {}
@@ -86,14 +85,14 @@ def remove(cells: Iterable[Path]) -> Removal:
 
 
 def _remove(cell: Path) -> None:
-    """Remove a folder of files; what it means goes first, so that what an interrupt leaves is no whole cell."""
+    """Remove a folder of files, manifest first: an interrupt leaves no seemingly whole cell."""
     for file in sorted(cell.iterdir(), key=lambda path: path.name != MANIFEST_FILE):
         file.unlink()
     cell.rmdir()
 
 
 def _json(path: Path) -> dict[str, Any] | None:
-    """Read an object from a file, not through a link; None where there is none."""
+    """Read an object from a file that is no link, None if there is none."""
     if path.is_symlink() or not path.is_file():
         return None
     try:

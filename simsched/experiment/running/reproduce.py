@@ -1,4 +1,4 @@
-"""Finds the command that makes a run anew."""
+"""Finds the command that reproduces a run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from simsched.experiment.spec import ExperimentSpec
 from simsched.experiment.validation import read_experiment
 from simsched.results import Reproduction, Run
 
-#: Rather than a command with more options than this, the whole file is given.
+#: The most options of a command; beyond them the whole file is shown.
 _MOST_OVERRIDES = 12
-#: Where these keys differ as a whole, it is another experiment under the same name.
+#: If these keys differ as a whole, it is another experiment of the same name.
 _OTHER_EXPERIMENT = frozenset({"policies", "cluster", "tuning"})
-#: What changes no result.
+#: Keys that change no result.
 _SAID_ONLY = MappingProxyType({"description": ""})
 
 
 def reproduction_of(run: Run) -> Reproduction:
-    """Return how to make a run anew: from a shipped experiment with `-o` options, or from a file that is given in full.
+    """Return how to reproduce a run: a shipped experiment with `-o` options, or the full file.
 
-    A command is named only if reading it gives the specification of the run, whatever its description says.
+    A command is given only if it yields the run's specification, apart from the description.
     """
     wanted = _complete(run.experiment)
     labels = [entry.get("label") or entry.get("name") for entry in wanted.get("policies", [])]
@@ -45,7 +45,6 @@ def reproduction_of(run: Run) -> Reproduction:
 
 
 def _candidates(name: str) -> Iterator[tuple[str, Path]]:
-    """List the shipped experiments of that name."""
     named = re.compile(rf"^name:\s*[\"']?{re.escape(name)}[\"']?\s*(#.*)?$", re.MULTILINE)
     for key, path in shipped_experiments().items():
         if named.search(path.read_text(encoding="utf-8")):
@@ -53,7 +52,7 @@ def _candidates(name: str) -> Iterator[tuple[str, Path]]:
 
 
 def _overrides(path: Path, wanted: Mapping[str, Any]) -> list[str] | None:
-    """Find the options that lead from a shipped experiment to the wanted one; None where there are none such."""
+    """Return the options that turn a shipped experiment into the wanted one, None if impossible."""
     try:
         changes = dict(_changes(_plain(read_experiment(path).spec), wanted))
         if _OTHER_EXPERIMENT & changes.keys() or len(changes) > _MOST_OVERRIDES:
@@ -71,7 +70,7 @@ def _plain(spec: ExperimentSpec) -> dict[str, Any]:
 
 
 def _complete(experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the defaults of keys that came after the run was made."""
+    """Add defaults of keys introduced after the run."""
     text = json.dumps(dict(experiment))
     try:
         return _plain(ExperimentSpec.model_validate_json(text))
@@ -105,7 +104,6 @@ def _policy_changes(base: list[dict[str, Any]], wanted: list[dict[str, Any]]) ->
 
 
 def _written(value: Any) -> str:
-    """Write a value as it is read on the command line."""
     if isinstance(value, str):
         try:
             if parse_value(value, "") == value:
@@ -116,7 +114,7 @@ def _written(value: Any) -> str:
 
 
 def _without_defaults(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what a file need not say, unless the file would then mean something else."""
+    """Drop redundant defaults, unless the file would then mean something else."""
     defaults = _plain(ExperimentSpec.model_validate({"name": "x", "policies": ({"name": "x"},)}))
     short = _pruned(wanted, defaults)
     short["policies"] = [_pruned_policy(entry, defaults) for entry in wanted.get("policies", [])]

@@ -1,4 +1,4 @@
-"""Runs the cells of an experiment that are not there yet, over processes of their own or in this one."""
+"""Runs missing cells of an experiment, in worker processes or in this one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from simsched.results import RUN_FILE, write_json
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell that could not be run, by its name, with the reason and the traceback."""
+    """A failed cell by name, with reason and traceback."""
 
     name: str
     message: str
@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run left behind: its folder, how many cells were run and reused, and what failed."""
+    """The outcome of a run: folder, numbers of cells run and reused, and failures."""
 
     folder: Path
     ran: int
@@ -41,47 +41,47 @@ class RunResult:
 
 
 class Listener(Protocol):
-    """Is told how a run proceeds."""
+    """Receives the progress of a run."""
 
     def began(self, cells: int, reused: int) -> None:
-        """Take note of how many cells there are and how many of them were there already."""
+        """Receive the number of cells, and how many are reused."""
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
-        """Take note of running cells: each with its simulated second and its finished jobs."""
+        """Receive running cells, each with its simulated second and finished jobs."""
 
     def damaged(self, cell: GridCell, fault: str) -> None:
-        """Take note of a cell that was there, is not as it was written, and is run again."""
+        """Receive an existing cell that is damaged and runs again."""
 
     def workers(self, number: int) -> None:
-        """Take note of how many workers there are, beyond this machine's own processes."""
+        """Receive the number of remote workers."""
 
     def finished(self, cell: GridCell, wall_s: float) -> None:
-        """Take note of a finished cell."""
+        """Receive a finished cell."""
 
     def failed(self, cell: GridCell, message: str) -> None:
-        """Take note of a failed cell."""
+        """Receive a failed cell."""
 
 
 class Silence:
-    """A listener that does nothing."""
+    """A listener that ignores everything."""
 
     def began(self, cells: int, reused: int) -> None:
-        """Do nothing."""
+        """Ignore it."""
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
-        """Do nothing."""
+        """Ignore it."""
 
     def damaged(self, cell: GridCell, fault: str) -> None:
-        """Do nothing."""
+        """Ignore it."""
 
     def workers(self, number: int) -> None:
-        """Do nothing."""
+        """Ignore it."""
 
     def finished(self, cell: GridCell, wall_s: float) -> None:
-        """Do nothing."""
+        """Ignore it."""
 
     def failed(self, cell: GridCell, message: str) -> None:
-        """Do nothing."""
+        """Ignore it."""
 
 
 def run_grid(
@@ -95,15 +95,14 @@ def run_grid(
     limits: Limits = NO_LIMITS,
     in_process: bool = False,
 ) -> RunResult:
-    """Run an experiment into `out`/NAME: complete cells are reused, the others run over `workers` processes.
+    """Run an experiment into `out`/NAME: reuse complete cells, run the others over `workers` processes.
 
-    Cells in `beside` are run too, but the index of the run does not name them. With `dask`, the address of a scheduler,
-    all run there instead, and `in_process` all run in this very process, for a debugger. A cell that fails, be it by
-    killing its process, does not keep the others from running, and the index of the run names it. The results do not
-    depend on `workers`. Raises `InputError` where nothing can be written.
+    Cells in `beside` run too but stay out of the run's index. With `dask` (a scheduler's address) all cells run there;
+    with `in_process` in this process, for a debugger. Failed cells do not stop the others; the index names them.
+    Results do not depend on `workers`. Raises `InputError` if nothing can be written.
     """
     heard = listener or Silence()
-    grid = replace(grid, cells=tuple(grid.cells))  # those of a large grid are made each time that they are asked for
+    grid = replace(grid, cells=tuple(grid.cells))  # large grids create cells on each access
     store = Store(out / grid.folder_name)
     with store.in_use():
         return _run_grid(grid, store, workers, heard, dask, beside, limits, in_process=in_process)
@@ -129,7 +128,7 @@ def _run_grid(
     try:
         done = _started(missing, store.folder, workers, heard, dask, limits, in_process=in_process)
         _collect(done, heard, outcomes)
-    except BaseException:  # the user stops the run, or is told why it cannot go on; what there is can be shown
+    except BaseException:  # interrupted or failed: finished cells can be shown
         if len(grid.cells) <= MOST_KEPT:
             _write_index(grid, store, keys, missing, outcomes)
         raise
@@ -140,13 +139,13 @@ def _run_grid(
 def _write_index(
     grid: Grid, store: Store, keys: Collection[str], missing: Sequence[GridCell], outcomes: Mapping[str, Outcome]
 ) -> dict[str, Failure]:
-    """Write the index of a run as far as it is, if there is anything in it; returns the failures by key."""
+    """Write the run's index so far, if it has cells; returns failures by key."""
     failures = {
         cell.task.key: Failure(cell.name, outcomes[cell.task.key].error, outcomes[cell.task.key].traceback)
         for cell in missing
         if cell.task.key in outcomes and outcomes[cell.task.key].error
     }
-    unheard = [cell.task.key for cell in missing if cell.task.key not in outcomes]  # perhaps finished while stopping
+    unheard = [cell.task.key for cell in missing if cell.task.key not in outcomes]  # may have finished while stopping
     gone = {key for key in unheard if store.fault(key) or not store.has(key)} | failures.keys()
     complete = [cell for cell in grid.cells if _complete(store, cell, keys, gone)]
     if complete:
@@ -156,7 +155,7 @@ def _write_index(
 
 
 def _is_there(store: Store, cell: GridCell, listener: Listener) -> bool:
-    """Return whether a cell is complete, here or beside; its summary is renewed where metrics are defined anew."""
+    """Return whether a cell is complete here or in a sibling run, refreshing its summary if metrics changed."""
     key = cell.task.key
     fault = store.fault(key)
     if fault:
@@ -168,7 +167,7 @@ def _is_there(store: Store, cell: GridCell, listener: Listener) -> bool:
 
 
 def _complete(store: Store, cell: GridCell, known: Collection[str], gone: Collection[str]) -> bool:
-    """Return whether a cell of the grid is there now; only those that this run did not look at are looked at."""
+    """Return whether a cell is complete now, looking only at those this run has not."""
     key = cell.task.key
     return key not in gone if key in known else store.has(key)
 
@@ -183,7 +182,6 @@ def _started(
     *,
     in_process: bool,
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
-    """Return what runs cells as it is asked for them."""
     if dask is not None:
         return run_on_dask(dask, missing, folder, listener, limits)
     if in_process or not missing:
@@ -198,7 +196,6 @@ def _started(
 def _collect(
     done: Generator[tuple[GridCell, Outcome], None, None], listener: Listener, outcomes: dict[str, Outcome]
 ) -> None:
-    """Put into `outcomes` how each cell ended."""
     with contextlib.closing(done):
         for cell, outcome in done:
             outcomes[cell.task.key] = outcome
@@ -217,6 +214,6 @@ def _run_here(
         def report(now_s: float, finished_jobs: int, cell: GridCell = cell) -> None:
             listener.advanced([(cell, int(now_s), finished_jobs)])
 
-        with contextlib.chdir("."):  # a policy may go elsewhere
+        with contextlib.chdir("."):  # a policy may change it
             outcome = run_to_outcome(cell.task, folder.resolve(), environment, report, limits)
         yield cell, outcome

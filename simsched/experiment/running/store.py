@@ -1,7 +1,6 @@
 """The folder of a run: one folder per cell, named by the hash of everything that determines it.
 
-A cell is written under a temporary name and renamed when whole, so that whatever carries a cell's name is complete: the
-folder is cache, ledger of what is done, and result at once.
+Cells are written under a temporary name and renamed when whole; the folder is cache, ledger and result at once.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _TEMPORARY = ".tmp-"
-#: What the folder of a cell that is being written is called: its key, and the machine and process that write it.
+#: The temporary folder of a cell: its key, and the writing machine and process.
 _STAGED = re.compile(r"\.tmp-[^@]+@[^@]+@[0-9]+")
 
 
 @dataclass(frozen=True)
 class StagedCell:
-    """A cell that is being written under a temporary name, locked for as long as its writer lives."""
+    """A cell being written under a temporary name, locked while its writer lives."""
 
     path: Path
     lock: int | None
@@ -41,16 +40,12 @@ class Store:
     """The cells of one experiment below `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        """Look at `folder`; nothing is made until `open`."""
         self.folder = folder
         self.cells = folder / "cells"
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Open the folder, and keep others from removing cells from it for as long as the block lasts.
-
-        Raises `InputError` as `open` does.
-        """
+        """Open the folder and prevent removals during the block; raises `InputError` as `open` does."""
         self.open()
         lock = _lock(self.cells, wait=True, shared=True)
         try:
@@ -60,10 +55,7 @@ class Store:
 
     @contextlib.contextmanager
     def unused(self) -> Iterator[None]:
-        """Keep runs from beginning to use the folder for as long as the block lasts.
-
-        Raises `InputError` where one uses it. Where the file system has no locks, nobody can know.
-        """
+        """Keep runs out of the folder during the block; raises `InputError` if one uses it (unknown without locks)."""
         try:
             lock = _lock(self.cells, wait=False)
         except BlockingIOError:
@@ -75,10 +67,7 @@ class Store:
             _unlock(lock)
 
     def open(self) -> None:
-        """Make the folder, and remove what killed runs left half-written.
-
-        Raises `InputError` where it cannot be written.
-        """
+        """Create the folder and remove leftovers of killed runs; raises `InputError` if it is not writable."""
         try:
             self.cells.mkdir(parents=True, exist_ok=True)
             probe = self.cells / f"{_TEMPORARY}probe{_owner()}"
@@ -89,7 +78,7 @@ class Store:
         self.sweep()
 
     def sweep(self) -> None:
-        """Remove what writers that are gone have left."""
+        """Remove leftovers of dead writers."""
         for leftover in sorted(self.cells.glob(f"{_TEMPORARY}*")):
             if _STAGED.fullmatch(leftover.name) and not leftover.is_symlink():
                 _remove_if_abandoned(leftover)
@@ -99,21 +88,21 @@ class Store:
         return self.cells / key
 
     def has(self, key: str) -> bool:
-        """Return whether a cell is complete: its files are there, as large as its manifest says."""
+        """Return whether a cell is complete: all files exist in the sizes that its manifest gives."""
         return self.cell(key).is_dir() and not self.fault(key)
 
     def fault(self, key: str) -> str:
-        """Say what is wrong with a cell that is there (see `integrity.quick_fault`); empty for one that is not."""
+        """Return the fault of an existing cell (see `integrity.quick_fault`), empty if it is missing."""
         folder = self.cell(key)
         return quick_fault(folder) if folder.is_dir() else ""
 
     def elsewhere(self, key: str) -> Path | None:
-        """Find a complete cell of that name in the results of another experiment beside this one's."""
+        """Find a complete cell of that key in a sibling experiment's results."""
         beside = sorted(self.folder.parent.glob(f"*/{self.cells.name}/{key}"))
         return next((cell for cell in beside if Store(cell.parent.parent).has(key)), None)
 
     def adopt(self, key: str) -> bool:
-        """Take over the cell of another experiment beside this one's, if there is one; its files are shared."""
+        """Adopt the cell of a sibling experiment, if any, sharing its files."""
         found = None if self.has(key) else self.elsewhere(key)
         if found is None:
             return False
@@ -121,31 +110,31 @@ class Store:
         try:
             for file in sorted(found.iterdir()):
                 _link(file, staged.path / file.name)
-        except OSError:  # it went away, or cannot be read: then it is simply run again
+        except OSError:  # missing or unreadable: it runs again
             self.discard(staged)
             return False
         self.publish(staged, key)
         return True
 
     def begin(self, key: str) -> StagedCell:
-        """Make an empty folder in which a cell can be written aside."""
+        """Create an empty temporary folder for a cell."""
         path = self.cells / f"{_TEMPORARY}{key}{_owner()}"
         shutil.rmtree(path, ignore_errors=True)
         try:
             while True:
                 path.mkdir(parents=True)
                 lock = _lock(path, wait=True)
-                if path.is_dir():  # nobody took it for abandoned before it was locked
+                if path.is_dir():  # not swept as abandoned before it was locked
                     return StagedCell(path, lock)
                 _unlock(lock)
         except OSError as error:
             raise self._unwritable(error) from error
 
     def publish(self, staged: StagedCell, key: str) -> None:
-        """Give a finished cell its name; if another process was faster, its cell stays (the two are the same)."""
+        """Rename a finished cell; if another process was faster, its equal cell stays."""
         target = self.cell(key)
         try:
-            if target.exists() and not self.has(key):  # somebody took files away, or changed them
+            if target.exists() and not self.has(key):  # files were removed or changed
                 shutil.rmtree(target)
             staged.path.replace(target)
             sync(self.cells)
@@ -157,7 +146,7 @@ class Store:
             _unlock(staged.lock)
 
     def discard(self, staged: StagedCell) -> None:
-        """Remove what a failed or cancelled cell has written."""
+        """Remove a failed or cancelled cell's files."""
         shutil.rmtree(staged.path, ignore_errors=True)
         _unlock(staged.lock)
 
@@ -167,7 +156,7 @@ class Store:
 
 
 def _link(file: Path, name: Path) -> None:
-    """Give a finished file a second name, or copy it where the file system has no such names."""
+    """Hard-link a finished file, or copy it where the file system cannot."""
     try:
         name.hardlink_to(file)
     except OSError:
@@ -179,11 +168,9 @@ def _owner() -> str:
 
 
 def _lock(folder: Path, *, wait: bool, shared: bool = False) -> int | None:
-    """Lock a folder until its descriptor is closed or its holder dies; None where the system cannot.
+    """Lock a folder until its descriptor closes or its holder dies, None where unsupported.
 
-    Several may hold a lock that is shared.
-
-    Raises `BlockingIOError` if it is locked and `wait` is false.
+    Shared locks admit several holders. Raises `BlockingIOError` if it is locked and `wait` is false.
     """
     if fcntl is None:
         return None
@@ -210,7 +197,7 @@ def _unlock(descriptor: int | None) -> None:
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    """Remove a temporary folder whose writer is gone; where that cannot be known, it stays."""
+    """Remove a temporary folder if its writer is known to be gone."""
     try:
         lock = _lock(folder, wait=False)
     except BlockingIOError:

@@ -1,7 +1,6 @@
-"""A process that runs cells, one after the other: strangers' code runs here, and what it breaks ends with the process.
+"""A process that runs cells in sequence, confining third-party code.
 
-Only one thing counts for how a cell has ended: an `Outcome` that comes over the pipe. A process that ends without one,
-whatever its exit code, has lost its cell.
+A cell's end is known only from an `Outcome` over the pipe; a process that exits without one has lost its cell.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ from simsched.experiment.running.outcome import Outcome, failed, run_to_outcome
 from simsched.experiment.running.progress import ProgressFile
 from simsched.experiment.task import Task
 
-#: The first message of a worker: it has loaded what it needs, and its cells take time from now on.
+#: A worker's first message: it has loaded, and its cells' time starts counting.
 READY = b"ready"
-#: The longest message that is believed to be one.
+#: The longest valid message, in bytes.
 LONGEST_MESSAGE = 1 << 20
 
-#: Characters that the path of a socket may have, and those that Python adds to the folder of temporary files.
+#: Longest socket path, and the characters Python appends to the temporary folder.
 _SOCKET_PATH, _SOCKET_NAME = 100, len("/pymp-12345678/listener-12345678")
-#: What a copied process has loaded.
+#: Modules preloaded by forked workers.
 _LOADED = (__name__, "numpy.random", "threadpoolctl")
-#: How often it is tried to start a worker, and the seconds between two tries.
+#: Attempts to start a worker, and the seconds between them.
 _TRIES, _AGAIN_S = 50, 0.1
 _SAFE_PATH = "PYTHONSAFEPATH"
-#: Seconds that a worker lives on when the scheduler is gone, for an order to stop that is on its way.
+#: Seconds a worker outlives the scheduler, to receive a pending stop.
 _LAST_S = 0.1
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all cells of a run have in common; both paths are absolute."""
+    """What all cells of a run share; both paths are absolute."""
 
     folder: Path
     environment: Mapping[str, Any]
@@ -55,16 +54,16 @@ class Surroundings:
 
 
 def _method() -> str:
-    """Return how processes start: as copies of one that has loaded simsched and run nobody's code, where that can be.
+    """Return the start method: a fork server that has loaded simsched but no third-party code, where possible.
 
-    That one is asked for copies through a socket in the folder of temporary files, whose path may be too long.
+    Its socket lies in the temporary folder, whose path may be too long.
     """
     short = len(os.fsencode(tempfile.gettempdir())) + _SOCKET_NAME <= _SOCKET_PATH
     return "forkserver" if short and "forkserver" in get_all_start_methods() else "spawn"
 
 
 def begin_loading() -> None:
-    """Have the process that workers are copied from load what they need, while this one goes on with other work."""
+    """Start preloading the fork server in the background."""
     if _method() != "forkserver":
         return
     with sigint_deferred(), _stranger_free():
@@ -73,10 +72,9 @@ def begin_loading() -> None:
 
 
 def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess | ForkServerProcess, Connection]:
-    """Start a process that calls `serve` with its end of a pipe and `arguments`, and ends when that returns.
+    """Start a process that calls `serve` with its end of a pipe and `arguments`; returns it and the other end.
 
-    Returns the process and this side's end of the pipe. The process has this one's environment and current folder,
-    prints on stderr only, and runs no other code of the user's than `serve` does.
+    It inherits environment and current folder, prints only on stderr, and runs no other user code.
     """
     context = cast("Any", get_context(_method()))
     ours, theirs = context.Pipe()
@@ -84,14 +82,14 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     for left in reversed(range(_TRIES)):
         begin_loading()
         try:
-            with sigint_deferred(), _stranger_free():  # the process inherits that interrupts do not reach it
+            with sigint_deferred(), _stranger_free():  # the process inherits the ignored interrupts
                 process.start()
             break
-        except (ConnectionError, EOFError):  # a policy has just ended what workers are copied from
+        except (ConnectionError, EOFError):  # a policy has just killed the fork server
             if not left:
                 raise
             time.sleep(_AGAIN_S)
-        except KeyboardInterrupt:  # that came while the process was started, which nobody knows yet
+        except KeyboardInterrupt:  # during the start, before the process is registered
             if process.pid is not None:
                 process.kill()
             raise
@@ -100,7 +98,7 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
 
 
 def how_it_ended(code: int | None) -> str:
-    """Say how a process ended that did not say so itself, by its exit code; None where it goes on."""
+    """Describe how a silent process ended by its exit code, None if it still runs."""
     if code is None:
         return "closed the connection to the run"
     if code < 0:
@@ -111,9 +109,9 @@ def how_it_ended(code: int | None) -> str:
 
 @contextlib.contextmanager
 def _stranger_free() -> Iterator[None]:
-    """Start processes that do not run the user's main script, nor load what lies in the current folder by chance."""
+    """Start processes without running the user's main script or importing from the current folder."""
     main, safe = sys.modules["__main__"], os.environ.get(_SAFE_PATH)
-    sys.modules["__main__"] = ModuleType("__main__")  # what has no file is not run again
+    sys.modules["__main__"] = ModuleType("__main__")  # a module without a file is not run again
     os.environ[_SAFE_PATH] = "1"
     try:
         yield
@@ -126,7 +124,7 @@ def _stranger_free() -> Iterator[None]:
 
 
 def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, str], *arguments: object) -> None:
-    """Do what a process is for, and end at once then, whatever else runs in it."""
+    """Run the process's function, then exit at once, whatever else runs in it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -140,21 +138,21 @@ def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, 
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
     try:
         serve(pipe, *arguments)
-    except (EOFError, OSError):  # the other side is gone, or a policy has closed what is not its own
+    except (EOFError, OSError):  # the other end is gone, or a policy closed the pipe
         pass
     finally:
-        os._exit(0)  # no thread, no exit handler of a stranger keeps the process
+        os._exit(0)  # skips third-party threads and exit handlers
 
 
 def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
-    """Run cells until the pipe is closed."""
+    """Run cells until the pipe closes."""
     home, owner = Path.cwd(), os.getpid()
     pipe.send_bytes(READY)
     while True:
         number, task = pipe.recv()
         os.chdir(home)
         outcome = _run(number, task, surroundings)
-        if os.getpid() != owner:  # a policy has copied the process; only the original answers
+        if os.getpid() != owner:  # a policy forked the process; only the original answers
             return
         pipe.send_bytes(outcome.packed())
 
@@ -177,7 +175,7 @@ def _run(number: int, task: Task, surroundings: Surroundings) -> Outcome:
 
 @contextlib.contextmanager
 def sigint_deferred() -> Iterator[None]:
-    """Keep the user's interrupts from this block, and from processes that it starts, until it ends; none is lost."""
+    """Defer the user's interrupts, also from processes started in the block, until it ends."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         with sigint_ignored():
             yield
@@ -196,7 +194,7 @@ def sigint_deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigint_ignored() -> Iterator[None]:
-    """Ignore the user's interrupts for as long as the block lasts, where this thread may say so."""
+    """Ignore the user's interrupts during the block, if this thread may."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -208,7 +206,7 @@ def sigint_ignored() -> Iterator[None]:
 
 
 def _die_with(sentinel: int) -> None:
-    """Do not outlive the parent, even if it is killed."""
+    """Exit with the parent, even if it is killed."""
     connection.wait([sentinel])
     time.sleep(_LAST_S)
     signal.raise_signal(signal.SIGTERM)
