@@ -246,10 +246,7 @@ def _layout(name: str, features: frozenset[str]) -> tuple[pa.Schema, tuple[int, 
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write JSON with sorted keys, whole or not at all.
-
-    NaN and infinity raise `ValueError`: they are not JSON.
-    """
+    """Write JSON with sorted keys, whole or not at all. NaN and infinity raise `ValueError`: they are not JSON."""
     write_text(Path(path), json_text(content))
 
 
