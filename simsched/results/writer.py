@@ -204,7 +204,6 @@ class _TableFile:
         self._most_rows = min(_ROWS_AS_THEY_CAME, self._limit - self._in_columns)
 
     def _flush(self) -> None:
-        """Write the columns as one row group."""
         if self._writer is None:
             self._staged = StagedFile(self._path)
             self._writer = self._open(self._staged.path)
