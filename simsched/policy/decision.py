@@ -61,7 +61,7 @@ CANCEL: Final = Cancel()
 class Decision(NamedTuple):
     """What happens to each job: `jobs` maps ids to the GPUs that they hold from now on, or to an action.
 
-    Jobs not named `stop`, unless the `rest` `stays`. `wake_at_s` asks for one more decision at that second. `watch`
+    What is not named `stops`, unless the `rest` `stays`. `wake_at_s` asks for one more decision at that second. `watch`
     asks for a decision at the very second at which a job's attained service reaches so many GPU-seconds, more than by
     now; a watch stays until it fires, is replaced, or the job finishes. `nodes` are those to provision from now on
     (None: as before): others go down at once and must be empty by then; those that are down come up after the start-up

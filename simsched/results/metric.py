@@ -34,10 +34,7 @@ Column = npt.NDArray[Any]
 
 
 class Columns:
-    """A table as arrays by name, quicker than a short DataFrame.
-
-    A column is read on first use, and kept.
-    """
+    """A table as arrays by name, quicker than a short DataFrame. A column is read on first use, and kept."""
 
     def __init__(self, names: Collection[str], rows: int, read: Callable[[str], Column]) -> None:
         """Take the names of the columns, the number of rows, and what returns a column."""

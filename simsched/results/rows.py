@@ -208,10 +208,7 @@ class OutageRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """One result table: its name and the class of its rows.
-
-    An `occasional` one is there only where it has a row.
-    """
+    """One result table: its name and the class of its rows. An `occasional` one is there only where it has a row."""
 
     name: str
     record: Any

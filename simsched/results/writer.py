@@ -204,7 +204,6 @@ class _TableFile:
         self._most_rows = min(_ROWS_AS_THEY_CAME, self._limit - self._in_columns)
 
     def _flush(self) -> None:
-        """Write the columns as one row group."""
         if self._writer is None:
             self._staged = StagedFile(self._path)
             self._writer = self._open(self._staged.path)
@@ -246,10 +245,7 @@ def _layout(name: str, features: frozenset[str]) -> tuple[pa.Schema, tuple[int, 
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write JSON with sorted keys, whole or not at all.
-
-    NaN and infinity raise `ValueError`: they are not JSON.
-    """
+    """Write JSON with sorted keys, whole or not at all. NaN and infinity raise `ValueError`: they are not JSON."""
     write_text(Path(path), json_text(content))
 
 

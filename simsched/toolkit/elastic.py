@@ -65,7 +65,7 @@ def share_evenly(counts: Sequence[int], most: Sequence[int], gpus: int) -> list[
 
 
 def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]:
-    """Keep every allocation of unchanged size; place the other jobs, smallest first, on the freest nodes.
+    """Keep every allocation of the size in `counts`; place the other jobs, smallest first, on the freest nodes.
 
     A job without room gets nothing.
     """

@@ -193,7 +193,6 @@ class Lucid(Policy):
         )
 
     def _score(self, job: JobView) -> int:
-        """Return the share score of a job."""
         busy = job[GPU_BUSY]
         if busy is None:
             return _MEDIUM

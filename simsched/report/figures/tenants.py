@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.results import By, Row, Run, by_group
 
-#: The most policies that can be told apart, and tenants that fit a figure.
+#: The most policies and the most groups that fit a figure.
 _MOST_ROWS, _MOST_GROUPS = 8, 16
 _COLUMNS = ["job_id", "tenant", "user", "num_gpus", "queueing_s", "jct_s", "held_s", "attained_gpu_s", "queue"]
 _KINDS: Sequence[By] = ("tenant", "queue", "user", "size")

@@ -89,7 +89,7 @@ def _stream(seed: int, use: int) -> np.random.Generator:
 
 
 def _by_demand(demand: Floats, allocated: Floats, steps: int) -> Floats:
-    """Average what is allocated over each whole per cent of demand; one without a pod repeats the one before."""
+    """Average what is allocated over each whole per cent of demand; one without a pod keeps the last value."""
     step = np.minimum(np.rint(demand * 100), steps).astype(np.int64)
     pods = np.bincount(step, minlength=steps + 1)
     sums = np.bincount(step, np.round(allocated, _DIGITS), minlength=steps + 1)

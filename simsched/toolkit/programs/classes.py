@@ -319,7 +319,6 @@ def _time_of(due: Floats, rates: Floats, otherwise: float) -> Floats:
 
 
 def _rounded(values: Floats) -> Floats:
-    """Round to `_BITS` significant bits."""
     part, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.round(np.ldexp(part, _BITS)), exponent - _BITS))
 

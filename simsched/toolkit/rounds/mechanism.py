@@ -267,7 +267,6 @@ class Rounds:
         return bool(self._allocated[row]) or self._units[row] in running
 
     def _priorities(self) -> Floats:
-        """Return the priority of every unit on every type."""
         fraction = self._received_s / np.array([total_s if total_s > 0 else math.inf for total_s in self._total_s])
         if fraction.all() and not self._odd:
             return np.asarray(self._share / fraction)
@@ -299,7 +298,6 @@ class Rounds:
             self._able = np.concatenate([self._able, able])
 
     def _keep(self, kept: Sequence[bool]) -> None:
-        """Forget the units that are not kept."""
         if all(kept):
             return
         self._units, self._num_gpus = list(compress(self._units, kept)), list(compress(self._num_gpus, kept))

@@ -123,7 +123,6 @@ class SharesPolicy(Policy):
         )
 
     def _more_options(self) -> Mapping[str, bool]:
-        """Return further settings of the mechanism."""
         return {}
 
     @abstractmethod
@@ -209,18 +208,15 @@ class SharesPolicy(Policy):
         return not running or view.now_s >= self._begun_s + self.round_s or tuple(view.up) != self._up
 
     def _receive(self, view: View) -> None:
-        """Count the time of the round that has ended."""
         self._rounds.receive_all(self._grants, view.now_s - self._begun_s)
 
     def _reset(self, view: View, rng: np.random.Generator) -> None:
-        """Compute shares."""
         jobs = self._present(view)
         snapshot = Snapshot(jobs, self._problem(jobs, view), view.now_s, rng)
         shares = self.shares(snapshot)
         self._rounds.reset(view.now_s, shares, {unit: view.jobs[unit[0]].num_gpus for unit in shares})
 
     def _present(self, view: View) -> tuple[JobView, ...]:
-        """Return the jobs that shares are computed for."""
         return tuple(view.jobs.values())
 
     def _problem(self, jobs: Sequence[JobView], view: View) -> ShareProblem:
@@ -253,7 +249,6 @@ class SharesPolicy(Policy):
         return types
 
     def _carry_out(self, view: View) -> Decision:
-        """Place the grants."""
         return self._allocator.allocate(self._grants, view)._replace(wake_at_s=view.now_s + self.round_s)
 
     def _grant(self, view: View, rng: np.random.Generator) -> Decision:

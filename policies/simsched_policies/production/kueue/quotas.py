@@ -79,7 +79,6 @@ def _own_gpus(tenants: Mapping[str, Tenant], totals: Mapping[str, int]) -> dict[
 
 
 def _is_below(tenants: Mapping[str, Tenant], name: str, above: str) -> bool:
-    """Say whether a tenant is another or below it."""
     while name != above and name in tenants:
         name = tenants[name].parent
     return name == above

@@ -235,7 +235,6 @@ class SlurmBackfill(Policy):
             self._in_order = False
 
     def _resume(self, job: JobView, allocation: Allocation, view: View, changes: Changes) -> None:
-        """Have a suspended job go on where it was."""
         kind = self._free.type_of(allocation)
         pool = self._pools[kind]
         self._add(job)

@@ -195,7 +195,6 @@ def _sum(terms: FloatArray) -> float:
 
 @leaf
 def _undo(problem: Problem, state: State, order: IntArray, saved: IntArray, terms: FloatArray, size: int) -> None:
-    """Put back the rows that a move took off."""
     for i in range(size):
         remove(problem, state, order[i])
     for i in range(size):

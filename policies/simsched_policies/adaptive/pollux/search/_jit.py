@@ -12,7 +12,6 @@ KERNEL_FILES = ("_anneal.py", "_genetic.py", "_jit.py", "_state.py")
 
 
 def _digest() -> str:
-    """Return a short hash of all kernels' source."""
     folder = Path(__file__).parent
     return sha256(b"".join((folder / name).read_bytes() for name in KERNEL_FILES)).hexdigest()[:12]
 
