@@ -63,8 +63,9 @@ class Enactment:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
         if decision.nodes is not None:
             self._nodes.provision(set(decision.nodes))
-        for job_id, attained_gpu_s in decision.watch.items():
+        if decision.watch:
             self._ledger.tell(self._watches, first=True)
+        for job_id, attained_gpu_s in decision.watch.items():
             self._watches.watch(self._active[job_id], attained_gpu_s)
         return moves
 

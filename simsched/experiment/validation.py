@@ -167,8 +167,8 @@ class _Policies:
                 for key, message, remedy in parameter_problems(policy, name, params, _diagnostics_of(draft)):
                     place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
                     yield draft.problem((*place, *key), message, remedy)
-                taken = any(one.name == TENANTS_PARAMETER for one in parameters(policy))
-                if draft.data.get("tenants") and taken and not policy.traits.reads_tenants:
+                unread = draft.data.get("tenants") and not policy.traits.reads_tenants
+                if unread and any(one.name == TENANTS_PARAMETER for one in parameters(policy)):
                     message = f"the policy '{name}' has a parameter 'tenants' that the section does not reach"
                     remedy = "declare traits = Traits(reads_tenants=True) in its class"
                     yield draft.problem(("policies", index, "name"), message, remedy)

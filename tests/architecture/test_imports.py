@@ -7,6 +7,7 @@ import graphlib
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -114,14 +115,17 @@ def test_imports_point_down(part: str, path: Path) -> None:
 def is_offered(name: str) -> bool:
     """Return whether a name is one that the package before it offers: the only way into a room."""
     *package, offered = name.split(".")
-    folder = ROOT.joinpath(*package)
+    return offered in offers(ROOT.joinpath(*package))
+
+
+@cache
+def offers(folder: Path) -> dict[str, str]:
+    """Return the module, in its package, of each name that the stub of a folder offers; "" where it has none."""
     stub = folder / "__init__.pyi"
-    if not stub.is_file():
-        return False
-    body = ast.parse(stub.read_text(encoding="utf-8")).body
-    named = {alias.name for one in body if isinstance(one, ast.ImportFrom) for alias in one.names}
-    declared = {one.target.id for one in body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
-    return offered in named | declared
+    body = ast.parse(stub.read_text(encoding="utf-8")).body if stub.is_file() else []
+    named = {alias.name: one.module or "" for one in body if isinstance(one, ast.ImportFrom) for alias in one.names}
+    declared = [one.target.id for one in body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    return named | dict.fromkeys(declared, "")
 
 
 def test_what_a_door_offers_is_there() -> None:
@@ -158,12 +162,8 @@ def module_path(name: str) -> Path:
         return place.with_suffix(".py")
     if place.is_dir():
         return place / "__init__.py"
-    stub = place.parent / "__init__.pyi"
-    if stub.is_file():  # what the package offers from one of its modules
-        for one in ast.parse(stub.read_text(encoding="utf-8")).body:
-            if isinstance(one, ast.ImportFrom) and one.module and parts[-1] in {alias.name for alias in one.names}:
-                return module_path(".".join([*parts[:-1], *one.module.split(".")]))
-    return module_path(".".join(parts[:-1]))
+    module = offers(place.parent).get(parts[-1])
+    return module_path(".".join([*parts[:-1], *([module] if module else [])]))
 
 
 def test_every_room_says_in_one_sentence_what_it_is_for() -> None:
