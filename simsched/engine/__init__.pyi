@@ -16,7 +16,6 @@ from .records import (
     OutageRecord as OutageRecord,
     features_of as features_of,
 )
-from .sharing import TruePairs as TruePairs
 from .simulation import Simulation as Simulation, simulate as simulate
 from .truth import LossReporter as LossReporter, TrueRemainingWork as TrueRemainingWork, true_rates as true_rates
 

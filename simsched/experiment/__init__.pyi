@@ -6,7 +6,6 @@ from .results_name import results_name as results_name
 from .shipped import find_experiment as find_experiment, shipped_experiments as shipped_experiments
 from .spec import ExperimentSpec as ExperimentSpec, json_schema as json_schema
 from .validation import (
-    Experiment as Experiment,
     check_experiment as check_experiment,
     check_workload as check_workload,
     foreign_code as foreign_code,

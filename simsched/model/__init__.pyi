@@ -60,7 +60,6 @@ from .placement import (
     canonical_rotation as canonical_rotation,
     consolidated_shape as consolidated_shape,
     describe as describe,
-    from_counts as from_counts,
     gpus_of as gpus_of,
 )
 from .pod import (

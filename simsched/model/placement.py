@@ -6,7 +6,7 @@ the nodes in it, and because the published measurements distinguish it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 #: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () holds nothing.
@@ -50,11 +50,6 @@ def shape_of(allocation: Allocation) -> Shape:
 def gpus_of(allocation: Allocation) -> int:
     """Count the GPUs of an allocation."""
     return sum([gpus for _, gpus in allocation])
-
-
-def from_counts(counts: Sequence[int]) -> Allocation:
-    """Make an allocation of GPUs per node (one count for each node of the cluster), nodes ascending."""
-    return tuple((node, int(gpus)) for node, gpus in enumerate(counts) if gpus)
 
 
 def consolidated_shape(gpus: int, gpus_per_node: int) -> Shape:

@@ -1,4 +1,4 @@
-from .options import STATUS_CHOICES as STATUS_CHOICES, GeneratorOptions as GeneratorOptions
+from .options import GeneratorOptions as GeneratorOptions
 from .trace import (
     MONDAY as MONDAY,
     STRETCH_DAYS as STRETCH_DAYS,
