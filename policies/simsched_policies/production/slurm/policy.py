@@ -75,7 +75,7 @@ class SlurmBackfill(Policy):
     """
 
     name: ClassVar[str] = "slurm-backfill"
-    traits: ClassVar[Traits] = Traits(reads_tenants=True)
+    traits: ClassVar[Traits] = Traits(reads_tenants=True, forgets=True)
 
     backfill: Literal["easy", "conservative", "none"] = "easy"
     max_jobs: int = MAX_JOBS
@@ -131,6 +131,11 @@ class SlurmBackfill(Policy):
         self._stops = Preemption(self.preemption, self.preempts, self.qos_priorities, self.grace_s)
         self._usage = Usage(self.tenants, self.half_life_s)
         self._longest = LongestRun(self.max_time_h)
+
+    @property
+    def forgets(self) -> bool:
+        """Return whether no usage is remembered."""
+        return not self.weight_fair_share
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
