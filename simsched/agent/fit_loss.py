@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.arithmetic import PER_LN2, ROOT_HALF, VANISHES, exp_of_parts, log_of_parts
 from simsched.jit import jit, leaf
+from simsched.kernels import exp, log
 from simsched.model import TINY
 
 Floats = NDArray[np.float64]
@@ -25,27 +25,6 @@ _NEGLIGIBLE = 1e-4  # of an error, below which a width does not count
 _MOST_STEPS = 100  # of one width
 _CONVERGED = 1e-9  # change of the loss that a step promises, relative to the loss
 _LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e12
-
-_log_of_parts, _exp_of_parts = leaf(log_of_parts), leaf(exp_of_parts)
-
-
-@leaf
-def log(x: float) -> float:
-    """Return the natural logarithm of a number above 0, to the bit that of `simsched.arithmetic`."""
-    part, power = math.frexp(x)
-    if part < ROOT_HALF:
-        part, power = 2.0 * part, power - 1
-    found: float = _log_of_parts(part, float(power))
-    return found
-
-
-@leaf
-def exp(x: float) -> float:
-    """Return e to the power of a number that is at most 0."""
-    if x < VANISHES:
-        return 0.0
-    power = np.rint(x * PER_LN2)
-    return math.ldexp(_exp_of_parts(x, power), int(power))
 
 
 @jit

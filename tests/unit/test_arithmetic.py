@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from simsched import arithmetic
-from simsched.agent import fit_loss
+from simsched import arithmetic, kernels
 
 RNG = np.random.default_rng(3)
 POSITIVE = np.concatenate([RNG.lognormal(0, 30, 3000), RNG.uniform(0.5, 2.0, 3000), [5e-324, 1e-310, 1.0, 1.7e308]])
@@ -23,10 +22,19 @@ def test_logarithms_and_exponentials_are_those_of_the_c_library_to_a_unit_in_the
     assert units_apart(arithmetic.exp(EXPONENTS), np.array([math.exp(x) for x in EXPONENTS])).max() <= 1
 
 
-def test_compiled_and_interpreted_agree_to_the_bit():
-    assert [fit_loss.log(x) for x in POSITIVE] == arithmetic.log(POSITIVE).tolist()
-    below = EXPONENTS[EXPONENTS <= 0]
-    assert [fit_loss.exp(x) for x in below] == arithmetic.exp(below).tolist()
+def test_arrays_single_numbers_and_compiled_kernels_agree_to_the_bit():
+    for name, given in (("log", POSITIVE), ("exp", EXPONENTS)):
+        array, compiled = getattr(arithmetic, name), getattr(kernels, name)
+        assert [array(x) for x in given.tolist()] == array(given).tolist()
+        assert [compiled(x) for x in given] == array(given).tolist()
+
+
+def test_powers_and_products():
+    assert arithmetic.power([0.0, 1.0, 4.0], 0.5) == pytest.approx([0.0, 1.0, 2.0], rel=1e-15)
+    assert arithmetic.power(3.0, 1) == 3.0
+    assert arithmetic.power(3.0, 0) == 1.0
+    assert arithmetic.dot([1.0, 2.0], [3.0, 4.0]) == 11.0
+    assert arithmetic.times([[1.0, 2.0], [0.0, 1.0]], [3.0, 4.0]).tolist() == [11.0, 4.0]
 
 
 def test_the_ends_of_the_range():
