@@ -59,17 +59,17 @@ class Restored:
 
     def __exit__(self, *_: object) -> None:
         """Restore everything, without a call of what may have been replaced."""
-        sys.settrace(self._tracer)
         replaced = self._replaced
-        if sys.getrecursionlimit() < self._recursion:
-            sys.setrecursionlimit(self._recursion)
-            replaced += ["the recursion limit"]
         for owner, kept in self._functions:
             now = owner.__dict__
             for name, value in kept.items():
                 if now.get(name) is not value:
                     owner.__class__.__setattr__(owner, name, value)
                     replaced += [f"{owner.__name__}.{name}"]
+        sys.settrace(self._tracer)
+        if sys.getrecursionlimit() < self._recursion:
+            sys.setrecursionlimit(self._recursion)
+            replaced += ["the recursion limit"]
         np.seterr(**self._errors)
         warnings.filters[:] = self._filters  # type: ignore[index]
         if replaced:
