@@ -27,7 +27,7 @@ class Phase(IntEnum):
     RESUME = 6
 
 
-_DECISION = Phase.DECISION
+_DECISION, _RESUME = Phase.DECISION, Phase.RESUME
 
 
 class Appointment(list[Callable[[], None]]):
@@ -57,8 +57,9 @@ class Clock:
         #: Ticks since the start of the workload.
         self.now: float = 0
         self.stopped = False
-        self._decide, self._asked = decide, set[float]()
-        self._asked_now = False
+        #: Whether a decision is to be made at this very instant, for which it takes no event.
+        self.asked = False
+        self._decide, self._asked_for = decide, set[float]()
         #: Seconds per tick, None where ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
         self.unit_s: float = 1 if self.scale is None else self.scale
@@ -72,8 +73,8 @@ class Clock:
         """Process events until the clock stops; return False if none is left."""
         queue = self._queue
         while not self.stopped:
-            if self._asked_now and (not queue or queue[0] > (self.now, _DECISION)):
-                self._asked_now = False
+            if self.asked and (not queue or queue[0] > (self.now, _RESUME)):
+                self.asked = False
                 self._decide()
                 continue
             if not queue:
@@ -105,15 +106,14 @@ class Clock:
         return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
 
     def ask(self, time: float) -> None:
-        """Have a decision made at a tick, one for all who ask; at this very instant it takes no event."""
-        if time == self.now and time not in self._asked:
-            self._asked_now = True
-        elif time not in self._asked:
-            self._asked.add(time)
-            self.at(time, _DECISION, self._asked_before)
+        """Have a decision made at a tick, one for all who ask."""
+        if time not in self._asked_for:
+            self._asked_for.add(time)
+            self.at(time, _DECISION, self._decide_as_asked)
 
-    def _asked_before(self) -> None:
-        self._asked.remove(self.now)
+    def _decide_as_asked(self) -> None:
+        self._asked_for.remove(self.now)
+        self.asked = False
         self._decide()
 
     def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:

@@ -251,21 +251,20 @@ class Simulation:
             self.agents.begin(self.cluster)
         if self._failures is not None:
             self._failures.begin()
-        self._appoint_arrival()
-
-    def _appoint_arrival(self) -> None:
-        if self._listed < len(self.jobs):
-            self._next_arrival = self._clock.ticks(self.jobs[self._listed].submit_time_s)
-            self._clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
+        self._next_arrival = self._clock.ticks(self.jobs[0].submit_time_s)
+        self._clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
 
     def _arrive(self) -> None:
         clock, specs = self._clock, self.jobs
         while True:
             self._listed += 1
             self._submit(specs[self._listed - 1])
-            if self._listed == len(specs) or clock.ticks(specs[self._listed].submit_time_s) > clock.now:
+            if self._listed == len(specs):
+                return
+            self._next_arrival = clock.ticks(specs[self._listed].submit_time_s)
+            if self._next_arrival > clock.now:
                 break
-        self._appoint_arrival()
+        clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
 
     def _next_arrival_s(self) -> float:
         """Return the next arrival in seconds, infinity if none."""
@@ -295,7 +294,7 @@ class Simulation:
         self._submitted += 1
         self._delta.arrived.append(job)
         if self._triggers.arrival:
-            self._clock.ask(self._clock.now)
+            self._clock.asked = True
         if self._interval is not None:  # the next multiple of it, this very second included and 0 excluded
             self._clock.ask(max(-(-self._clock.now // self._interval), 1) * self._interval)
 
@@ -314,28 +313,28 @@ class Simulation:
 
     def _on_threshold(self, job: JobState) -> None:
         self._delta.reach(job)
-        self._clock.ask(self._clock.now)
+        self._clock.asked = True
 
     def _on_failed_attempt(self, job: JobState) -> None:
         self._delta.lose([job])
         if self._triggers.completion or self._triggers.node_change:
-            self._clock.ask(self._clock.now)
+            self._clock.asked = True
 
     def _on_failure(self, hit: Sequence[JobState]) -> None:
         self._delta.lose(hit)
         if self._triggers.node_change and self._active:
-            self._clock.ask(self._clock.now)
+            self._clock.asked = True
 
     def _on_repair(self) -> None:
         """Notify the policy; one that stays idle repair after repair is stuck."""
         if self._triggers.node_change and self._active:
-            self._clock.ask(self._clock.now)
+            self._clock.asked = True
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
             self._stalls.idle()
 
     def _on_leases_over(self) -> None:
         if self._triggers.leases_over and self._asks():
-            self._clock.ask(self._clock.now)
+            self._clock.asked = True
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
@@ -349,7 +348,7 @@ class Simulation:
         if self._finished == self._expected:
             self._clock.stop()
         elif self._triggers.completion:
-            self._clock.ask(self._clock.now)
+            self._clock.asked = True
 
     def _expect(self, replies: Sequence[JobSpec]) -> None:
         check_replies(
@@ -369,7 +368,7 @@ class Simulation:
 
     def _on_join(self) -> None:
         if self._triggers.node_change:
-            self._clock.ask(self._clock.now)
+            self._clock.asked = True
 
     def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:
         counted = self._stranded

@@ -336,7 +336,7 @@ class PriorityScheduler:
     def _place(self, entry: Entry, allocation: Allocation) -> None:
         self._free.take(allocation)
         entry.allocation = allocation
-        entry.on = self._free.type_of(allocation)
+        entry.on = self._free.type_of(allocation) if len(self._running) > 1 else 0
         self._join(entry)
         self._changes.start[entry.id] = allocation
 
