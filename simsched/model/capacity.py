@@ -103,13 +103,6 @@ class Pool:
             self.nodes_with[free[node]] |= 1 << node
             self.total += free[node]
 
-    def change(self, node: int, before: int, after: int) -> None:
-        """Note that a node has `after` GPUs free instead of `before`."""
-        bit = 1 << node
-        self.nodes_with[before] ^= bit
-        self.nodes_with[after] ^= bit
-        self.total += after - before
-
     def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
         """Return nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
         return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
@@ -300,16 +293,14 @@ class Capacity:
                 places = np.flatnonzero(self._room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
                 self._room.gpu_milli[node, places] = 0
                 self._held[node] += places
-        for node, gpus in allocation:
-            self._change(node, -gpus)
+        self._change(allocation, -1)
 
     def give_back(self, allocation: Allocation) -> None:
         """Mark whole GPUs as free."""
         if self._room is not None:
             for node, gpus in allocation:
                 self._room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
-        for node, gpus in allocation:
-            self._change(node, gpus)
+        self._change(allocation, 1)
 
     def fit(self, shape: NodeShape) -> Claim | None:
         """Return what a shape gets, None where it does not fit; changes nothing.
@@ -385,11 +376,16 @@ class Capacity:
                 self._room.memory_mib[node] += sign * each.memory_mib
                 self._room.gpu_milli[node, list(claim.gpus[i])] += sign * each.gpu_milli
                 more = int((self._room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]
-            self._change(node, more)
+            self._change(((node, more),), 1)
 
-    def _change(self, node: int, gpus: int) -> None:
-        before = self.free[node]
-        self.free[node] = before + gpus
-        self.total += gpus
-        if self._pool_of:
-            self._pool_of[node].change(node, before, before + gpus)
+    def _change(self, allocation: Allocation, sign: int) -> None:
+        free, pools = self.free, self._pool_of
+        for node, gpus in allocation:
+            before = free[node]
+            free[node] = after = before + sign * gpus
+            self.total += after - before
+            if pools:
+                pool, bit = pools[node], 1 << node
+                pool.nodes_with[before] ^= bit
+                pool.nodes_with[after] ^= bit
+                pool.total += after - before

@@ -20,11 +20,11 @@ class Entry:
     def __init__(self, job: JobView, key: Key, placer: Placer, number: int, types: tuple[int, ...]) -> None:
         """Begin without GPUs; `number` is the job's place among all that were added."""
         self.id = job.id
-        self.gpus = job.num_gpus
+        self.gpus = gpus = job.request.num_gpus
         self.key = key
         self.placer = placer
         self.types = types
-        self.kind = (job.num_gpus, placer.name, types)
+        self.kind = (gpus, placer.name, types)
         self.number = number
         self.version = 0
         self.allocation: Allocation = NOTHING

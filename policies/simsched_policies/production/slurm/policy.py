@@ -11,7 +11,7 @@ not foresee that suspended jobs come back.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -107,6 +107,7 @@ class SlurmBackfill(Policy):
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _pools: list[TypePool] = field(default_factory=list, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
+    _shown_up: Sequence[bool] = field(default=(), init=False, repr=False)
     _total: int = field(default=0, init=False, repr=False)
     _held: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
     _tenants: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -134,23 +135,27 @@ class SlurmBackfill(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
-        self._look(view)
-        now = math.floor(view.now_s)
+        now_s = view.now_s
+        self._look(view, now_s)
+        now = math.floor(now_s)
         if self.weight_fair_share:
-            self._usage.update(view.now_s, self.update_s)
+            self._usage.update(now_s, self.update_s)
         changes = Changes({}, {}, {})
-        for job_id in self._longest.over(view.now_s):
-            self._let_go(job_id, self._held.pop(job_id), view.now_s)
+        for job_id in self._longest.over(now_s) if self.max_time_h else ():
+            self._let_go(job_id, self._held.pop(job_id), now_s)
             changes.cancel[job_id] = None
         if self.preemption != "off":
             self._preempt(view, changes)
-        backfills = self._backfills(view.now_s)
+        backfills = self._backfills(now_s)
         kept = self._stops.keep_back(self._free) if self.preemption != "off" else ()
         for kind, pool in enumerate(self._pools):
-            if len(pool.waiting) and self._free.total_of(kind) >= int(pool.waiting.gpus.min()):
-                self._start(kind, pool, now, view.now_s, changes.start, backfills=backfills)
-        self._free.give_back(kept)
-        wake = self._wake(view.now_s)
+            if pool.waiting.jobs and self._free.total_of(kind) >= pool.waiting.least_gpus:
+                self._start(kind, pool, now, now_s, changes.start, backfills=backfills)
+        if kept:
+            self._free.give_back(kept)
+        wake = self._wake(now_s)
+        if wake is None and not (changes.stop or changes.cancel):
+            return Decision.change(changes.start)
         jobs: dict[str, Allocation | Action] = {**changes.start}
         if changes.stop:
             saved = not (self.requeue_loses and self.preemption == "requeue")
@@ -166,6 +171,8 @@ class SlurmBackfill(Policy):
 
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
+        if not (self.interval_s or self._stops.claims or self.max_time_h):
+            return None
         times = [claim.at_s for claim in self._stops.claims.values()]
         times += [] if self._longest.next_s is None else [self._longest.next_s]
         if self.interval_s and self._changed and any(len(pool.waiting) for pool in self._pools):
@@ -191,7 +198,7 @@ class SlurmBackfill(Policy):
     def _takes(self, kind: int, pool: TypePool, place: int, view: View, changes: Changes) -> bool:
         """Start a job on free GPUs or on those of victims, or give these notice; say whether it started."""
         waiting, stops = pool.waiting, self._stops
-        job_id, gpus, tenant = waiting.ids[place], int(waiting.gpus[place]), int(waiting.tenants[place])
+        job_id, gpus, tenant = waiting.jobs[place].id, waiting.jobs[place].gpus, waiting.jobs[place].tenant
         if self._used[tenant] + gpus > self._most[tenant]:
             return False
 
@@ -246,9 +253,7 @@ class SlurmBackfill(Policy):
 
     def _begin(self, place: int, kind: int, pool: TypePool, allocation: Allocation, now_s: float) -> None:
         """Note that a waiting job holds GPUs from now on."""
-        waiting = pool.waiting
-        job_id, limit = waiting.ids[place], int(waiting.limits[place])
-        gpus, tenant, user = int(waiting.gpus[place]), int(waiting.tenants[place]), int(waiting.keys[place])
+        job_id, gpus, limit, user, tenant = pool.waiting.jobs[place][:5]
         held = Held(kind, allocation, gpus, math.floor(now_s) + limit, tenant, user, now_s, self._qos.get(job_id, ""))
         self._hold(job_id, held, now_s)
 
@@ -257,7 +262,7 @@ class SlurmBackfill(Policy):
     ) -> None:
         waiting, gone = pool.waiting, list[int]()
         for place in self._chosen(kind, pool, now, now_s, self.backfill if backfills else "none").tolist():
-            gpus, tenant = int(waiting.gpus[place]), int(waiting.tenants[place])
+            job_id, gpus, _, _, tenant = waiting.jobs[place][:5]
             if self._used[tenant] + gpus > self._most[tenant]:
                 continue
             allocation = self._free.choose_of(kind, PLACERS[self.placement], gpus)
@@ -265,8 +270,8 @@ class SlurmBackfill(Policy):
                 continue
             self._free.take(allocation)
             self._begin(place, kind, pool, allocation, now_s)
-            self._stops.claims.pop(waiting.ids[place], None)
-            start[waiting.ids[place]] = allocation
+            self._stops.claims.pop(job_id, None)
+            start[job_id] = allocation
             gone.append(place)
         if gone:
             waiting.remove(gone)
@@ -313,7 +318,7 @@ class SlurmBackfill(Policy):
 
     def _chosen(self, kind: int, pool: TypePool, now: int, now_s: float, how: str) -> Ints:
         free = self._free.total_of(kind)
-        if len(pool.waiting) == 1 and pool.waiting.gpus[0] <= free and min(self.max_jobs, self.queue_depth) > 0:
+        if len(pool.waiting) == 1 and pool.waiting.least_gpus <= free and min(self.max_jobs, self.queue_depth) > 0:
             return np.zeros(1, dtype=np.int64)  # nobody else is there to wait for
         order = self._order(pool, now_s)
         if how == "conservative":
@@ -333,20 +338,22 @@ class SlurmBackfill(Policy):
             starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
         return np.asarray(order[starts], dtype=np.int64)
 
-    def _look(self, view: View) -> None:
+    def _look(self, view: View, now_s: float) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
-        lost = {job.id for job in view.lost}
-        for job_id in [*view.finished, *sorted(lost)]:
+        lost = sorted({job.id for job in view.lost}) if view.lost else []
+        for job_id in [*view.finished, *lost]:
             held = self._held.pop(job_id, None)
             if held is not None:
-                self._let_go(job_id, held, view.now_s)
-        if lost or view.up != self._free.up:
+                self._let_go(job_id, held, now_s)
+        up = view.up
+        if lost or ((up is not self._shown_up or isinstance(up, list)) and up != self._free.up):
             if not self._pools:
                 self._open(view)
             self._free = Capacity.of(view)
-        for job in [*(view.jobs[one] for one in sorted(lost) if one in view.jobs), *view.arrived]:
-            if job.id not in lost or job.id in view.jobs:
-                self._add(job)
+        self._shown_up = up
+        arrived = [job for job in view.arrived if job.id not in lost] if lost else view.arrived
+        for job in [*(view.jobs[one] for one in lost if one in view.jobs), *arrived]:
+            self._add(job)
         self._in_order = self._in_order and not lost
 
     def _open(self, view: View) -> None:
@@ -372,8 +379,9 @@ class SlurmBackfill(Policy):
         tier = _PREEMPTS * self._stops.may(request.qos) + self.partition_tiers.get(request.queue, 0)
         unit = self._unit(request)
         fixed, submit_s = self._fixed(job), request.submit_time_s
-        pool.waiting.add(WaitingJob(job.id, job.num_gpus, limit, user, tenant, submit_s, fixed, tier, unit))
-        pool.demand += job.num_gpus
+        gpus = request.num_gpus
+        pool.waiting.add(WaitingJob(job.id, gpus, limit, user, tenant, submit_s, fixed, tier, unit))
+        pool.demand += gpus
         self._in_order = self._in_order and not tier
         if self.preemption != "off":
             self._qos[job.id] = request.qos
@@ -408,16 +416,20 @@ class SlurmBackfill(Policy):
 
     def _hold(self, job_id: str, held: Held, now_s: float) -> None:
         self._held[job_id] = held
-        self._longest.begin(job_id, now_s)
+        if self.max_time_h:
+            self._longest.begin(job_id, now_s)
         self._pools[held.pool].releases.add(held.end, held.gpus)
         self._used[held.tenant] += held.gpus
-        self._usage.begin(held.user, held.gpus, now_s)
+        if self.weight_fair_share:
+            self._usage.begin(held.user, held.gpus, now_s)
 
     def _let_go(self, job_id: str, held: Held, now_s: float) -> None:
-        self._longest.end(job_id)
+        if self.max_time_h:
+            self._longest.end(job_id)
         pool = self._pools[held.pool]
         pool.releases.remove(held.end, held.gpus)
         pool.demand -= held.gpus
         self._used[held.tenant] -= held.gpus
-        self._usage.end(held.user, held.gpus, now_s)
+        if self.weight_fair_share:
+            self._usage.end(held.user, held.gpus, now_s)
         self._free.give_back(held.allocation)
