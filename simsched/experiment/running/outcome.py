@@ -57,8 +57,13 @@ def run_to_outcome(
     limits: Limits = NO_LIMITS,
 ) -> Outcome:
     """Run a cell; errors become an outcome with safe text, except `Cancelled` and interrupts."""
+    return outcome_of(lambda: run_cell(task, folder, environment, report, limits))
+
+
+def outcome_of(work: Callable[[], float]) -> Outcome:
+    """Make a cell in the seconds that are returned; as `run_to_outcome`."""
     try:
-        return Outcome(wall_s=run_cell(task, folder, environment, report, limits))
+        return Outcome(wall_s=work())
     except CellError as error:
         return failed(error.message)
     except InputError as error:

@@ -97,4 +97,5 @@ FORMAT = Format(
     "time_limit_s,queue,priority,qos,group,gpu_share]",
     lambda head: head.has(*REQUIRED) or KIND in head.line,
     _read,
+    by_row=True,
 )

@@ -60,7 +60,7 @@ class SlurmBackfill(Policy):
     """
 
     name: ClassVar[str] = "slurm-backfill"
-    traits: ClassVar[Traits] = Traits(reads_tenants=True)
+    traits: ClassVar[Traits] = Traits(reads_tenants=True, forgets=True)
 
     backfill: Backfill = field(default_factory=Backfill)
     priority: Priority = field(default_factory=Priority)
@@ -95,6 +95,11 @@ class SlurmBackfill(Policy):
         self._stops = Preemption(self.preemption.mode, preempts, self._qos_priorities, self.preemption.grace_s)
         self._usage = Usage(self.tenants, self.priority.half_life_s)
         self._longest = LongestRun(self.limits.max_time_h)
+
+    @property
+    def forgets(self) -> bool:
+        """Return whether no usage is remembered."""
+        return not self.weight_fair_share
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
