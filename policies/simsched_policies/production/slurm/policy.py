@@ -99,7 +99,7 @@ class SlurmBackfill(Policy):
     @property
     def forgets(self) -> bool:
         """Return whether no usage is remembered."""
-        return not self.weight_fair_share
+        return not self.priority.fair_share
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
