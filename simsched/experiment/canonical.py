@@ -74,8 +74,10 @@ class _Form:
 
 def _fields(form: _Form, value: Any) -> str:
     values = form.read(value)
-    if not form.files and _PLAIN.issuperset(map(type, values)):  # the common case among a million jobs
-        return form.head + repr(values)
+    if not form.files:
+        rest = [one for one in values if type(one) not in _PLAIN]
+        if all(type(one) is tuple and _PLAIN.issuperset(map(type, one)) for one in rest):  # as of a million jobs
+            return form.head + repr(values)
     told = (Path(one) if place in form.files and one is not None else one for place, one in enumerate(values))
     return f"{form.head}({', '.join(map(canonical, told))}{',' * (len(values) == 1)})"
 
