@@ -139,7 +139,7 @@ def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None 
     said += (
         [f"  left out: {counted(misfits, 'job')} with no room on the idle nodes of their partition"] if misfits else []
     )
-    columns = {name: table[name] for name in table}
+    columns = {str(name): table[name] for name in table}
     return replace(found, trace=replace(found.trace, columns=columns), said="\n".join(said)), groups
 
 
