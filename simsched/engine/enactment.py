@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simsched.engine.clock import Clock
-from simsched.engine.decision_record import NO_MOVES, Moves
+from simsched.engine.decision_record import Moves
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
@@ -20,8 +20,10 @@ from simsched.engine.validate import (
     check_changes,
     check_names,
     check_nodes_to_leave,
+    plain_changes,
 )
 from simsched.engine.watches import Watches
+from simsched.model import Allocation
 from simsched.policy import Decision, Decline, Place
 
 
@@ -39,8 +41,13 @@ class Enactment:
 
     def check(self, decision: Decision) -> Changes:
         """Return what a decision changes; raises `InfeasibleDecisionError` if it is infeasible."""
+        changes = plain_changes(decision, self._active, self._cluster)
+        if changes is not None and decision.wake_at_s is None and not decision.watch:
+            return changes
         name, now = self._terms.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
+        if changes is not None:
+            return changes
         changes = changes_of(decision, self._active, name, now)
         check_changes(changes, self._active, self._cluster, name, now, rigid=self._terms.rigid)
         if decision.nodes is not None:
@@ -49,15 +56,13 @@ class Enactment:
 
     def carry_out(self, changes: Changes, decision: Decision) -> Moves:
         """Carry out a checked decision; raises `InfeasibleDecisionError` if jobs do not fit on the GPUs they share."""
-        moves = NO_MOVES
-        for job_id, action in changes.actions.items():
+        for job_id, action in changes.actions.items() if changes.actions else ():
             if isinstance(action, Decline):
                 self._active[job_id].declined = True
             elif isinstance(action, Place) and action.guaranteed is not None:
                 self._active[job_id].guaranteed = action.guaranteed
         try:
-            if changes.gpus or changes.actions:
-                moves = self._move(changes)
+            moves = self._move(changes)
             self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
@@ -65,28 +70,28 @@ class Enactment:
             self._nodes.provision(set(decision.nodes))
         if decision.watch:
             self._ledger.tell(self._watches, first=True)
-        for job_id, attained_gpu_s in decision.watch.items():
-            self._watches.watch(self._active[job_id], attained_gpu_s)
+            for job_id, attained_gpu_s in decision.watch.items():
+                self._watches.watch(self._active[job_id], attained_gpu_s)
         return moves
 
     def _move(self, changes: Changes) -> Moves:
         active, ledger = self._active, self._ledger
         shared: Mapping[str, Place] = {}
-        started = stopped = moved = 0
+        placed: list[tuple[JobState, Allocation]] = []
+        held = moved = 0
         for job_id, allocation in changes.gpus.items():
             job = active[job_id]
             if job.allocation:
                 (ledger.release if changes.saves(job_id) else ledger.begin_anew)(job)
+                held += 1
                 moved += bool(allocation)
-                stopped += not allocation
-            else:
-                started += bool(allocation)
+            if allocation:
+                placed.append((job, allocation))
         if changes.actions:
             shared = changes.shared
             for job_id in changes.cancelled:
                 ledger.complete(active[job_id], CANCELLED)
-        for job_id, allocation in changes.gpus.items():
-            if allocation:
-                place = shared.get(job_id, ALONE)
-                ledger.place(active[job_id], allocation, place.beside, place.onto)
-        return Moves(started, stopped, moved)
+        for job, allocation in placed:
+            place = shared.get(job.request.id, ALONE) if shared else ALONE
+            ledger.place(job, allocation, place.beside, place.onto)
+        return Moves(len(placed) - moved, held - moved, moved)

@@ -19,7 +19,6 @@ from simsched.results.stored import RUN_AGAIN
 
 #: Tables of more rows are read by several threads, which take longer to start than a short table to read.
 ROWS_FOR_THREADS = 50_000
-_FEW = 1000
 _LONGEST_SHOWN = 60
 
 
@@ -72,11 +71,15 @@ def columns_of(table: pa.Table) -> Columns:
 
 def _array(column: pa.ChunkedArray) -> Column:
     """Return a column as an array, mappings as lists of pairs."""
-    if len(column) > _FEW and not pa.types.is_map(column.type):
-        whole: Column = column.to_numpy()  # loads pandas
-        return whole
-    numbers = pa.types.is_primitive(column.type)
-    return np.fromiter(column.to_pylist(), column.type.to_pandas_dtype() if numbers else object, len(column))
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):  # as `to_numpy` would, which loads pandas
+        parts = [
+            np.frombuffer(part.buffers()[1], kind.to_pandas_dtype(), len(part), part.offset * kind.byte_width)
+            for part in column.chunks
+            if len(part)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, kind.to_pandas_dtype())
+    return np.fromiter(column.to_pylist(), bool if pa.types.is_boolean(kind) else object, len(column))
 
 
 #: How far a difference of two times may fall below 0 through rounding in continuous time.

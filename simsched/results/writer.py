@@ -63,9 +63,9 @@ class TableWriter:
             name: _TableFile(self._folder, table, features, row_group_rows, keep_short) if name in tables else None
             for name, table in TABLES.items()
         }
-        self._jobs, self._allocations, self._rounds, self._outages = (self._tables[name] for name in TABLES)
         self._provisioned: Mapping[str, float] = {}
         self._provisioned_pairs: list[tuple[str, float]] = []
+        self._jobs, self._allocations, self._rounds, self._outages = (self._tables[name] for name in TABLES)
 
     def __enter__(self) -> TableWriter:
         """Make the folder."""
@@ -104,12 +104,14 @@ class TableWriter:
     def decision(self, record: Row) -> None:
         """Take a decision; its mappings are copied, keys sorted."""
         if self._rounds is not None:
-            row = list(record)
-            row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items()) if row[_DIAGNOSTICS] else ()
-            if row[_PROVISIONED] is not self._provisioned:  # another mapping only where nodes come or go
-                self._provisioned = row[_PROVISIONED]
-                self._provisioned_pairs = sorted(self._provisioned.items())
-            row[_PROVISIONED] = self._provisioned_pairs
+            row = record
+            if row[_DIAGNOSTICS] or row[_PROVISIONED]:  # empty mappings are as good as no pairs
+                row = list(record)
+                row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items())
+                if row[_PROVISIONED] is not self._provisioned:  # another mapping only where nodes come or go
+                    self._provisioned = row[_PROVISIONED]
+                    self._provisioned_pairs = sorted(self._provisioned.items())
+                row[_PROVISIONED] = self._provisioned_pairs
             self._rounds.add(row)
 
     def outage(self, record: Row) -> None:

@@ -45,8 +45,8 @@ MAY_IMPORT = {
 ROWS = ROOT / "simsched" / "results" / "rows.py"
 #: The files of the ground floor, which everybody may import and which import only each other.
 GROUND = {
-    "errors", "files", "jit", "keys", "knowledge", "outlets", "paths", "plugins", "reading", "sources", "threads",
-    "version", "words",
+    "arithmetic", "errors", "files", "jit", "kernels", "keys", "knowledge", "outlets", "paths", "plugins", "reading",
+    "sources", "threads", "version", "words",
 }  # fmt: skip
 
 #: What `import simsched` loads: it offers what `simsched.api` has, and nothing in the house imports it.
@@ -54,7 +54,6 @@ FACADE = ROOT / "simsched" / "__init__.py"
 
 #: Heavy or special libraries and the only rooms, or rooms in rooms, that may import them.
 ONLY_IMPORTER = {
-    "simpy": {"engine"},
     "pydantic": {"documents", "applications", "experiment"},
     "pydantic_core": {"documents"},
     "yaml": {"documents", "applications"},

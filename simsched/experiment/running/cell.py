@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from multiprocessing import parent_process
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -19,6 +22,7 @@ from simsched.experiment.physics import colocation_of
 from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
 from simsched.experiment.running.losses import loss_tables
 from simsched.experiment.running.store import Store
+from simsched.experiment.running.third_party import Restored, code_of
 from simsched.experiment.task import Task
 from simsched.model import ApplicationSource
 from simsched.plugins import place_of, quiet_stdout
@@ -167,13 +171,14 @@ def _out_of_memory(limits: Limits) -> str:
 
 def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> Filled:
     applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+    restored = Restored()
     try:
-        with quiet_stdout():
+        with quiet_stdout(), restored if code_of(task) and parent_process() else contextlib.nullcontext():
             return _simulated(task, applications, temporary, progress, limits)
     except (InputError, Cancelled, MemoryError):
         raise
     except EngineError as error:
-        raise CellError(type(error).__name__, str(error)) from error
+        raise CellError(type(error).__name__, f"{error}{restored.said}") from error
     except BaseException as error:  # third-party code may raise any
         if raised_by_user(error):
             raise
@@ -182,7 +187,8 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
         if isinstance(error, OSError) and not place:  # the tables cannot be written
             raise
         where = f"policy '{kind.name}'" + (f" ({place})" if place else "")
-        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {said(error)}") from error
+        message = f"{type(error).__name__} in {where}: {said(error)}{restored.said}"
+        raise CellError(type(error).__name__, message) from error
 
 
 def raised_by_user(error: BaseException) -> bool:
@@ -217,7 +223,7 @@ def _run(
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (tuple(task.jobs), None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with table_writer(task, temporary) as writer:
+    with table_writer(task, temporary) as writer, _original_only():
         used = simulate(
             task.cluster,
             jobs,
@@ -252,6 +258,17 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextlib.contextmanager
+def _original_only() -> Iterator[None]:
+    """End at the end of the block a copy of this process that a policy has made: it would write the same files."""
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
 
 
 class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)

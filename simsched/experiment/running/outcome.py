@@ -18,12 +18,16 @@ from simsched.experiment.task import Task
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended: its seconds, or why it failed; `died` if its process vanished."""
+    """How a cell ended: its seconds, or why it failed.
+
+    `died` if its process vanished, `spent` if it cannot run another cell as a fresh one would.
+    """
 
     wall_s: float = 0.0
     error: str = ""
     traceback: str = ""
     died: bool = False
+    spent: bool = False
 
     def packed(self) -> bytes:
         """Serialise to plain numbers and text."""
