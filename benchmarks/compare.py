@@ -96,6 +96,7 @@ def simsched(policy: str, nodes: int, folder: Path) -> Measured:
 
 def one(policy: str, nodes: int) -> None:
     """Replay `trace.csv` in this process, and write the tables beside it."""
+    from simsched_policies.production.slurm.options import Backfill
     from simsched_policies.production.slurm.policy import SlurmBackfill
     from simsched_policies.queues.by_key import Fifo
 
@@ -106,7 +107,7 @@ def one(policy: str, nodes: int) -> None:
     from simsched.workload import WorkloadOptions, make_workload
 
     jobs = make_workload(WorkloadOptions(source="trace.csv", recipe="replay"), 1)
-    made = Fifo() if policy == "FIFO" else SlurmBackfill(max_jobs=10**9, window_s=10**9)
+    made = Fifo() if policy == "FIFO" else SlurmBackfill(Backfill(max_jobs=10**9, window_s=10**9))
     with TableWriter(Path()) as writer:
         options, known = EngineOptions(restart_delay_s=0), catalogue(ApplicationsOptions())
         simulate(Cluster.uniform(nodes, PER_NODE), jobs, known, made, options, 1, writer)

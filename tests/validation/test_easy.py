@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from simsched_policies.production.slurm.options import Backfill
 from simsched_policies.production.slurm.policy import SlurmBackfill
 from simsched_policies.queues.by_key import Fifo
 
@@ -44,7 +45,7 @@ def test_every_job_ends_as_in_the_textbook(policy: type[Policy], backfill: bool,
         JobSpec(str(n), one.submit_s, one.gpus, duration_s=one.runs_s, time_limit_s=one.estimate_s)
         for n, one in enumerate(jobs)
     ]
-    made = SlurmBackfill(max_jobs=10**6, window_s=10**9) if backfill else policy()
+    made = SlurmBackfill(Backfill(max_jobs=10**6, window_s=10**9)) if backfill else policy()
     records = run(made, specs, cluster=Cluster.uniform(8, 8), options=EngineOptions(restart_delay_s=0))
     ends = {int(record.job_id): int(record.end_time_s) for record in records.jobs}
     assert [ends[n] for n in range(len(jobs))] == textbook_easy(jobs, 64, backfill=backfill)
