@@ -7,6 +7,7 @@ published Pollux simulator, times round half to even, and progress snaps exactly
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from math import inf
 
 from simsched.agent import Measurement
@@ -234,7 +235,7 @@ class Ledger:
         """Schedule a job to run at a tick, after that instant's decision."""
         for lifecycle in self._hearing["resumes"]:
             lifecycle.resumes(job)
-        job.appointment = self._clock.at(time, Phase.RESUME, lambda: self.begin(job))
+        job.appointment = self._clock.at(time, Phase.RESUME, partial(self.begin, job))
 
     def begin(self, job: JobState) -> None:
         """Start running, or continue at another configuration."""
@@ -265,7 +266,7 @@ class Ledger:
             job.appointment = None
             return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
-        job.appointment = self._clock.at(now + whole, phase, lambda: self._end_epoch(job))
+        job.appointment = self._clock.at(now + whole, phase, partial(self._end_epoch, job))
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)
@@ -306,7 +307,8 @@ class Ledger:
             self.release(job)
         if self._disturbed:
             self.set_speeds()
-        self.stale.pop(job.request.id, None)
+        if self.stale:
+            self.stale.pop(job.request.id, None)
         for lifecycle in self._hearing["completed"]:
             lifecycle.completed(job)
         record = job_record(job, status or job.truth.status)

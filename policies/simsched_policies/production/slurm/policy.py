@@ -146,7 +146,7 @@ class SlurmBackfill(Policy):
             changes.cancel[job_id] = None
         if self.preemption != "off":
             self._preempt(view, changes)
-        backfills = self._backfills(now_s)
+        backfills = not self.interval_s or self._backfills(now_s)
         kept = self._stops.keep_back(self._free) if self.preemption != "off" else ()
         for kind, pool in enumerate(self._pools):
             if pool.waiting.jobs and self._free.total_of(kind) >= pool.waiting.least_gpus:
@@ -165,7 +165,7 @@ class SlurmBackfill(Policy):
 
     def _backfills(self, now_s: float) -> bool:
         """Say whether this decision runs backfill, or looks at the head of the queue alone."""
-        due = not self.interval_s or now_s % self.interval_s == 0
+        due = now_s % self.interval_s == 0
         self._changed = not due or bool(self._weighs)
         return due
 
