@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from simsched_policies.production.slurm.options import Backfill
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched.applications import ApplicationsOptions, catalogue
@@ -69,7 +70,7 @@ def measure(jobs: int, given: argparse.Namespace) -> tuple[float, float]:
     recorder = Waits()
     options = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
     cluster = Cluster.uniform(given.nodes, PER_NODE, "gpu")
-    policy = SlurmBackfill(backfill="conservative") if given.conservative else SlurmBackfill()
+    policy = SlurmBackfill(backfill=Backfill(kind="conservative" if given.conservative else "easy"))
     began = time.process_time()
     simulate(cluster, specs, catalogue(ApplicationsOptions()), policy, options, 1, recorder)
     spent = time.process_time() - began

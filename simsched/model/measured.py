@@ -210,21 +210,36 @@ class _Surface:
     """Step times over (nodes, GPUs, per-GPU batch), linear within the simplices of a Delaunay triangulation."""
 
     def __init__(self, name: str, placements: Mapping[Shape, StepTable], rows: Sequence[ScalabilityRow]) -> None:
-        from scipy.interpolate import LinearNDInterpolator  # large, and few runs need it
-        from scipy.spatial import QhullError
+        from scipy.spatial import Delaunay, QhullError  # large, and few runs need it
 
         # Qhull breaks ties by the order of the points: placements averaged and sorted first, then the rows as given.
         averaged = _average(placements)
         points = [*averaged, *((row.nodes, row.gpus, row.local_bsz) for row in rows)]
         values = [*averaged.values(), *((row.step_s, row.sync_s) for row in rows)]
         try:
-            self._interpolator = LinearNDInterpolator(np.array(points, dtype=np.float64), np.array(values))
+            self._triangulation = Delaunay(np.array(points, dtype=np.float64))
         except (QhullError, ValueError):
             message = f"{name} was measured on too few placements to tell its speed on others"
             raise ValueError(message) from None
+        self._values = np.array(values)
 
     def __call__(self, nodes: int, gpus: int, local_bsz: int) -> Floats:
-        return np.asarray(self._interpolator([[float(nodes), float(gpus), float(local_bsz)]])[0], dtype=np.float64)
+        """Return step and synchronisation, NaN where the place lies outside.
+
+        The shares of the corners follow from Cramer's rule, exact but for one division, as places are whole numbers;
+        those of `scipy.interpolate` come out of LAPACK, whose last bits differ between processors.
+        """
+        place = np.array([nodes, gpus, local_bsz], dtype=np.float64)
+        found = int(self._triangulation.find_simplex(place))
+        if found < 0:
+            return np.full(2, np.nan)
+        corners = self._triangulation.simplices[found]
+        last = self._triangulation.points[corners[3]]
+        edges, away = self._triangulation.points[corners[:3]] - last, place - last
+        normals = np.cross(edges[[1, 2, 0]], edges[[2, 0, 1]])
+        shares = (normals * away).sum(axis=1) / (normals[0] * edges[0]).sum()
+        weights = np.append(shares, 1.0 - shares.sum())
+        return np.asarray((weights[:, None] * self._values[corners]).sum(axis=0), dtype=np.float64)
 
 
 def _average(placements: Mapping[Shape, StepTable]) -> dict[tuple[int, int, int], tuple[float, float]]:

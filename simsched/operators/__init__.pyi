@@ -2,10 +2,11 @@ from .calibrate import WaitRow as WaitRow, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
 from .log_input import (
     cluster_groups as cluster_groups,
+    fitted_to as fitted_to,
     inferred_groups as inferred_groups,
     largest_type as largest_type,
-    node_names as node_names,
     read_operator_log as read_operator_log,
+    slurm_nodes as slurm_nodes,
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +47,13 @@ def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) ->
         ) from error
     _check_values(path, name, table)
     return table
+
+
+def arrow_parts(folder: Path, name: str) -> Iterator[pa.Table]:
+    """Yield a table that this process has had written, as much of it at a time as one is written at a time."""
+    with pq.ParquetFile(Path(folder) / TABLES[name].file) as file:
+        for number in range(file.num_row_groups):
+            yield file.read_row_group(number, use_threads=False)
 
 
 def stored_columns(folder: Path, name: str) -> Columns:

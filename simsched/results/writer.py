@@ -119,6 +119,12 @@ class TableWriter:
         if self._outages is not None:
             self._outages.add(record)
 
+    def extend(self, name: str, rows: pa.Table) -> None:
+        """Take rows of a table from another file of its kind; columns that this one lacks hold their defaults."""
+        table = self._tables[name]
+        if table is not None:
+            table.extend(rows)
+
     @property
     def short(self) -> dict[str, pa.Table]:
         """The tables of at most one row group, kept to save reading them back."""
@@ -146,6 +152,7 @@ class _TableFile:
         self, folder: Path, table: Table, features: Collection[str], row_group_rows: int, keep_short: bool
     ) -> None:
         self.name = table.file
+        self._record = table.record
         self._schema, self._places = _layout(table.name, frozenset(features))
         self._path = folder / table.file
         self._keep_short = keep_short
@@ -166,6 +173,23 @@ class _TableFile:
         rows.append(row)
         if len(rows) >= self._most_rows:
             self._make_columns()
+
+    def extend(self, rows: pa.Table) -> None:
+        defaults = self._record._field_defaults
+        columns = [
+            rows.column(field.name) if field.name in rows.schema.names
+            else arrow_array([defaults[field.name]] * rows.num_rows, field.type)
+            for field in self._schema
+        ]  # fmt: skip
+        for batch in pa.Table.from_arrays(columns, schema=self._schema).to_batches():
+            at = 0
+            while at < batch.num_rows:
+                some = batch.slice(at, self._limit - self._in_columns)
+                at += some.num_rows
+                self._columns.append(some)
+                self._in_columns += some.num_rows
+                if self._in_columns == self._limit:
+                    self._flush()
 
     def close(self) -> None:
         self._make_columns()

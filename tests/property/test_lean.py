@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from simsched_policies.production.slurm.options import Backfill, Limits
 
 from simsched.engine import EngineOptions, features_of, simulate
 from simsched.model import Cluster, JobSpec, NodeGroup
@@ -25,8 +26,8 @@ POLICIES: list[tuple[str, dict[str, Any]]] = [
     ("tiresias", TIRESIAS),
     ("tiresias", {"queue_thresholds_gpu_s": [60], "interval_s": 15}),
     ("slurm-backfill", {}),
-    ("slurm-backfill", {"backfill": "conservative", "interval_s": 10}),
-    ("slurm-backfill", {"max_time_h": 0.02}),
+    ("slurm-backfill", {"backfill": Backfill(kind="conservative", interval_s=10)}),
+    ("slurm-backfill", {"limits": Limits(max_time_h=0.02)}),
     ("yarn-cs", {}),
     ("qssf", {}),
 ]
