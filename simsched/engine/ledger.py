@@ -92,7 +92,8 @@ class Ledger:
         if self.neighbourhood is not None:
             self._disturb(job)
         self._cluster.give_back(job.request.id, job.allocation)
-        self._cluster.count_beside(job.request.shape, job.allocation, -1)
+        if job.request.shape is not None:
+            self._cluster.count_beside(job.request.shape, job.allocation, -1)
         if job.appointment is not None:
             self._cancel(job)
         for lifecycle in self.lifecycles:
@@ -128,7 +129,8 @@ class Ledger:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
         self._cluster.take(job.request.id, allocation, beside, onto)
-        self._cluster.count_beside(job.request.shape, allocation, 1)
+        if job.request.shape is not None:
+            self._cluster.count_beside(job.request.shape, allocation, 1)
         job.allocation, job.site = allocation, site
         job.gpus = allocation[0][1] if len(allocation) == 1 else gpus_of(allocation)
         job.since = now
