@@ -295,8 +295,6 @@ class SlurmBackfill(Policy):
 
     def _tested(self, pool: TypePool, order: Ints, most: int) -> Ints:
         """Return the first of an order, as many jobs as a pass looks at, an array counting as one."""
-        if self.backfill.max_jobs_per_user:
-            order = order[first_of_each(pool.waiting.keys[order], self.backfill.max_jobs_per_user)]
         if not self._units:
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
@@ -313,6 +311,8 @@ class SlurmBackfill(Policy):
             return []
         order, now = self._in_order(pool, view.now_s), math.floor(view.now_s)
         if how == "conservative":
+            if options.max_jobs_per_user:
+                order = order[first_of_each(waiting.keys[order], options.max_jobs_per_user)]
             order = self._tested(pool, order, options.max_jobs)
         elif options.interval_s and how == "none":
             order = self._tested(pool, order, options.queue_depth)
