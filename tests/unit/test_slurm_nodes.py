@@ -53,8 +53,8 @@ def starts(policy: SlurmBackfill, jobs: list[JobSpec], cluster: Cluster = ONE_OF
 
 @pytest.mark.parametrize("kind", ["easy", "conservative"])
 def test_eight_on_one_node_wait_ten_hours_and_not_four(kind) -> None:
-    # From 4 h on 4 GPUs are free on either node: 8 in all, with which a count would start the job of 8, and no whole node
-    # before 10 h.
+    # From 4 h on 4 GPUs are free on either node: 8 in all, with which a count would start the job of 8. No node is
+    # whole before 10 h.
     jobs = [
         asks("left", 0, 4, 10 * H),
         asks("small", 0, 4, 4 * H),

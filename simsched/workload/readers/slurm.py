@@ -28,7 +28,7 @@ Numbers = npt.NDArray[np.float64]
 _REQUIRED = ("JobID", "Submit", "Start", "End", "State")
 _TRES = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 #: What else is used where it is there; of each pair the first.
-_CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"))
+_CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"), ("NNodes", "AllocNodes"), ("NCPUS", "AllocCPUS"))
 _OPTIONAL = (
     "Eligible", "Partition", "QOS", "Account", "User", "Priority", "NodeList", "Reservation", "Licenses", "SubmitLine",
 )  # fmt: skip
@@ -164,6 +164,11 @@ class _Blocks:
         for i, column in enumerate(("gpus", "gpu_type", "num_nodes", "cpu_milli", "memory_mib")):
             values = [one[i] for one in found]
             table[column] = pd.Series(values, dtype=str) if column == "gpu_type" else np.array(values, dtype=np.float64)
+        for column, pair, unit in (("num_nodes", _CHOICES[2], 1), ("cpu_milli", _CHOICES[3], 1000)):
+            name = _chosen(table.columns, pair)
+            if name:
+                counted = unit * pd.to_numeric(table[name], errors="coerce").fillna(0)
+                table[column] = table[column].where(table[column] > 0, counted)
         given = [name for name in names if name.startswith("Alloc")]
         if given:
             nothing = (table[given] == "").all(axis=1) & (table["start_s"] == table["end_s"])

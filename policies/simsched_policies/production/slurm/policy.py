@@ -93,7 +93,8 @@ class SlurmBackfill(Policy):
 
     def __post_init__(self) -> None:
         """Open the books."""
-        self._usage = Usage(self.tenants, self.priority.half_life_s)
+        accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
+        self._usage = Usage(accounts | dict(self.tenants), self.priority.half_life_s)
         self._order = Order(self.priority, self.limits, self._usage)
         self._book = Book(self.limits, self.tenants)
         self._conditions = Conditions(self.limits.licences)
