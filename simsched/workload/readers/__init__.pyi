@@ -13,4 +13,5 @@ from .logs import is_log as is_log, read_log as read_log
 from .sheet import open_sheet as open_sheet
 from .slurm import read_sacct as read_sacct
 from .slurm_nodes import SlurmCluster as SlurmCluster, SlurmNode as SlurmNode, read_nodes as read_nodes
+from .slurm_settings import read_settings as read_settings
 from .workload_csv import read_workload as read_workload
