@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from simsched_policies.production.slurm.options import Backfill
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched.engine.options import EngineOptions
@@ -52,7 +53,7 @@ def log(folder: Path) -> Path:
     """Write the log that a Slurm with conservative backfill would leave behind, and two lines that make no sense."""
     jobs = {job.id: job for job in jobs_of(3)}
     options = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
-    policy = SlurmBackfill(backfill="conservative")
+    policy = SlurmBackfill(Backfill("conservative"))
     records = run(policy, jobs.values(), cluster=Cluster.uniform(2, 4, "a100"), options=options)
     lines = [HEADER]
     for one in sorted(records.jobs, key=lambda record: record.submit_time_s):
@@ -73,14 +74,14 @@ OPTIONS = ("--cluster", "cluster.txt", "--json")
 
 
 def test_calibration_finds_the_policy_that_was_in_force(simsched: Callable, log: Path) -> None:
-    right = simsched("calibrate", "log.txt", *OPTIONS, "--no-plots", "-o", "policy.backfill=conservative")
+    right = simsched("calibrate", "log.txt", *OPTIONS, "--no-plots", "-o", "policy.backfill.kind=conservative")
     row = json.loads(right.stdout)["rows"][0]
     assert (row["jobs"], row["close"]) == (60, 1.0)
     assert row["recorded_p90_s"] == row["simulated_p90_s"] > 0
     said = right.stderr
     assert "1 job: end before their start (line 62: 900)" in said
     assert "1 job: line is cut short (line 63: 901)" in said
-    wrong = simsched("calibrate", "log.txt", *OPTIONS, "-o", "policy.backfill=none")
+    wrong = simsched("calibrate", "log.txt", *OPTIONS, "-o", "policy.backfill.kind=none")
     found = json.loads(wrong.stdout)
     assert found["rows"][0]["simulated_mean_s"] > row["recorded_mean_s"]
     assert all(Path(path).is_file() for path in found["figures"])
@@ -116,12 +117,12 @@ def test_what_if_says_who_gains_and_who_loses(simsched: Callable, log: Path) -> 
     page = Path("results/log/answers.html").read_text()
     assert "On average a job waits" in page
     assert "More wait for tenant vision" in page
-    same = simsched("what-if", "log.txt", *OPTIONS, "--no-plots", "--change", "policy.backfill=easy")
+    same = simsched("what-if", "log.txt", *OPTIONS, "--no-plots", "--change", "policy.backfill.kind=easy")
     effects = json.loads(same.stdout)
     assert {one["verdict"] for one in effects} == {"as before"}
     assert {(one["sooner"], one["later"]) for one in effects} == {(0.0, 0.0)}
     assert {one["by"] for one in effects} == {"tenant", "queue", "user", "size"}
-    shorter = simsched("what-if", "log.txt", *OPTIONS[:-1], "--no-plots", "--change", "policy.max_time_h=0.5")
+    shorter = simsched("what-if", "log.txt", *OPTIONS[:-1], "--no-plots", "--change", "policy.limits.max_time_h=0.5")
     cut = sum(job.duration_s > 1800 for job in jobs_of(3))
     assert f"Jobs that end at a limit or are cancelled: 0 before, {cut} after." in " ".join(shorter.stdout.split())
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from simsched_policies.production.slurm.backfill import Releases
+from simsched_policies.production.slurm.options import Backfill, Limits, Mode, Partition, PreemptionRules, Priority, Qos
 from simsched_policies.production.slurm.policy import SlurmBackfill
 from simsched_policies.production.slurm.usage import Usage
 
@@ -69,7 +70,7 @@ def planned(jobs: list[JobSpec], kind: str) -> dict[str, float]:
 @pytest.mark.parametrize("seed", range(4))
 def test_backfill_through_the_engine_is_that_of_the_piece(kind, seed) -> None:
     jobs = random_log(random.Random(seed))
-    assert starts(SlurmBackfill(backfill=kind), jobs) == planned(jobs, kind)
+    assert starts(SlurmBackfill(Backfill(kind)), jobs) == planned(jobs, kind)
 
 
 def test_without_backfill_the_first_that_must_wait_blocks() -> None:
@@ -78,7 +79,7 @@ def test_without_backfill_the_first_that_must_wait_blocks() -> None:
         JobSpec("waits", 1, 4, duration_s=10, time_limit_s=10),
         JobSpec("short", 2, 2, duration_s=10, time_limit_s=10),
     ]
-    assert starts(SlurmBackfill(backfill="none"), jobs) == {"runs": 0, "waits": 100, "short": 100}
+    assert starts(SlurmBackfill(Backfill("none")), jobs) == {"runs": 0, "waits": 100, "short": 100}
     assert starts(SlurmBackfill(), jobs) == {"runs": 0, "waits": 100, "short": 2}
 
 
@@ -91,9 +92,9 @@ def test_weights_order_the_queue() -> None:
     ]
     first_come = starts(SlurmBackfill(), jobs)
     assert sorted(first_come, key=lambda name: first_come[name]) == ["runs", "same", "other", "urgent"]
-    fair = starts(SlurmBackfill(weight_fair_share=1.0, update_s=1), jobs)
+    fair = starts(SlurmBackfill(priority=Priority(fair_share=1.0, update_s=1)), jobs)
     assert sorted(fair, key=lambda name: fair[name]) == ["runs", "other", "same", "urgent"]
-    quality = starts(SlurmBackfill(weight_qos=1.0), jobs)
+    quality = starts(SlurmBackfill(priority=Priority(qos=1.0)), jobs)
     assert sorted(quality, key=lambda name: quality[name]) == ["runs", "urgent", "same", "other"]
 
 
@@ -111,7 +112,10 @@ def test_a_tenant_holds_no_more_than_its_limit_and_blocks_nobody() -> None:
 def test_queues_are_bound_to_types() -> None:
     cluster = Cluster.of(NodeGroup(1, 4, "a100"), NodeGroup(1, 4, "t4"))
     jobs = [JobSpec(f"j{i}", 0, 4, duration_s=10, time_limit_s=10, queue="old") for i in range(2)]
-    assert starts(SlurmBackfill(partitions={"old": "t4"}), jobs, cluster) == {"j0": 0, "j1": 10}
+    assert starts(SlurmBackfill(limits=Limits(partitions={"old": Partition("t4")})), jobs, cluster) == {
+        "j0": 0,
+        "j1": 10,
+    }
     assert starts(SlurmBackfill(), jobs, cluster) == {"j0": 0, "j1": 0}
 
 
@@ -128,8 +132,9 @@ def asks(name: str, at: int, gpus: int, lasts: int, qos: str = "", **rest: objec
     return JobSpec(name, at, gpus, duration_s=lasts, time_limit_s=lasts, qos=qos, user="u", **rest)  # type: ignore[arg-type]
 
 
-def preempting(how: str, **rest: object) -> SlurmBackfill:
-    return SlurmBackfill(preemption=how, preempts={HIGH: [LOW]}, **rest)  # type: ignore[arg-type]
+def preempting(how: Mode, **rest: object) -> SlurmBackfill:
+    rules = PreemptionRules(how, **rest)  # type: ignore[arg-type]
+    return SlurmBackfill(preemption=rules, limits=Limits(qos={HIGH: Qos(preempts=(LOW,))}))
 
 
 BUSY = [asks("long", 0, 8, 100, LOW), asks("urgent", 10, 4, 50, HIGH), asks("other", 20, 4, 30)]
@@ -158,13 +163,13 @@ def test_a_requeued_job_may_lose_what_it_has_not_saved_and_then_has_its_whole_li
 
 def test_no_job_runs_longer_than_the_longest_time() -> None:
     jobs = [asks("long", 0, 8, 7200), asks("other", 10, 8, 3600), asks("short", 20, 8, 60)]
-    assert records_of(SlurmBackfill(max_time_h=1), jobs) == {
+    assert records_of(SlurmBackfill(limits=Limits(max_time_h=1)), jobs) == {
         "long": (0, 3600, 0, "Cancelled"),
         "other": (3600, 7200, 0, ""),
         "short": (7200, 7260, 0, ""),
     }
     with pytest.raises(ValueError, match="max_time_h must be above 0, not 0"):
-        SlurmBackfill(max_time_h=0)
+        Limits(max_time_h=0)
 
 
 def test_a_suspended_job_keeps_its_place() -> None:
@@ -195,46 +200,49 @@ def test_the_last_started_of_the_lowest_goes_and_nobody_in_vain() -> None:
         asks("last", 2, 3, 100, LOW),
         asks("urgent", 10, 4, 10, HIGH),
     ]
-    ranks = {"lowest": 1.0, LOW: 2.0, HIGH: 3.0}
-    policy = SlurmBackfill(preemption="requeue", preempts={HIGH: [LOW, "lowest"]}, qos_priorities=ranks)
-    found = records_of(policy, jobs)
+    ranks = {"lowest": Qos(1), LOW: Qos(2), HIGH: Qos(3, (LOW, "lowest"))}
+
+    def policy() -> SlurmBackfill:
+        return SlurmBackfill(preemption=PreemptionRules("requeue"), limits=Limits(qos=ranks))
+
+    found = records_of(policy(), jobs)
     assert {name for name, (_, _, restarts, _) in found.items() if restarts} == {"last", "small"}
     jobs[3] = asks("urgent", 10, 3, 10, HIGH)
-    found = records_of(
-        SlurmBackfill(preemption="requeue", preempts={HIGH: [LOW, "lowest"]}, qos_priorities=ranks), jobs
-    )
+    found = records_of(policy(), jobs)
     assert {name for name, (_, _, restarts, _) in found.items() if restarts} == {"last"}
-    with pytest.raises(ValueError, match="needs 'preempts'"):
-        SlurmBackfill(preemption="cancel")
+    with pytest.raises(ValueError, match=r"needs 'limits\.qos'"):
+        SlurmBackfill(preemption=PreemptionRules("cancel"))
 
 
 def test_backfill_runs_at_its_interval_and_events_look_at_the_head() -> None:
     jobs = [asks("runs", 0, 4, 100), asks("head", 1, 8, 10), asks("fits", 2, 2, 20)]
     assert starts(SlurmBackfill(), jobs)["fits"] == 2
-    assert starts(SlurmBackfill(interval_s=30), jobs) == {"runs": 0, "fits": 30, "head": 100}
+    assert starts(SlurmBackfill(Backfill(interval_s=30)), jobs) == {"runs": 0, "fits": 30, "head": 100}
     late = [asks("runs", 0, 8, 45), asks("next", 1, 8, 10)]
-    assert starts(SlurmBackfill(interval_s=30), late)["next"] == 45
+    assert starts(SlurmBackfill(Backfill(interval_s=30)), late)["next"] == 45
 
 
 def test_limits_are_planned_in_steps() -> None:
     jobs = [asks("runs", 0, 4, 90), asks("head", 1, 8, 10), asks("fits", 2, 2, 88)]
     assert starts(SlurmBackfill(), jobs)["fits"] == 2  # until 90, when the head can start
-    assert starts(SlurmBackfill(resolution_s=60), jobs)["fits"] == 100  # planned until 122, after the head's 120
-    assert starts(SlurmBackfill(resolution_s=60), [*jobs[:2], asks("fits", 2, 2, 50)])["fits"] == 2
+    assert (
+        starts(SlurmBackfill(Backfill(resolution_s=60)), jobs)["fits"] == 100
+    )  # planned until 122, after the head's 120
+    assert starts(SlurmBackfill(Backfill(resolution_s=60)), [*jobs[:2], asks("fits", 2, 2, 50)])["fits"] == 2
 
 
 def test_an_array_counts_as_one_job_for_the_depth() -> None:
     tasks = [asks(f"{i}", 1, 8, 10, group="7") for i in range(3)]
     jobs = [asks("runs", 0, 6, 100), *tasks, asks("fits", 2, 2, 20)]
-    policy = SlurmBackfill(backfill="conservative", max_jobs=2)
+    policy = SlurmBackfill(Backfill("conservative", max_jobs=2))
     assert starts(policy, jobs)["fits"] == 2
     alone = [*jobs[:1], *(asks(f"{i}", 1, 8, 10) for i in range(3)), jobs[-1]]
-    assert starts(SlurmBackfill(backfill="conservative", max_jobs=2), alone)["fits"] > 2
+    assert starts(SlurmBackfill(Backfill("conservative", max_jobs=2)), alone)["fits"] > 2
 
 
 def test_queues_of_a_higher_tier_go_first() -> None:
     jobs = [asks("runs", 0, 8, 10), asks("first", 1, 8, 10, queue="slow"), asks("second", 2, 8, 10, queue="fast")]
-    assert starts(SlurmBackfill(partition_tiers={"fast": 1}), jobs)["second"] == 10
+    assert starts(SlurmBackfill(limits=Limits(partitions={"fast": Partition(tier=1)})), jobs)["second"] == 10
 
 
 def test_accounts_share_within_their_parents() -> None:
@@ -262,12 +270,10 @@ def test_preemption_on_random_logs_loses_no_job(how) -> None:
             for job in random_log(dice)
         ]
         policy = SlurmBackfill(
-            backfill=dice.choice(["easy", "conservative", "none"]),
-            preemption=how,
-            preempts={HIGH: [LOW, "normal"], "normal": [LOW]},
-            grace_s=dice.choice([0, 7]),
-            interval_s=dice.choice([0, 30]),
-            weight_age=dice.choice([0.0, 1.0]),
+            Backfill(dice.choice(["easy", "conservative", "none"]), interval_s=dice.choice([0, 30])),
+            Priority(age=dice.choice([0.0, 1.0])),
+            PreemptionRules(how, grace_s=dice.choice([0, 7])),
+            Limits(qos={HIGH: Qos(preempts=(LOW, "normal")), "normal": Qos(preempts=(LOW,))}),
             tenants={"a": Tenant(max_gpus=8)},
         )
         found = records_of(policy, jobs)

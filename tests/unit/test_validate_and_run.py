@@ -186,7 +186,8 @@ def test_parameters_are_finite_unless_they_say_that_infinity_means_something(val
 
 
 @pytest.mark.parametrize(
-    "parameter", ["{name: slurm-backfill, params: {update_s: .inf}}", "{name: elasticflow, params: {rounding_s: .inf}}",
+    "parameter", ["{name: slurm-backfill, params: {priority: {update_s: .inf}}}",
+                  "{name: elasticflow, params: {rounding_s: .inf}}",
                   "{name: sia, params: {fairness: .inf}}", "{name: pollux, params: {fairness: -.inf}}"],
 )  # fmt: skip
 def test_policies_refuse_numbers_without_end(read, parameter):

@@ -19,8 +19,6 @@ _BOUNDS = 32
 NEVER = -1
 #: Slurm's defaults: how many jobs a pass looks at, and how far it plans, in seconds.
 MAX_JOBS = 500
-#: How many jobs Slurm looks at when one comes or goes (default_queue_depth).
-QUEUE_DEPTH = 100
 WINDOW_S = 1440 * 60
 
 

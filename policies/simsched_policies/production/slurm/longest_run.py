@@ -9,10 +9,7 @@ class LongestRun:
     """When the jobs that run will have run for as long as any may."""
 
     def __init__(self, most_h: float | None) -> None:
-        """Let jobs run for `most_h` hours at most (None: as long as they like); raises `ValueError` unless above 0."""
-        if most_h is not None and not most_h > 0:
-            message = f"max_time_h must be above 0, not {most_h:g}"
-            raise ValueError(message)
+        """Let jobs run for `most_h` hours at most (None: as long as they like)."""
         self.most_s = None if most_h is None else most_h * 3600
         self._ends: list[tuple[float, str]] = []
         self._end_of: dict[str, float] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,16 +33,11 @@ from simsched.policy import (
     Wants,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.slurm.backfill import MAX_JOBS, QUEUE_DEPTH, WINDOW_S, Ints
+from simsched_policies.production.slurm.backfill import Ints
 from simsched_policies.production.slurm.longest_run import LongestRun
-from simsched_policies.production.slurm.multifactor import (
-    HALF_LIFE_S,
-    MAX_AGE_S,
-    UPDATE_S,
-    relative_factor,
-    size_factor,
-)
-from simsched_policies.production.slurm.preemption import Changes, Claim, Mode, Preemption, Running
+from simsched_policies.production.slurm.multifactor import relative_factor, size_factor
+from simsched_policies.production.slurm.options import Backfill, Limits, Partition, PreemptionRules, Priority
+from simsched_policies.production.slurm.preemption import Changes, Claim, Preemption, Running
 from simsched_policies.production.slurm.usage import Usage
 from simsched_policies.production.slurm.waiting import Held, Numbers, TypePool, WaitingJob, first_units
 
@@ -50,59 +45,27 @@ from simsched_policies.production.slurm.waiting import Held, Numbers, TypePool, 
 _PREEMPTS = 1 << 40
 #: More GPUs than any cluster has.
 _NO_LIMIT = 1 << 40
+#: What a partition is that nothing is said of.
+_ANY = Partition()
 
 
 @dataclass
 class SlurmBackfill(Policy):
     """Starts jobs by priority and backfills the others around reservations.
 
-    `backfill` is `easy` (the first job that must wait gets a reservation), `conservative` (each of the first `max_jobs`
-    that would start within `window_s` gets one, as Slurm does for the jobs that it tests) or `none` (the first job that
-    must wait blocks the rest). Jobs without a time limit count as `default_limit_s` long. The weights are those of
-    Slurm's factors, all 0 by default: first come, first served; the factor of quality of service is that of
-    `qos_priorities`, or else a job's priority over `highest_priority`. `partitions` binds queues to GPU types; other
-    jobs wait for the type that is least in demand; queues of higher `partition_tiers` go first. `tenants` are the
-    accounts: their weights are shares of fair share, and none holds more than its `max_gpus`.
-
-    With `interval_s` (30 in Slurm) backfill runs at its multiples only, and arrivals and completions look at the first
-    `queue_depth` jobs, up to the first that cannot start; without it, backfill runs at once. Plans round limits to
-    steps of `resolution_s`. The tasks of a job array count as one job for `max_jobs` and `queue_depth`. With
-    `preemption`, a job may stop jobs of the qualities of service that `preempts` lists for its own: they wait again
-    (`requeue`), resume in place when the GPUs come free (`suspend`), or end (`cancel`), after `grace_s` unless
-    suspended. Requeued jobs save themselves before, or with `requeue_loses` fall back to their last checkpoint
-    (`failures.checkpoint_interval_s`), to nothing without one, and get their whole time limit again. With `max_time_h`
-    no job runs longer at a time; those that would are cancelled then.
+    `backfill` says how, `priority` in which order, `preemption` what becomes of jobs that others stop, and `limits`
+    which partitions and qualities of service there are, and what they allow. Jobs of a partition that has no GPU type
+    wait for the type that is least in demand. `tenants` are the accounts: their weights are shares of fair share, and
+    none holds more than its `max_gpus`.
     """
 
     name: ClassVar[str] = "slurm-backfill"
     traits: ClassVar[Traits] = Traits(reads_tenants=True)
 
-    backfill: Literal["easy", "conservative", "none"] = "easy"
-    max_jobs: int = MAX_JOBS
-    window_s: int = WINDOW_S
-    default_limit_s: float = 7 * 86400.0
-    weight_age: float = 0.0
-    weight_fair_share: float = 0.0
-    weight_size: float = 0.0
-    weight_partition: float = 0.0
-    weight_qos: float = 0.0
-    max_age_s: float = MAX_AGE_S
-    half_life_s: float = HALF_LIFE_S
-    update_s: float = UPDATE_S
-    favour_small: bool = False
-    highest_priority: float = 1000.0
-    qos_priorities: Mapping[str, float] = field(default_factory=dict)
-    partition_tiers: Mapping[str, int] = field(default_factory=dict)
-    interval_s: float = 0.0
-    queue_depth: int = QUEUE_DEPTH
-    resolution_s: int = 1
-    preemption: Mode = "off"
-    preempts: Mapping[str, list[str]] = field(default_factory=dict)
-    grace_s: float = 0.0
-    requeue_loses: bool = False
-    max_time_h: float | None = None
-    partition_priorities: Mapping[str, float] = field(default_factory=dict)
-    partitions: Mapping[str, str] = field(default_factory=dict)
+    backfill: Backfill = field(default_factory=Backfill)
+    priority: Priority = field(default_factory=Priority)
+    preemption: PreemptionRules = field(default_factory=PreemptionRules)
+    limits: Limits = field(default_factory=Limits)
     placement: PlacerName = "fragments"
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _pools: list[TypePool] = field(default_factory=list, init=False, repr=False)
@@ -123,29 +86,29 @@ class SlurmBackfill(Policy):
     _longest: LongestRun = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be counted."""
-        if self.default_limit_s <= 0 or self.max_age_s <= 0 or self.resolution_s <= 0:
-            raise ValueError("default_limit_s, max_age_s and resolution_s must be above 0")
-        if self.interval_s < 0:
-            raise ValueError("interval_s must be at least 0")
-        self._stops = Preemption(self.preemption, self.preempts, self.qos_priorities, self.grace_s)
-        self._usage = Usage(self.tenants, self.half_life_s)
-        self._longest = LongestRun(self.max_time_h)
+        """Open the books."""
+        qualities = self.limits.qos
+        preempts = {name: qos.preempts for name, qos in qualities.items()}
+        self._qos_priorities = {name: qos.priority for name, qos in qualities.items() if qos.priority}
+        self._partition_priorities = {name: one.priority for name, one in self.limits.partitions.items()}
+        self._stops = Preemption(self.preemption.mode, preempts, self._qos_priorities, self.preemption.grace_s)
+        self._usage = Usage(self.tenants, self.priority.half_life_s)
+        self._longest = LongestRun(self.limits.max_time_h)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
         self._look(view)
         now = math.floor(view.now_s)
-        if self.weight_fair_share:
-            self._usage.update(view.now_s, self.update_s)
+        if self.priority.fair_share:
+            self._usage.update(view.now_s, self.priority.update_s)
         changes = Changes({}, {}, {})
         for job_id in self._longest.over(view.now_s):
             self._let_go(job_id, self._held.pop(job_id), view.now_s)
             changes.cancel[job_id] = None
-        if self.preemption != "off":
+        if self._stops.on:
             self._preempt(view, changes)
         backfills = self._backfills(view.now_s)
-        kept = self._stops.keep_back(self._free) if self.preemption != "off" else ()
+        kept = self._stops.keep_back(self._free) if self._stops.on else ()
         for kind, pool in enumerate(self._pools):
             if len(pool.waiting) and self._free.total_of(kind) >= int(pool.waiting.gpus.min()):
                 self._start(kind, pool, now, view.now_s, changes.start, backfills=backfills)
@@ -153,23 +116,23 @@ class SlurmBackfill(Policy):
         wake = self._wake(view.now_s)
         jobs: dict[str, Allocation | Action] = {**changes.start}
         if changes.stop:
-            saved = not (self.requeue_loses and self.preemption == "requeue")
+            saved = not (self.preemption.requeue_loses and self.preemption.mode == "requeue")
             jobs |= {name: Place(at, saved=saved) for name, at in changes.start.items() if name in changes.stop}
             jobs = {name: Stop(saved=saved) for name in changes.stop if name not in jobs} | jobs
         return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
     def _backfills(self, now_s: float) -> bool:
         """Say whether this decision runs backfill, or looks at the head of the queue alone."""
-        due = not self.interval_s or now_s % self.interval_s == 0
-        self._changed = not due or bool(self._weighs)
+        due = not self.backfill.interval_s or now_s % self.backfill.interval_s == 0
+        self._changed = not due or bool(self.priority.weighs)
         return due
 
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
         times = [claim.at_s for claim in self._stops.claims.values()]
         times += [] if self._longest.next_s is None else [self._longest.next_s]
-        if self.interval_s and self._changed and any(len(pool.waiting) for pool in self._pools):
-            times.append((now_s // self.interval_s + 1) * self.interval_s)
+        if self.backfill.interval_s and self._changed and any(len(pool.waiting) for pool in self._pools):
+            times.append((now_s // self.backfill.interval_s + 1) * self.backfill.interval_s)
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
@@ -180,7 +143,7 @@ class SlurmBackfill(Policy):
                 self._stop(victim, view, changes)
         for kind, pool in enumerate(self._pools):
             order = [place for place in self._order(pool, now_s).tolist() if pool.waiting.tiers[place] >= _PREEMPTS]
-            gone = [place for place in order[: self.max_jobs] if self._takes(kind, pool, place, view, changes)]
+            gone = [place for place in order[: self.backfill.max_jobs] if self._takes(kind, pool, place, view, changes)]
             if gone:
                 pool.waiting.remove(gone)
         for job_id, allocation in list(stops.suspended.items()):
@@ -223,12 +186,12 @@ class SlurmBackfill(Policy):
         if held is None:
             return
         self._let_go(job_id, held, view.now_s)
-        if self.preemption == "cancel":
+        if self.preemption.mode == "cancel":
             changes.cancel[job_id] = None
             return
         changes.stop[job_id] = None
-        self._stops.note_run(job_id, view.now_s - held.start_s, anew=self.requeue_loses)
-        if self.preemption == "suspend":
+        self._stops.note_run(job_id, view.now_s - held.start_s, anew=self.preemption.requeue_loses)
+        if self.preemption.mode == "suspend":
             self._stops.suspended[job_id] = held.allocation
         else:
             self._add(view.jobs[job_id])
@@ -256,7 +219,7 @@ class SlurmBackfill(Policy):
         self, kind: int, pool: TypePool, now: int, now_s: float, start: dict[str, Allocation], *, backfills: bool
     ) -> None:
         waiting, gone = pool.waiting, list[int]()
-        for place in self._chosen(kind, pool, now, now_s, self.backfill if backfills else "none").tolist():
+        for place in self._chosen(kind, pool, now, now_s, self.backfill.kind if backfills else "none").tolist():
             gpus, tenant = int(waiting.gpus[place]), int(waiting.tenants[place])
             if self._used[tenant] + gpus > self._most[tenant]:
                 continue
@@ -275,7 +238,7 @@ class SlurmBackfill(Policy):
         """Return the places of waiting jobs in the order of priority, without those whose tenant has its fill."""
         waiting = pool.waiting
         places: Ints = np.arange(len(waiting), dtype=np.int64)
-        if self._weighs or not self._in_order:
+        if self.priority.weighs or not self._in_order:
             value = self._priorities(pool, now_s)
             places = np.lexsort((places, waiting.submitted_s, -value, -waiting.tiers)).astype(np.int64)
         if self.tenants:
@@ -286,23 +249,21 @@ class SlurmBackfill(Policy):
     @property
     def counts_on(self) -> Wants:
         """Return time limits where there is backfill."""
-        if self.backfill == "none":
+        if self.backfill.kind == "none":
             return {}
-        return {TIME_LIMITS: Becomes(f"takes every job to run for default_limit_s ({self.default_limit_s:g} s)")}
-
-    @property
-    def _weighs(self) -> bool:
-        return bool(
-            self.weight_age or self.weight_fair_share or self.weight_size or self.weight_partition or self.weight_qos
-        )
+        return {
+            TIME_LIMITS: Becomes(
+                f"takes every job to run for backfill.default_limit_s ({self.backfill.default_limit_s:g} s)"
+            )
+        }
 
     def _priorities(self, pool: TypePool, now_s: float) -> Numbers:
         waiting = pool.waiting
         value = waiting.fixed.copy()
-        if self.weight_age:
-            value += self.weight_age * np.minimum((now_s - waiting.submitted_s) / self.max_age_s, 1.0)
-        if self.weight_fair_share:
-            value += self.weight_fair_share * self._usage.factors()[waiting.keys]
+        if self.priority.age:
+            value += self.priority.age * np.minimum((now_s - waiting.submitted_s) / self.priority.max_age_s, 1.0)
+        if self.priority.fair_share:
+            value += self.priority.fair_share * self._usage.factors()[waiting.keys]
         return value
 
     def _tested(self, pool: TypePool, order: Ints, most: int) -> Ints:
@@ -313,14 +274,18 @@ class SlurmBackfill(Policy):
 
     def _chosen(self, kind: int, pool: TypePool, now: int, now_s: float, how: str) -> Ints:
         free = self._free.total_of(kind)
-        if len(pool.waiting) == 1 and pool.waiting.gpus[0] <= free and min(self.max_jobs, self.queue_depth) > 0:
+        if (
+            len(pool.waiting) == 1
+            and pool.waiting.gpus[0] <= free
+            and min(self.backfill.max_jobs, self.backfill.queue_depth) > 0
+        ):
             return np.zeros(1, dtype=np.int64)  # nobody else is there to wait for
         order = self._order(pool, now_s)
         if how == "conservative":
-            order = self._tested(pool, order, self.max_jobs)
-        elif self.interval_s and how == "none":
-            order = self._tested(pool, order, self.queue_depth)
-        as_they_stand = self._in_order and not (self._weighs or self.tenants or self._units)
+            order = self._tested(pool, order, self.backfill.max_jobs)
+        elif self.backfill.interval_s and how == "none":
+            order = self._tested(pool, order, self.backfill.queue_depth)
+        as_they_stand = self._in_order and not (self.priority.weighs or self.tenants or self._units)
         places = slice(len(order)) if as_they_stand else order
         gpus, limits = pool.waiting.gpus[places], pool.waiting.limits[places]
         starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -329,7 +294,7 @@ class SlurmBackfill(Policy):
         elif how == "easy":
             starts = pool.releases.easy(free, now, gpus, limits)
         else:
-            most, window = len(order), self.window_s
+            most, window = len(order), self.backfill.window_s
             starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
         return np.asarray(order[starts], dtype=np.int64)
 
@@ -360,22 +325,22 @@ class SlurmBackfill(Policy):
         request = job.request
         kind = self._pool_of(job)
         pool = self._pools[kind]
-        asked_s = self._longest.limit_s(request.time_limit_s or self.default_limit_s)
+        asked_s = self._longest.limit_s(request.time_limit_s or self.backfill.default_limit_s)
         left_s = asked_s - self._stops.ran_s.get(job.id, 0.0)
-        limit = max(1, math.ceil(left_s / self.resolution_s)) * self.resolution_s
+        limit = max(1, math.ceil(left_s / self.backfill.resolution_s)) * self.backfill.resolution_s
         tenant = self._tenants.setdefault(request.tenant, len(self._tenants))
         if tenant == len(self._used):
             self._used.append(0)
             known = self.tenants.get(request.tenant)
             self._most.append(_NO_LIMIT if known is None or known.max_gpus is None else known.max_gpus)
         user = self._usage.number(request.tenant, request.user)
-        tier = _PREEMPTS * self._stops.may(request.qos) + self.partition_tiers.get(request.queue, 0)
+        tier = _PREEMPTS * self._stops.may(request.qos) + self.limits.partitions.get(request.queue, _ANY).tier
         unit = self._unit(request)
         fixed, submit_s = self._fixed(job), request.submit_time_s
         pool.waiting.add(WaitingJob(job.id, job.num_gpus, limit, user, tenant, submit_s, fixed, tier, unit))
         pool.demand += job.num_gpus
         self._in_order = self._in_order and not tier
-        if self.preemption != "off":
+        if self._stops.on:
             self._qos[job.id] = request.qos
 
     def _unit(self, request: JobRequest) -> int:
@@ -387,22 +352,22 @@ class SlurmBackfill(Policy):
 
     def _fixed(self, job: JobView) -> float:
         """Return the part of a job's priority that does not change while it waits."""
-        if not self._weighs:
+        if not self.priority.weighs:
             return 0.0
-        priorities = self.partition_priorities
+        priorities = self._partition_priorities
         partition = relative_factor(priorities.get(job.request.queue, 0.0), priorities)
-        quality = min(max(job.request.priority / self.highest_priority, 0.0), 1.0)
-        if self.qos_priorities:
-            quality = relative_factor(self.qos_priorities.get(job.request.qos, 0.0), self.qos_priorities)
-        size = size_factor(job.num_gpus, self._total, favour_small=self.favour_small)
-        return self.weight_size * size + self.weight_partition * partition + self.weight_qos * quality
+        quality = min(max(job.request.priority / self.priority.highest, 0.0), 1.0)
+        if self._qos_priorities:
+            quality = relative_factor(self._qos_priorities.get(job.request.qos, 0.0), self._qos_priorities)
+        size = size_factor(job.num_gpus, self._total, favour_small=self.priority.favour_small)
+        return self.priority.size * size + self.priority.partition * partition + self.priority.qos * quality
 
     def _pool_of(self, job: JobView) -> int:
         if len(self._pools) == 1:
             return 0
-        bound = self.partitions.get(job.request.queue)
+        bound = self.limits.partitions.get(job.request.queue, _ANY).gpu_type
         if bound in self._free.types:
-            return self._free.types.index(str(bound))
+            return self._free.types.index(bound)
         large = [kind for kind in self._free.fitting(job.facts) if self._pools[kind].capacity >= job.num_gpus]
         return min(large, key=lambda kind: self._pools[kind].demand / self._pools[kind].capacity, default=0)
 

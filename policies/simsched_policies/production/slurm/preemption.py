@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from simsched.model import Allocation, Capacity
-
-Mode = Literal["off", "requeue", "suspend", "cancel"]
+from simsched_policies.production.slurm.options import Mode
 
 
 class Running(NamedTuple):
@@ -52,17 +51,19 @@ class Preemption:
     ran_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse rules that say nothing or what cannot be."""
-        if self.mode != "off" and not any(self.preempts.values()):
-            message = f"preemption '{self.mode}' needs 'preempts', as in {{urgent: [normal]}}"
+        """Refuse rules that say nothing."""
+        if self.on and not any(self.preempts.values()):
+            message = f"preemption '{self.mode}' needs 'limits.qos', as in {{urgent: {{preempts: [normal]}}}}"
             raise ValueError(message)
-        if self.grace_s < 0:
-            message = f"grace_s must be at least 0, not {self.grace_s:g}"
-            raise ValueError(message)
+
+    @property
+    def on(self) -> bool:
+        """Return whether jobs may stop others."""
+        return self.mode != "off"
 
     def may(self, qos: str) -> bool:
         """Say whether jobs of a quality of service preempt any other."""
-        return self.mode != "off" and bool(self.preempts.get(qos))
+        return self.on and bool(self.preempts.get(qos))
 
     @property
     def waits_s(self) -> float:
