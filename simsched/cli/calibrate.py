@@ -11,7 +11,7 @@ from simsched.cli.output import json_option, print_json
 
 
 @click.command()
-@operator_options
+@operator_options()
 @click.option("--skip-h", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Leave out as warm-up.")
 @click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
 @json_option

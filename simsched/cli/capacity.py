@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@operator_options
+@operator_options()
 @click.option("--target", required=True, metavar="METRIC<=X", help="What to reach, e.g. 'queueing_p90_h<=1'.")
 @click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each size.")

@@ -22,7 +22,7 @@ _MOST = 12
 
 
 @click.command("what-if")
-@operator_options
+@operator_options()
 @click.option("--change", "changes", multiple=True, required=True, metavar="KEY=VALUE", help="A change. Repeatable.")
 @click.option(
     "--by", multiple=True, type=click.Choice(["tenant", "queue", "user", "size", "type"]), help="Only these groups."

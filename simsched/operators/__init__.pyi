@@ -2,6 +2,14 @@ from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
 from .forecast import Forecast as Forecast
 from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
+from .live import (
+    Backtest as Backtest,
+    Queue as Queue,
+    Start as Start,
+    backtest as backtest,
+    forecast_starts as forecast_starts,
+    read_queue as read_queue,
+)
 from .log_input import (
     cluster_groups as cluster_groups,
     inferred_groups as inferred_groups,

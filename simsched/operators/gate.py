@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +22,14 @@ LEAST_SKILL, MOST_OFF, MOST_OFF_GROUP = 0.3, 0.25, 0.35
 #: A part of the jobs with less of all recorded waiting is shown, but shuts no gate.
 LEAST_SHARE = 0.05
 #: Fewer jobs that waited, or days with submissions, than these are no evidence.
-LEAST_WAITED, LEAST_DAYS = 30, 4
+LEAST_WAITED, LEAST_DAYS = 30, 3
 _DRAWS, _SEED = 400, 26
 #: Bins of waits, for percentiles over resampled days: 2 % wide, from a minute to a year.
 _EDGES = np.concatenate([[0.0], np.geomspace(60.0, 365.0 * DAY_S, 660)])
 
 
-class Interval(NamedTuple):
+@dataclass(frozen=True)
+class Interval:
     """A value and its 95 % interval by resampling of days."""
 
     value: float
@@ -177,7 +177,7 @@ class _Days:
         table = np.bincount(cell, minlength=len(self.count) * len(_EDGES)).reshape(len(self.count), -1)
         whole = np.cumsum(self.often @ table, axis=1)
         places = (whole >= 0.9 * whole[:, -1:]).argmax(axis=1)
-        return _interval(_EDGES[places])._replace(value=float(np.percentile(values, 90)))
+        return replace(_interval(_EDGES[places]), value=float(np.percentile(values, 90)))
 
 
 def _interval(values: Numbers) -> Interval:

@@ -228,7 +228,7 @@ def finish(
     if strict and any(entry.reason not in HARMLESS for entry in sieve.left_out):
         problems = [entry for entry in sieve.left_out if entry.reason not in HARMLESS]
         raise InputError(*(Problem(str(sieve.path), str(entry), line=entry.examples[0][0]) for entry in problems))
-    if sieve.table.empty:
+    if sieve.table.empty and still.empty:
         said = "; ".join(str(entry) for entry in sieve.left_out)
         raise input_error(
             sieve.path, "holds no job that can be replayed", f"left out: {said}" if said else "give one job"
@@ -255,7 +255,7 @@ def _still(table: pd.DataFrame) -> pd.DataFrame:
     limit = table["time_limit_s"].to_numpy("float64") if "time_limit_s" in table else np.zeros(len(table))
     runs_on = ~(times[1] + np.where(limit > 0, limit, np.inf) < last - _LAX_S)
     goes_on = np.isnan(times[2]) & ((table["state"] == "").to_numpy() if "state" in table else True)
-    part = table[goes_on & (np.isnan(times[1]) | (times[1] <= last) & runs_on)]
+    part: pd.DataFrame = table[goes_on & (np.isnan(times[1]) | (times[1] <= last) & runs_on)]
     return part.assign(end_s=-1.0, start_s=part["start_s"].fillna(-1.0), duration_s=0.0)
 
 
