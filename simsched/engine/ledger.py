@@ -89,6 +89,7 @@ class Ledger:
         self.settle(job)
         self._disturb(job)
         self._cluster.give_back(job.request.id, job.allocation)
+        self._cluster.count_beside(job.request.shape, job.allocation, -1)
         self._cancel(job)
         for lifecycle in self.lifecycles:
             lifecycle.breaks(job)
@@ -122,6 +123,7 @@ class Ledger:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
         self._cluster.take(job.request.id, allocation, beside, onto)
+        self._cluster.count_beside(job.request.shape, allocation, 1)
         job.allocation, job.gpus = allocation, gpus_of(allocation)
         job.site = self._cluster.site(allocation, gpu_type, job.gpus)
         job.since = now
@@ -140,7 +142,7 @@ class Ledger:
         """Update service and progress to now, and record the interval that ends here."""
         now = self._clock.now
         ticks = now - job.since
-        if not ticks or not job.gpus:
+        if not ticks or not job.allocation:
             return
         begin = job.progress
         if job.running is not None:

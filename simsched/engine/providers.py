@@ -136,7 +136,7 @@ def views_at_submission(
     granted = Granted.at_first(wanted, cluster).job
     for spec in jobs:
         app = applications.for_job(spec.request, spec.truth)
-        state = JobState(spec.request, spec.truth, app, facts_of(app), clock, cluster)
+        state = JobState(spec.request, spec.truth, app, facts_of(app, spec.shape), clock, cluster)
         views.append(JobView(spec.request, state, granted))
     return views
 

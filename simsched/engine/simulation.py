@@ -274,7 +274,7 @@ class Simulation:
     def _submit(self, spec: JobSpec) -> None:
         request, truth = spec.request, spec.truth
         app = self._applications.for_job(request, truth)
-        facts = facts_of(app)
+        facts = facts_of(app, request.shape)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
         job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         if isinstance(job.agent, LeasingAgent):

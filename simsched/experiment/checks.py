@@ -156,7 +156,7 @@ def _agent_problems(
     for job, application in _kinds(jobs, applications):
         try:
             with quiet_stdout():
-                facts = facts_of(application)
+                facts = facts_of(application, job.request.shape)
                 agent = agents.agent(job.request, facts)
                 told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
                 if agents is not policy:

@@ -109,7 +109,7 @@ class _Session:
         asking = {queue: list(jobs) for queue, jobs in self._waiting.items()}
         while asking and self._free.total:
             queue = min(asking, key=self._standing)
-            if self._held[queue] >= self._due[queue]:
+            if self._held[queue] >= self._due[queue] and any(job.num_gpus for job in asking[queue]):
                 del asking[queue]
                 continue
             job = min(asking[queue], key=self._urgency)
@@ -166,7 +166,7 @@ class _Session:
         queue = job.request.tenant
         if self._held[queue] + job.num_gpus > self._most[queue]:
             return None
-        return self._free.choose(self._placer, job.num_gpus, self._free.fitting(job.facts))
+        return self._free.choose(self._placer.within(job.request.shape), job.num_gpus, self._free.fitting(job.facts))
 
     def _place(self, job: JobView, allocation: Allocation) -> None:
         self._hold(job, allocation)
@@ -174,11 +174,11 @@ class _Session:
         self.start[job.id] = allocation
 
     def _hold(self, job: JobView, allocation: Allocation) -> None:
-        self._free.take(allocation)
+        self._free.take(allocation, job.request.shape)
         self._count(job, gpus_of(allocation))
 
     def _release(self, job: JobView) -> None:
-        self._free.give_back(job.allocation)
+        self._free.give_back(job.allocation, job.request.shape)
         self._count(job, -gpus_of(job.allocation))
 
     def _count(self, job: JobView, gpus: int) -> None:

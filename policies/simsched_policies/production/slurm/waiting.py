@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import jit
-from simsched.model import Allocation
+from simsched.model import Allocation, JobRequest
 from simsched_policies.production.slurm.backfill import Releases
 
 Ints = npt.NDArray[np.int64]
@@ -19,18 +19,20 @@ Numbers = npt.NDArray[np.float64]
 class WaitingJob(NamedTuple):
     """A job that waits; `limit` is in whole seconds, `fixed` the part of its priority that never changes.
 
-    `key` numbers its user, `unit` the job array that it is a task of, or itself. Jobs of a higher `tier` go first.
+    `key` numbers its user, `unit` the job array that it is a task of, or itself, `number` its class of limits, and
+    `want` what it asks of nodes. Jobs of a higher `tier` go first.
     """
 
     id: str
     gpus: int
     limit: int
     key: int
-    tenant: int
+    number: int
     submit_s: float
     fixed: float
     tier: int = 0
     unit: int = 0
+    want: int = 0
 
 
 class Held(NamedTuple):
@@ -40,10 +42,11 @@ class Held(NamedTuple):
     allocation: Allocation
     gpus: int
     end: int
-    tenant: int
+    number: int
     user: int
     start_s: float
     qos: str
+    request: JobRequest
 
 
 class Waiting:
@@ -53,7 +56,7 @@ class Waiting:
         """Begin with no job."""
         self.ids: list[str] = []
         #: A row for each property: the values of one lie side by side.
-        self._whole = np.empty((6, 64), dtype=np.int64)
+        self._whole = np.empty((7, 64), dtype=np.int64)
         self._real = np.empty((2, 64), dtype=np.float64)
 
     def __len__(self) -> int:
@@ -66,7 +69,7 @@ class Waiting:
         if place == self._whole.shape[1]:
             self._whole = np.concatenate([self._whole, np.empty_like(self._whole)], axis=1)
             self._real = np.concatenate([self._real, np.empty_like(self._real)], axis=1)
-        self._whole[:, place] = job.gpus, job.limit, job.key, job.tenant, job.tier, job.unit
+        self._whole[:, place] = job.gpus, job.limit, job.key, job.number, job.tier, job.unit, job.want
         self._real[:, place] = job.submit_s, job.fixed
         self.ids.append(job.id)
 
@@ -99,8 +102,8 @@ class Waiting:
         return self._column(2)
 
     @property
-    def tenants(self) -> Ints:
-        """Number of the tenant of each."""
+    def numbers(self) -> Ints:
+        """Class of limits of each."""
         return self._column(3)
 
     @property
@@ -112,6 +115,11 @@ class Waiting:
     def units(self) -> Ints:
         """Number of the job array of each, or its own."""
         return self._column(5)
+
+    @property
+    def wants(self) -> Ints:
+        """What each asks of nodes, by number."""
+        return self._column(6)
 
     @property
     def submitted_s(self) -> Numbers:
@@ -153,6 +161,16 @@ class TypePool:
         self.waiting = Waiting()
         self.releases = Releases()
         self.demand = 0
+
+
+def first_of_each(keys: Ints, most: int) -> npt.NDArray[np.bool_]:
+    """Say which jobs, in the order given, are among the first `most` with their key."""
+    order = np.argsort(keys, kind="stable")
+    begins = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1]))
+    rank = np.empty(len(keys), dtype=np.int64)
+    rank[order] = np.arange(len(keys)) - np.repeat(begins, np.diff(np.append(begins, len(keys))))
+    chosen: npt.NDArray[np.bool_] = rank < most
+    return chosen
 
 
 def first_units(units: Ints, most: int) -> npt.NDArray[np.bool_]:
