@@ -82,11 +82,11 @@ REFERENCE = Site(
         Partition("debug", ("v",), tier=10, max_time_s=HOUR_S),
     ),
 )
-#: The cluster of the log that ships: 6 nodes of 8 A100, 4 of 4 V100 and 2 of 8 H100.
+#: The cluster of the log that ships: 10 nodes of 8 A100, 5 of 4 V100 and 3 of 8 H100.
 SMALL = replace(
     REFERENCE,
-    kinds=tuple(replace(one, nodes=n) for one, n in zip(REFERENCE.kinds, (6, 4, 2), strict=True)),
-    cap=24,
+    kinds=tuple(replace(one, nodes=n) for one, n in zip(REFERENCE.kinds, (10, 5, 3), strict=True)),
+    cap=32,
 )
 
 
@@ -131,6 +131,7 @@ _SHAPES = {
 }
 #: What is offered to each partition, as a part of its GPU-time: waits of hours, and a queue that empties.
 LOAD = {"a100": 0.76, "v100": 0.5, "h100": 0.6, "debug": 0.02}
+SMALL_LOAD = {"a100": 0.68, "v100": 0.4, "h100": 0.4, "debug": 0.02}
 _LIMITS_H = ((1, 15), (2, 10), (4, 15), (8, 10), (12, 12), (24, 25), (48, 13))
 
 

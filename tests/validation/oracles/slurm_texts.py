@@ -3,12 +3,14 @@
 Written from the manuals of sacct, scontrol, sacctmgr, squeue and slurm.conf. A log covers a window: a job is in it if
 it was there at some time of the window, and what lies after the window's end is not known.
 
-    python -m tests.validation.oracles.slurm_texts FOLDER [--seed 1] [--days 21] [--small]
+    python -m tests.validation.oracles.slurm_texts FOLDER [--seed 1] [--days 21]
+    python -m tests.validation.oracles.slurm_texts traces/slurm-sample --seed 4 --days 14 --small    # the log that ships
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,6 +26,7 @@ from tests.validation.oracles.slurm_cluster import (
     QUEUE_DEPTH,
     REFERENCE,
     SMALL,
+    SMALL_LOAD,
     Cluster,
     Job,
     Kind,
@@ -225,11 +228,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--days", type=float, default=21)
-    parser.add_argument("--small", action="store_true", help="the cluster of the log that ships")
+    parser.add_argument("--small", action="store_true", help="the log that ships, of a small cluster")
     given = parser.parse_args()
-    site = SMALL if given.small else REFERENCE
-    jobs = draw_jobs(site, given.seed, WARM_DAYS + given.days, LOAD)
-    write_all(given.folder, site, jobs, given.days)
+    site, load = (SMALL, SMALL_LOAD) if given.small else (REFERENCE, LOAD)
+    jobs = draw_jobs(site, given.seed, WARM_DAYS + given.days, load)
+    write_all(given.folder, site, jobs, given.days, 9.75 if given.small else None)
+    for name in ("log.txt", "squeue.json") if given.small else ():
+        text = (given.folder / name).read_bytes()
+        (given.folder / name).unlink()
+        (given.folder / f"{name}.gz").write_bytes(gzip.compress(text, mtime=0))
 
 
 if __name__ == "__main__":
