@@ -4,7 +4,7 @@ Written from the manuals of sacct, scontrol, sacctmgr, squeue and slurm.conf. A 
 it was there at some time of the window, and what lies after the window's end is not known.
 
     python -m tests.validation.oracles.slurm_texts FOLDER [--seed 1] [--days 21]
-    python -m tests.validation.oracles.slurm_texts traces/slurm-sample --seed 4 --days 14 --small    # the log that ships
+    python -m tests.validation.oracles.slurm_texts traces/slurm-sample --seed 4 --days 14 --small  # the log that ships
 """
 
 from __future__ import annotations
