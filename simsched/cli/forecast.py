@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simsched.cli.gate import trust_option
 from simsched.cli.operator_options import log_option, make_plan, operator_options
 from simsched.cli.output import json_option, print_json
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--moments", type=click.IntRange(min=1), default=8, show_default=True, help="Past moments to ask at.")
 @click.option("--draws", type=click.IntRange(min=2), default=20, show_default=True, help="Runs of each queue.")
 @click.option("--seed", type=int, default=1, show_default=True)
+@trust_option
 @click.option("--no-plots", is_flag=True, help="Write no page.")
 @json_option
 def forecast(
@@ -35,6 +37,7 @@ def forecast(
     moments: int,
     draws: int,
     seed: int,
+    trust_anyway: bool,
     no_plots: bool,
     as_json: bool,
     **options: Any,
@@ -44,16 +47,26 @@ def forecast(
     How long jobs run is drawn from the log: what jobs of the same user or the same time limit ran of it, given how long
     they have run already. Further jobs come as they did at that hour of another day. --backtest asks at random moments
     of the log instead, and at that of --queue where the log goes on after it, and reports how many starts came within
-    the intervals, and the error beside that of Slurm's own estimates.
+    the intervals, and the error beside that of Slurm's own estimates. The log is replayed as it was first: where the
+    replay does not match it, the answer is the misfit.
     """
+    from simsched.cli.gate import marked, publish_verdict, refused, verdict_json
     from simsched.errors import input_error
-    from simsched.operators import backtest, forecast_starts, read_queue
+    from simsched.operators import backtest, calibrate, forecast_starts, read_queue
 
     if queue is None and not tests:
         raise input_error("--queue", "is missing", "give the output of `squeue --json`, or --backtest")
     plan = make_plan(**options)
     now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
     queues = [] if queue is None else [read_queue(queue, now_s=now_s)]
+    found = calibrate(plan)
+    if not (found.verdict.open or trust_anyway):
+        paths = [] if no_plots else publish_verdict(found)
+        if as_json:
+            print_json({"gate": verdict_json(found), "starts": []})
+        else:
+            refused(found, plan, "forecast", paths)
+        return
     if tests:
         score = backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed)
         said, table = _score_words(score), _starts_table(score.starts, "Forecasts at past moments")
@@ -62,9 +75,12 @@ def forecast(
         (starts,) = forecast_starts(plan, queues, draws=draws, seed=seed)
         said, table = _words(queues[0], starts), _starts_table(starts, "When waiting jobs will start")
         shown = {"now_s": queues[0].now_s, "starts": [asdict(one) for one in starts]}
-    path = None if no_plots else _publish(plan, said, table)
+    said, table = [found.verdict.said(), *said], marked(table, found.verdict)
+    if not no_plots:
+        publish_verdict(found)
+    path = None if no_plots else _publish(plan, said, table, trusted=found.verdict.open)
     if as_json:
-        print_json(shown)
+        print_json({"gate": verdict_json(found), **shown})
         return
     from simsched.cli.tables import print_table
 
@@ -122,8 +138,10 @@ def _hours(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds / 3600:.2f}"
 
 
-def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable) -> Path:
+def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable, *, trusted: bool) -> Path:
     from simsched.cli.answers import publish
+    from simsched.cli.gate import BANNER
     from simsched.report.page import Section
 
-    return publish(plan, Section("forecast", "When will waiting jobs start?", said, [table]))[-1]
+    words = said if trusted else [f"{BANNER}.", *said]
+    return publish(plan, Section("forecast", "When will waiting jobs start?", words, [table], trusted=trusted))[-1]
