@@ -10,22 +10,18 @@ without partitions, cut to GPUs and times, and a wrong policy. Each seed takes s
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.validation.oracles.slurm_cluster import DAY_S, LOAD, REFERENCE, Cluster, Site, draw_jobs  # noqa: E402
-from tests.validation.oracles.slurm_texts import WARM_DAYS, write_all  # noqa: E402
-
-from simsched.cli.operator_options import make_plan  # noqa: E402
-from simsched.operators import Calibration, ReplayPlan, calibrate, what_if  # noqa: E402
+from simsched.cli.operator_options import make_plan
+from simsched.operators import Calibration, ReplayPlan, calibrate, what_if
+from tests.validation.oracles.slurm_cluster import LOAD, REFERENCE, Cluster, Site, draw_jobs
+from tests.validation.oracles.slurm_texts import WARM_DAYS, write_all
 
 #: The loads without caps and processors, which then hold nobody back.
 PLAIN_LOAD = {"a100": 0.86, "v100": 0.7, "h100": 0.75, "debug": 0.02}
@@ -78,8 +74,8 @@ def changes_of(folder: Path, jobs: Sequence[Any], site: Site) -> Iterator[str]:
             yield (
                 f"  {name:10} {group:6} now {found.now_s / 3600:6.2f} true {mean / 3600:6.2f} forecast "
                 f"{found.mean_s / 3600:6.2f} ({100 * (found.mean_s / mean - 1):+4.0f} %) "
-                f"[{found.low_s / 3600:6.2f}, {found.high_s / 3600:6.2f}] {'in' if found.low_s <= mean <= found.high_s else 'OUT'}"
-                f" {found.direction} {'' if right else 'WRONG'}"
+                f"[{found.low_s / 3600:6.2f}, {found.high_s / 3600:6.2f}] "
+                f"{'in' if found.low_s <= mean <= found.high_s else 'OUT'} {found.direction} {'' if right else 'WRONG'}"
             )
 
 
@@ -96,10 +92,15 @@ def shut_of(folder: Path) -> Iterator[str]:
                 cells[i] = ""
             lines.append("|".join(cells))
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for log, policy in (("stripped.txt", "slurm-backfill"), ("cut.txt", "slurm-backfill"), ("log.txt", "fifo"), ("log.txt", "kueue")):
+    for log, policy in (
+        ("stripped.txt", "slurm-backfill"),
+        ("cut.txt", "slurm-backfill"),
+        ("log.txt", "fifo"),
+        ("log.txt", "kueue"),
+    ):
         verdict = calibrate(plan_of(folder, log, policy)).verdict
-        every = verdict.rows[0]
-        yield f"  {log:13} {policy:15} {'OPEN' if verdict.open else 'shut'} off {100 * every.off.value:+.0f} %, skill {every.waited_skill:.2f}"
+        every, how = verdict.rows[0], "OPEN" if verdict.open else "shut"
+        yield f"  {log:13} {policy:15} {how} off {100 * every.off.value:+.0f} %, skill {every.waited_skill or 1:.2f}"
 
 
 def main() -> None:
@@ -118,7 +119,12 @@ def main() -> None:
             print(f"seed {seed}, with everything", *rows_of(calibrate(plan_of(folder))), sep="\n", flush=True)
             site = replace(REFERENCE, cap=None, counts_cpus=False)
             write_all(folder / "plain", site, draw_jobs(site, seed, WARM_DAYS + given.days, PLAIN_LOAD), given.days)
-            print(f"seed {seed}, without caps and processors", *rows_of(calibrate(plan_of(folder / "plain"))), sep="\n", flush=True)
+            print(
+                f"seed {seed}, without caps and processors",
+                *rows_of(calibrate(plan_of(folder / "plain"))),
+                sep="\n",
+                flush=True,
+            )
         if "changes" in given.what:
             print(f"seed {seed}, changes", *changes_of(folder, jobs, REFERENCE), sep="\n", flush=True)
         if "shut" in given.what:

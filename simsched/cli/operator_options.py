@@ -59,16 +59,23 @@ def make_plan(
     from simsched.operators import (
         ReplayPlan,
         cluster_groups,
+        fitted_to,
         inferred_groups,
         largest_type,
-        node_names,
         read_operator_log,
+        slurm_nodes,
     )
 
     groups = None if cluster is None else cluster_groups(cluster)
     gpus = 0 if groups is None else largest_type(groups)
-    nodes = frozenset() if cluster is None else node_names(cluster)
-    found = read_operator_log(log, layout=layout, time_zone=time_zone, gpus=gpus, nodes=nodes, strict=strict)
+    described = None if cluster is None else slurm_nodes(cluster)
+    nodes = () if described is None else described.nodes
+    names, able = frozenset(one.name for one in nodes), frozenset(one.name for one in nodes if one.gpus)
+    found = read_operator_log(
+        log, layout=layout, time_zone=time_zone, gpus=gpus, nodes=names, with_gpus=able, strict=strict
+    )
+    if groups is not None:
+        found, groups = fitted_to(found, groups, nodes=described)
     click.echo(found.said, err=True)
     if groups is None:
         if found.log is None:

@@ -12,10 +12,11 @@ from .live import (
 )
 from .log_input import (
     cluster_groups as cluster_groups,
+    fitted_to as fitted_to,
     inferred_groups as inferred_groups,
     largest_type as largest_type,
-    node_names as node_names,
     read_operator_log as read_operator_log,
+    slurm_nodes as slurm_nodes,
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.operators.log_input import OperatorLog
+from simsched.operators.log_input import Groups, OperatorLog, fitted_to
 from simsched.workload import make_trace
 from simsched.workload.readers import ClusterLog
 
@@ -83,38 +83,36 @@ class Beginning:
     open: int
 
 
-def with_state(found: OperatorLog, *, seed: int = _SEED) -> Beginning:
+def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int = _SEED) -> Beginning:
     """Put the jobs of a log that ran when it began, and those that had not ended, where they were.
 
     A log has all that ran from the first end that it records. What ran then starts when it did, what waited comes then.
     """
-    log = found.log
-    assert log is not None
-    return _beginning(found, log, first_complete(log), seed)
-
-
-def first_complete(log: ClusterLog) -> int:
-    """Return the first moment of which the log has all jobs: its first end."""
-    return int(log.table["end_s"].min())
-
-
-def _beginning(found: OperatorLog, log: ClusterLog, from_s: int, seed: int) -> Beginning:
-    still, last_s = log.still, log.last_s
-    table = log.table
-    if len(still):
+    table, last_s, from_s = log.every, log.last_s, int(log.table["end_s"].min())
+    open_ = (table["end_s"] < 0).to_numpy("bool")
+    if open_.any():
+        still = table[open_]
         elapsed = np.where(still["start_s"] >= 0, last_s - still["start_s"], 0).astype("float64")
-        lasts = RunTimes.of(table).draw(still, elapsed, np.random.default_rng(seed))
-        table = pd.concat([table, still.assign(duration_s=lasts, start_s=still["start_s"].where(elapsed > 0, last_s))])
+        lasts = RunTimes.of(log.table).draw(still, elapsed, np.random.default_rng(seed))
+        table = table.astype({"duration_s": "float64"})
+        table.loc[open_, "duration_s"] = lasts
+        table["start_s"] = table["start_s"].where(table["start_s"] >= 0, last_s)
     ran = (table["start_s"] <= from_s).to_numpy("bool")
     waited = ~ran & (table["eligible_s"] < from_s).to_numpy("bool")
     come = np.where(ran, table["start_s"], np.where(waited, from_s, table["eligible_s"]))
     placed = table.assign(eligible_s=come, waited_s=np.where(waited, from_s - table["eligible_s"], 0))
-    jobs = replace(log, table=placed.reset_index(drop=True)).jobs()
-    trace = make_trace(log.name, log.source, jobs.columns, origin=jobs.origin)
+    whole = trace_of(found, log, placed, groups)
     zero_s = int(come.min())
     full_s = max(from_s, _full_s(table, from_s))
-    counts = (int(ran.sum()), int(waited.sum()), len(still))
-    return Beginning(replace(found, trace=trace), zero_s, full_s, int(table["eligible_s"].max()), *counts)
+    counts = (int(ran.sum()), int(waited.sum()), int(open_.sum()))
+    return Beginning(whole, zero_s, full_s, int(table["eligible_s"].max()), *counts)
+
+
+def trace_of(found: OperatorLog, log: ClusterLog, table: pd.DataFrame, groups: Groups) -> OperatorLog:
+    """Return what was read with the trace of another table of jobs, fitted to the cluster."""
+    jobs = replace(log, table=table.reset_index(drop=True), still=log.still.iloc[:0]).jobs()
+    trace = make_trace(log.name, log.source, jobs.columns, origin=jobs.origin)
+    return fitted_to(replace(found, trace=trace), groups)[0]
 
 
 def _full_s(table: pd.DataFrame, from_s: int) -> int:

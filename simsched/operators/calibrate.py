@@ -46,7 +46,7 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
     if not log.waits_s.any():
         remedy = "give a log with the times of submission; Alibaba PAI has none"
         raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)
-    begin = with_state(plan.log)
+    begin = with_state(plan.log, log, plan.groups)
     whole = replace(plan, log=begin.log)
     cell = run_replay(whole, "calibrate", listener=listener).cells[0]
     jobs = _both(log, cell, begin)
@@ -62,7 +62,7 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
 
 def _both(log: ClusterLog, cell: Cell, begin: Beginning) -> pd.DataFrame:
     """Return recorded and simulated waits by job, without those that still waited when the log ended."""
-    table = pd.concat([log.table, log.still[log.still["start_s"] >= 0]]) if len(log.still) else log.table
+    table = log.every[log.every["start_s"] >= 0]
     recorded = pd.DataFrame(
         {
             "job_id": table["job_id"].astype(str),

@@ -12,10 +12,10 @@ import pandas as pd
 
 from simsched.errors import input_error
 from simsched.experiment.running import Listener
-from simsched.operators.beginning import RunTimes
+from simsched.operators.beginning import RunTimes, trace_of
 from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.workload import Trace, make_trace
-from simsched.workload.readers import ClusterLog, read_squeue
+from simsched.workload import Trace
+from simsched.workload.readers import ClusterLog, joined, read_squeue
 
 Numbers = npt.NDArray[np.float64]
 
@@ -80,7 +80,7 @@ def read_queue(path: Path, *, now_s: int | None = None) -> Queue:
 
 def queue_at(log: ClusterLog, now_s: int) -> Queue:
     """Return what ran and waited at a moment of a log."""
-    table = pd.concat([log.table, log.still]) if len(log.still) else log.table
+    table = log.every
     there = (table["eligible_s"] <= now_s) & ((table["end_s"] > now_s) | (table["end_s"] < 0))
     jobs = table[there]
     return Queue(now_s, jobs.assign(start_s=jobs["start_s"].where(jobs["start_s"].between(0, now_s), -1)))
@@ -105,7 +105,8 @@ def forecast_starts(
         rng = np.random.default_rng((seed, place))
         times = RunTimes.of(known)
         for number in range(draws):
-            traces[f"{_FOLDER}/{place}-{number}.csv.gz"] = _draw(log, known, queue, times, rng)
+            drawn = _draw(known, queue, times, rng)
+            traces[f"{_FOLDER}/{place}-{number}.csv.gz"] = trace_of(plan.log, log, drawn, plan.groups).trace
     run = run_replay(plan, "forecast", traces=traces, listener=listener)
     found = []
     for place, queue in enumerate(queues):
@@ -115,17 +116,17 @@ def forecast_starts(
     return found
 
 
-def _draw(log: ClusterLog, known: pd.DataFrame, queue: Queue, times: RunTimes, rng: np.random.Generator) -> Trace:
+def _draw(known: pd.DataFrame, queue: Queue, times: RunTimes, rng: np.random.Generator) -> pd.DataFrame:
     """Draw how long the jobs of a queue run, and what comes after them."""
     jobs = queue.jobs
     runs = (jobs["start_s"] >= 0).to_numpy("bool")
     elapsed = np.where(runs, queue.now_s - jobs["start_s"], 0).astype("float64")
     drawn = jobs.assign(
-        duration_s=times.draw(jobs, elapsed, rng), eligible_s=np.where(runs, jobs["start_s"], queue.now_s)
+        duration_s=times.draw(jobs, elapsed, rng),
+        eligible_s=np.where(runs, jobs["start_s"], queue.now_s),
+        waited_s=np.where(runs, 0, queue.now_s - jobs["eligible_s"]),
     )
-    later = _later(known, queue.now_s, rng)
-    columns = replace(log, table=pd.concat([drawn, later], ignore_index=True), still=log.still.iloc[:0]).jobs().columns
-    return make_trace(log.name, log.source, columns)
+    return joined(drawn, _later(known, queue.now_s, rng))
 
 
 def _later(known: pd.DataFrame, now_s: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -180,7 +181,7 @@ def backtest(
     asked += [queue for queue in queues if first < queue.now_s < last]
     if not asked:
         raise input_error(log.name, "nobody waited at any moment asked", "ask at more of them, --moments 50")
-    truth = pd.concat([log.table, log.still]).set_index("job_id")["start_s"]
+    truth = log.every.set_index("job_id")["start_s"]
     scored: list[tuple[Start, float]] = []
     for queue, starts in zip(
         asked, forecast_starts(plan, asked, draws=draws, seed=seed, listener=listener), strict=True

@@ -170,7 +170,7 @@ def test_a_log_begins_with_what_ran_and_waited() -> None:
     ]
     still = [{"job_id": "s", "submit_s": 800, "start_s": 900, "end_s": -1, "duration_s": 0.0, "time_limit_s": 0.0}]
     log = log_of(rows, still)
-    found = with_state(OperatorLog(None, log, ""))  # type: ignore[arg-type]
+    found = with_state(OperatorLog(None, log, ""), log, NODES)  # type: ignore[arg-type]
     table = found.log.trace.table.set_index("job_id")
     assert (found.running, found.waiting, found.open, found.zero_s, found.last_s) == (2, 1, 1, 0, 800)
     assert table["submit_time_s"].to_dict() == {"0": 0, "1": 100, "2": 500, "3": 600, "s": 800}

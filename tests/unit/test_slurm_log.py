@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from simsched.errors import InputError
-from simsched.operators.log_input import node_names, read_operator_log
+from simsched.operators.log_input import read_operator_log, slurm_nodes
 from simsched.workload.readers import log as log_reader, read_trace
 from simsched.workload.readers.log import LOG_COLUMNS, Limits
 from simsched.workload.readers.slurm import read_sacct
@@ -65,7 +65,7 @@ BAD = [
 
 def test_a_job_with_all_its_fields(tmp_path: Path) -> None:
     found = read_sacct(log(tmp_path, line()))
-    assert list(found.table.columns) == list(LOG_COLUMNS)
+    assert list(found.table.columns) == [*LOG_COLUMNS, "num_nodes", "cpu_milli", "memory_mib"]
     (job,) = found.table.to_dict("records")
     assert job["submit_s"] == 1709287200
     assert (job["gpus"], job["gpu_type"], job["time_limit_s"]) == (2.0, "a100", 26 * 3600.0)
@@ -178,7 +178,7 @@ WRONG = {
 @pytest.mark.parametrize("reason", WRONG)
 def test_operators_are_told_what_is_left_out_with_three_examples(reason: str, tmp_path: Path) -> None:
     (tmp_path / "nodes.txt").write_text("NodeName=g01 Gres=gpu:8\nNodeName=g02 Gres=gpu:8\n", encoding="utf-8")
-    nodes = node_names(tmp_path / "nodes.txt")
+    nodes = frozenset(node.name for node in slurm_nodes(tmp_path / "nodes.txt").nodes)
     path = log(tmp_path, line("1"), *(line(f"{i}", **WRONG[reason]) for i in range(2, 7)))
     found = read_operator_log(path, gpus=8, nodes=nodes)
     assert len(found.trace) == 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.reading import read_text
@@ -35,6 +37,11 @@ class SlurmNode:
     partitions: tuple[str, ...] = ()
     state: str = ""
 
+    @property
+    def works(self) -> bool:
+        """Return whether jobs may start on it, by its state."""
+        return not re.search(r"down|drain|drng|fail|maint|power_?off|unk", self.state)
+
 
 @dataclass(frozen=True)
 class SlurmCluster:
@@ -52,11 +59,19 @@ class SlurmCluster:
         names = sorted({name for node in self.nodes for name in node.partitions})
         return {name: tuple(node.name for node in self.nodes if name in node.partitions) for name in names}
 
+    def makes(self) -> tuple[tuple[SlurmNode, ...], ...]:
+        """Return the nodes with GPUs in groups of equal ones, sorted by type, size and what else they differ in."""
+        found: dict[tuple[Any, ...], list[SlurmNode]] = {}
+        for node in self.nodes:
+            if node.gpus:
+                kind = (node.gpu_type, node.gpus, node.cpus, node.memory_mb, node.partitions)
+                found.setdefault(kind, []).append(node)
+        return tuple(tuple(found[kind]) for kind in sorted(found))
+
     def groups(self) -> tuple[tuple[int, int, str], ...]:
         """Return (nodes, GPUs a node, type) of the nodes with GPUs, sorted by type and size."""
-        kinds = sorted({(node.gpu_type, node.gpus) for node in self.nodes if node.gpus})
-        count = {kind: sum((node.gpu_type, node.gpus) == kind for node in self.nodes) for kind in kinds}
-        return tuple((count[kind], kind[1], kind[0]) for kind in kinds)
+        count = Counter((one[0].gpu_type, one[0].gpus) for one in self.makes() for _ in one)
+        return tuple((nodes, gpus, kind) for (kind, gpus), nodes in sorted(count.items()))
 
 
 def read_nodes(path: str | Path) -> SlurmCluster:
