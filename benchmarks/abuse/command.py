@@ -28,8 +28,8 @@ def environment(folder: Path) -> dict[str, str]:
 def run(folder: Path, *arguments: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
     """Run the command in `folder` to its end."""
     return subprocess.run(
-        command(*arguments), cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=seconds,
-        check=False,
+        command(*arguments), cwd=folder, env=environment(folder), capture_output=True, text=True,
+        errors="backslashreplace", timeout=seconds, check=False,
     )  # fmt: skip
 
 

@@ -1,23 +1,21 @@
 """Fits the throughput model to what a job has measured of itself (Pollux, OSDI'21, section 4.1).
 
-The loss is the root-mean-square error of logarithms of T_grad and of T_iter, plus two mild priors; L-BFGS-B minimises
-it within bounds. What a job cannot know yet (it has never crossed nodes, say) is held at next to nothing, so that an
-unexplored configuration looks better than it is and gets tried.
+The loss is the root-mean-square error of logarithms of T_grad and of T_iter, plus two mild priors; a damped Newton
+method minimises it within bounds. What a job cannot know yet (it has never crossed nodes, say) is held at next to
+nothing, so that an unexplored configuration looks better than it is and gets tried.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import astuple
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simsched.model import TINY, StepTime, ThroughputParams
-
-Floats = NDArray[np.float64]
 
 #: A configuration on one GPU type: nodes, GPUs, per-GPU batch.
 Configuration = tuple[int, int, int]
@@ -38,30 +36,6 @@ class Fit(NamedTuple):
 
     params: ThroughputParams
     loss: float
-
-
-class Observations:
-    """A profile as arrays, ready for the loss."""
-
-    def __init__(self, profile: Profile) -> None:
-        """Take every measurement of a profile; refuse an empty one with `ValueError`."""
-        if not profile:
-            message = "a throughput model cannot be fitted to no measurements"
-            raise ValueError(message)
-        keys = np.array(list(profile), dtype=np.float64)
-        times = np.array(list(profile.values()), dtype=np.float64)
-        self.local_bsz = keys[:, 2]
-        self.gpus = keys[:, 1]
-        self.across = keys[:, 0] > 1
-        self.within = ~self.across & (self.gpus > 1)
-        self.beyond_two = np.maximum(self.gpus - 2, TINY)
-        self.alone_s = np.where(self.across | self.within, 0.0, TINY + TINY * TINY)
-        self.compute_s = times[:, 0] - times[:, 1]
-        self.log_compute = np.log(self.compute_s)
-        self.log_step = np.log(times[:, 0])
-        # T_sync is linear in its four parameters: alpha_n, beta_n, alpha_r, beta_r.
-        kinds = [self.across, self.across * self.beyond_two, self.within, self.within * self.beyond_two]
-        self.sync_terms = np.array(kinds, dtype=np.float64)
 
 
 class Fits:
@@ -98,40 +72,33 @@ def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mappin
     `start` replaces the published starting point (for models known from earlier runs), and `held` has the parameters
     that are known, by their place. Raises `ValueError` where the profile is empty.
     """
-    from scipy.optimize import minimize  # large, and few runs fit anything
+    from simsched.agent.fit_loss import best_fit, loss_of  # brings numba, and few runs fit anything
 
-    seen = Observations(profile)
+    if not profile:
+        message = "a throughput model cannot be fitted to no measurements"
+        raise ValueError(message)
     at = np.array(astuple(start) if start else _START, dtype=np.float64)
     lowest, highest = np.array(_LOWEST), np.array(_HIGHEST)
-    for index, value in {**_held(seen), **held}.items():
+    for index, value in {**_held(profile), **held}.items():
         at[index] = lowest[index] = highest[index] = value
-    bounds = list(zip(lowest, highest, strict=True))
-    found = minimize(loss_and_slope, at, args=(seen,), jac=True, method="L-BFGS-B", bounds=bounds)
-    best = np.array(found.x, dtype=np.float64)
-    if not seen.across.any():
+    measured = np.array([(*place, *times) for place, times in profile.items()], dtype=np.float64)
+    best, loss = best_fit(at, lowest, highest, measured)
+    if not any(nodes > 1 for nodes, _, _ in profile):
         best[_ALPHA_N] = max(best[_ALPHA_N], _CROSSING_COST * best[_ALPHA_R])
         best[_BETA_N] = max(best[_BETA_N], _CROSSING_COST * best[_BETA_R])
-    return Fit(ThroughputParams(*best.tolist()), loss_and_slope(best, seen)[0])
+        loss = loss_of(best, measured)
+    return Fit(ThroughputParams(*best.tolist()), float(loss))
 
 
-def _held(seen: Observations) -> dict[int, float]:
+def _held(profile: Profile) -> dict[int, float]:
     """Say which parameters the profile cannot tell, and what they are held at."""
     held: dict[int, float] = {}
-    if np.all(seen.local_bsz == seen.local_bsz[0]):
-        held[_ALPHA_C] = float(np.mean(seen.compute_s)) / 2
-    if not seen.across.any():
+    if len({local_bsz for _, _, local_bsz in profile}) == 1:
+        held[_ALPHA_C] = math.fsum(time.step_s - time.sync_s for time in profile.values()) / len(profile) / 2
+    if not any(nodes > 1 for nodes, _, _ in profile):
         held |= {_ALPHA_N: TINY, _BETA_N: TINY}
-    if not seen.within.any():
+    if not any(nodes == 1 and gpus > 1 for nodes, gpus, _ in profile):
         held |= {_ALPHA_R: TINY, _BETA_R: TINY}
-    if not (seen.gpus > 2).any():
+    if not any(gpus > 2 for _, gpus, _ in profile):
         held |= {_BETA_N: TINY, _BETA_R: TINY}
     return held
-
-
-def loss_and_slope(at: Floats, seen: Observations) -> tuple[float, Floats]:
-    """Return the loss at a point (the seven parameters in their order) and its gradient, derived by hand."""
-    from simsched.agent.fit_loss import add_slope  # brings numba
-
-    slope = np.zeros(7)
-    loss = add_slope(at, seen.local_bsz, seen.sync_terms, seen.alone_s, seen.log_compute, seen.log_step, slope)
-    return float(loss), slope

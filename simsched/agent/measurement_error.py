@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Hashable
 
 import numpy as np
 
 from simsched.agent.agent import Measurement
+from simsched.arithmetic import exp, log
 from simsched.model import GradientStats, JobRequest, StepTime
 
 
@@ -25,7 +27,7 @@ class MeasurementError:
         check_noise(noise)
         name = f"{request.id} {request.submit_time_s}"
         self._rng = np.random.default_rng(np.random.SeedSequence([zlib.crc32(name.encode())]))
-        self._sigma = float(np.sqrt(np.log1p(noise**2)))
+        self._sigma = math.sqrt(log(1.0 + noise**2))
         self._known: dict[Hashable, tuple[float, float]] = {}
 
     def distort(self, measurement: Measurement) -> Measurement:
@@ -41,8 +43,8 @@ class MeasurementError:
 
     def _factors(self, of: Hashable) -> tuple[float, float]:
         if of not in self._known:
-            one, other = np.exp(self._sigma * self._rng.standard_normal(2) - self._sigma**2 / 2)
-            self._known[of] = float(one), float(other)
+            one, other = exp(self._sigma * self._rng.standard_normal(2) - self._sigma**2 / 2).tolist()
+            self._known[of] = one, other
         return self._known[of]
 
 

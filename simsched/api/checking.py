@@ -4,101 +4,23 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from multiprocessing import current_process
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from simsched.documents import Document, yaml_lines
 from simsched.errors import input_error
-from simsched.experiment import (
-    Grid,
-    GridCell,
-    check_experiment,
-    find_experiment,
-    foreign_code,
-    look_into,
-    make_grid,
-    results_name,
-)
+from simsched.experiment import Grid, GridCell, check_experiment, find_experiment, look_into
+from simsched.experiment.running import Progress, apart_if_foreign, prepare_grid
 
 #: An experiment: the name of a shipped one, a YAML file, or what such a file would say.
 ExperimentSource = str | Path | Mapping[str, Any]
 
 
-#: Is told how many cells have been made, and of how many.
-Progress = Callable[[int, int], None]
-
-
-def prepare(
-    experiment: ExperimentSource,
-    overrides: Sequence[str] = (),
-    *,
-    labels: Sequence[str] = (),
-    name: str | None = None,
-    progress: Progress | None = None,
-    in_process: bool = False,
-    ahead: bool = False,
-    limit_s: float | None = None,
-) -> Grid:
-    """Read and check an experiment with `key=value` overrides, and make its cells; nothing is run.
-
-    `ahead` starts to load the process that workers are forked from. Third-party policies are loaded and made in a
-    process of their own, or `in_process`; there each piece of their code may take `limit_s`. Raises `InputError` with
-    everything that is wrong.
-    """
-    document = _document(experiment)
-    rest = (tuple(labels), name)
-    if not in_process:
-        found: Grid | None = _apart(_kept_grid, document, overrides, *rest, progress=progress, limit_s=limit_s)
-        if found is not None:
-            return found
-    return _grid(document, overrides, *rest, progress, ahead=ahead)
-
-
-def _apart(
-    work: Callable[..., Any],
-    document: Document,
-    overrides: Sequence[str],
-    *rest: object,
-    progress: Progress | None,
-    limit_s: float | None = None,
-) -> Any:
-    """Process a document that loads third-party code in another process; None if it is done here."""
-    foreign = foreign_code(document, overrides)
-    if not foreign or current_process().daemon:  # which may have no processes of its own
-        return None
-    from simsched.experiment.running import done_apart  # loads what runs cells
-
-    whose = ", ".join(f"'{one}'" for one in foreign)
-    return done_apart(work, document, tuple(overrides), *rest, whose=whose, progress=progress, limit_s=limit_s)
-
-
-def _kept_grid(*arguments: Any) -> Grid | None:
-    """Make a grid without the classes of its policies; None where its cells are made whenever they are asked for."""
-    grid = _grid(*arguments)
-    if not isinstance(grid.cells, tuple) or not isinstance(grid.experiment.points, tuple):
-        return None
-    return replace(grid, experiment=replace(grid.experiment, policies={}))
-
-
-def _grid(
-    document: Document,
-    overrides: Sequence[str],
-    labels: Sequence[str],
-    name: str | None,
-    progress: Progress | None,
-    *,
-    ahead: bool = False,
-) -> Grid:
-    checked = check_experiment(document, overrides)
-    if ahead:
-        from simsched.experiment.running import begin_loading  # loads what runs cells
-
-        begin_loading()
-    grid = make_grid(checked, progress).select(labels)
-    return replace(grid, results_name=results_name(checked, name))
+def prepare(experiment: ExperimentSource, overrides: Sequence[str] = (), **how: Any) -> Grid:
+    """Read and check an experiment with `key=value` overrides, and make its cells; see `prepare_grid` for what else."""
+    return prepare_grid(_document(experiment), overrides, **how)
 
 
 @dataclass(frozen=True)
@@ -116,7 +38,7 @@ def check(experiment: ExperimentSource, overrides: Sequence[str] = (), progress:
     Raises `InputError` with everything that is wrong.
     """
     document = _document(experiment)
-    return _apart(_checked, document, overrides, progress=progress) or _checked(document, overrides, progress)
+    return apart_if_foreign(_checked, document, overrides, progress=progress) or _checked(document, overrides, progress)
 
 
 def _checked(document: Document, overrides: Sequence[str], progress: Progress | None) -> Checked:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from simsched.experiment.running import Failure, RunResult
 
 _FAILED = 1
+#: An error of cutting that calls for a longer warm-up.
+_LARGE_ERROR = 0.01
 
 
 def _processors() -> int:
@@ -32,6 +34,7 @@ def _processors() -> int:
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
 @click.option("--diagnostics", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
+@click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut the jobs of each cell into N parts.")
 @click.option("--memory-per-cell", type=click.IntRange(min=1), metavar="MIB", help="Memory that a cell may allocate.")
 @click.option(
     "--timeout-per-decision",
@@ -63,6 +66,7 @@ def run(
     dask: str | None,
     labels: tuple[str, ...],
     diagnostics: tuple[str, ...],
+    shards: int | None,
     memory_per_cell: int | None,
     timeout_per_decision: float | None,
     timeout_per_cell: float | None,
@@ -91,6 +95,8 @@ def run(
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
+    if shards is not None:
+        overrides = (*overrides, f"shards.parts={shards}")
     grid = prepare(
         experiment,
         overrides,
@@ -172,6 +178,9 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
         print_json({**content, "cells": counts, "figures": [str(path) for path in paths]})
         return undrawn
     print_comparison(found, reference)
+    for cell in found.cells:
+        if "shards" in cell.manifest:
+            click.echo(_cut(f"{cell.policy}, seed {cell.seed}", cell.manifest["shards"]))
     click.echo(f"\nResults: {result.folder} ({counted(result.ran, 'cell')} run, {result.reused} reused)")
     pictures = [path for path in paths if path.suffix == ".png"]
     if pictures:
@@ -179,6 +188,27 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
         for path in pictures:
             click.echo(f"  {path}")
     return undrawn
+
+
+def _cut(name: str, shards: Mapping[str, Any]) -> str:
+    """Say how a cell was cut, and what that may have changed."""
+    parts = counted(len(shards["cuts_s"]) + 1, "shard")
+    if "error" not in shards:
+        busy = f"; {shards['busy_cuts']} more cuts met a busy cluster and were undone" if shards["busy_cuts"] else ""
+        return f"{name}: joined from {parts}, between which the cluster was empty: the tables are exact{busy}."
+    error, warm_up_h = shards["error"], shards["warm_up_s"] / 3600
+    changes = {
+        what: error[name] / error[f"uncut_{name}"] - 1
+        for what, name in (("JCT", "jct_mean_s"), ("queueing", "queueing_mean_s"))
+        if error[f"uncut_{name}"]
+    }
+    told = ", ".join(f"mean {what} {change:+.2%}" for what, change in changes.items())
+    more = max(map(abs, changes.values()), default=0) > _LARGE_ERROR
+    return (
+        f"{name}: joined from {parts} with a warm-up of {warm_up_h:.3g} h. The second, against the same "
+        f"{error['jobs']} jobs uncut: {told}, {error['same_end']:.2%} of the jobs end at the same time, the others at "
+        f"most {error['largest_difference_s']:g} s apart." + " A longer shards.warm_up_s is called for." * more
+    )
 
 
 def _explain(failures: Sequence[Failure], undrawn: str) -> None:

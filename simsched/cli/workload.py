@@ -11,6 +11,8 @@ from simsched.cli.new import force_option, refuse_to_overwrite
 from simsched.cli.output import json_option, print_json, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from simsched.model import JobSpec
 
 options_option = click.option(
@@ -69,7 +71,7 @@ def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: 
     click.echo(f"{int(found['jobs'].sum())} jobs")
 
 
-def _jobs(options: tuple[str, ...], seed: int) -> tuple[JobSpec, ...]:
+def _jobs(options: tuple[str, ...], seed: int) -> Sequence[JobSpec]:
     from simsched.experiment import CellInputs, check_workload
 
     spec = check_workload(options)

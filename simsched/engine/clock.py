@@ -1,4 +1,4 @@
-"""The clock: simpy's event list in ticks, with a fixed order of events within one instant.
+"""The clock: an event list in ticks, with a fixed order of events within one instant.
 
 Engine times are whole ticks (by default seconds), which keeps sums exact; views, records and files use seconds. A tick
 of 0 makes time continuous: unrounded float seconds.
@@ -6,27 +6,28 @@ of 0 makes time continuous: unrounded float seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntEnum
 from heapq import heappop, heappush
-from typing import cast
-
-import simpy
+from itertools import count
 
 
 class Phase(IntEnum):
-    """The order of events within one instant; values start above simpy's own priorities.
+    """The order of events within one instant.
 
     PROGRESS precedes the decision, RESUME follows it: an epoch whose end was rounded down ends after the decision.
     """
 
-    PROGRESS = 10
-    FAILURE = 11
-    RECOVERY = 12
-    ARRIVAL = 13
-    THRESHOLD = 14
-    DECISION = 15
-    RESUME = 16
+    PROGRESS = 0
+    FAILURE = 1
+    RECOVERY = 2
+    ARRIVAL = 3
+    THRESHOLD = 4
+    DECISION = 5
+    RESUME = 6
+
+
+_DECISION, _RESUME = Phase.DECISION, Phase.RESUME
 
 
 class Appointment(list[Callable[[], None]]):
@@ -44,47 +45,21 @@ class Appointment(list[Callable[[], None]]):
 _Due = tuple[float, int, int, Appointment]
 
 
-class _Environment(simpy.Environment):
-    """A simpy environment that schedules callbacks at absolute times: now + (time - now) can differ from the time."""
-
-    def __getstate__(self) -> dict[str, object]:
-        """Omit simpy's event factories, which do not pickle."""
-        return {"_now": self._now, "_queue": self._queue, "_eid": self._eid}
-
-    @property
-    def due(self) -> list[_Due]:
-        """The list: time, phase, running number, and what is due."""
-        return cast("list[_Due]", self._queue)
-
-    @property
-    def numbers(self) -> Iterator[int]:
-        """The counter that orders events of the same instant and phase."""
-        return self._eid
-
-    def happen(self, clock: Clock) -> bool:
-        """Process events until the clock stops; return False if none is left. Inlines `step`."""
-        queue = self.due
-        while not clock.stopped:
-            if not queue:
-                return False
-            time, _, _, due = heappop(queue)
-            self._now = clock.now = time
-            if due:
-                due.pop()()
-        return True
-
-
 class Clock:
     """Schedules callbacks at absolute times, in ticks."""
 
-    def __init__(self, tick_s: float = 1) -> None:
-        """Start at 0 with ticks of `tick_s` seconds (0: continuous time, in seconds)."""
+    def __init__(self, tick_s: float = 1, decide: Callable[[], None] = lambda: None) -> None:
+        """Start at 0 with ticks of `tick_s` seconds (0: continuous time, in seconds); `decide` may be asked for."""
         self.continuous = tick_s == 0
-        self.env = _Environment(initial_time=0)
-        self._queue, self._numbers = self.env.due, self.env.numbers
+        self._queue: list[_Due] = []
+        #: Orders events of the same instant and phase.
+        self._numbers = count()
         #: Ticks since the start of the workload.
         self.now: float = 0
         self.stopped = False
+        #: Whether a decision is to be made at this very instant, for which it takes no event.
+        self.asked = False
+        self._decide, self._asked_for = decide, set[float]()
         #: Seconds per tick, None where ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
         self.unit_s: float = 1 if self.scale is None else self.scale
@@ -96,7 +71,18 @@ class Clock:
 
     def run(self) -> bool:
         """Process events until the clock stops; return False if none is left."""
-        return self.env.happen(self)
+        queue = self._queue
+        while not self.stopped:
+            if self.asked and (not queue or queue[0] > (self.now, _RESUME)):
+                self.asked = False
+                self._decide()
+                continue
+            if not queue:
+                return False
+            self.now, _, _, due = heappop(queue)
+            if due:
+                due.pop()()
+        return True
 
     def stop(self) -> None:
         """Make `run` return after the current event."""
@@ -118,6 +104,17 @@ class Clock:
         A float sum just above the intended tick would make the policy ask for that tick forever.
         """
         return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
+
+    def ask(self, time: float) -> None:
+        """Have a decision made at a tick, one for all who ask."""
+        if time not in self._asked_for:
+            self._asked_for.add(time)
+            self.at(time, _DECISION, self._decide_as_asked)
+
+    def _decide_as_asked(self) -> None:
+        self._asked_for.remove(self.now)
+        self.asked = False
+        self._decide()
 
     def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:
         """Schedule `action` at a tick and phase."""

@@ -20,6 +20,7 @@ from simsched.engine.validate import (
     check_changes,
     check_names,
     check_nodes_to_leave,
+    plain_changes,
 )
 from simsched.engine.watches import Watches
 from simsched.policy import Decision, Decline, Place
@@ -39,8 +40,13 @@ class Enactment:
 
     def check(self, decision: Decision) -> Changes:
         """Return what a decision changes; raises `InfeasibleDecisionError` if it is infeasible."""
+        changes = plain_changes(decision, self._active, self._cluster)
+        if changes is not None and decision.wake_at_s is None and not decision.watch:
+            return changes
         name, now = self._terms.name, self._clock.now_s
         check_names(decision, self._active, len(self._cluster.up), name, now)
+        if changes is not None:
+            return changes
         changes = changes_of(decision, self._active, name, now)
         check_changes(changes, self._active, self._cluster, name, now, rigid=self._terms.rigid)
         if decision.nodes is not None:
@@ -65,8 +71,8 @@ class Enactment:
             self._nodes.provision(set(decision.nodes))
         if decision.watch:
             self._ledger.tell(self._watches, first=True)
-        for job_id, attained_gpu_s in decision.watch.items():
-            self._watches.watch(self._active[job_id], attained_gpu_s)
+            for job_id, attained_gpu_s in decision.watch.items():
+                self._watches.watch(self._active[job_id], attained_gpu_s)
         return moves
 
     def _move(self, changes: Changes) -> Moves:

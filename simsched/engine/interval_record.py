@@ -15,13 +15,14 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
     rate = efficiency = throughput = 0.0
     if running is not None:
         local_bsz, accum_steps = job.batch.local_bsz, job.batch.accum_steps
-        batch_size = total_batch(job.batch, job.gpus)
-        rate, efficiency = job.rate, running.efficiency
-        throughput = running.throughput * (1 - job.interference) * job.speed
+        rate, efficiency, throughput = job.rate, running.efficiency, running.throughput
+        if throughput:
+            batch_size = total_batch(job.batch, job.gpus)
+            throughput *= (1 - job.interference) * job.speed
     values = (
         job.request.id,
         job.since * clock.unit_s,
-        clock.now_s,
+        clock.now * clock.unit_s,
         job.gpus,
         len(job.allocation),
         describe(job.allocation),

@@ -21,7 +21,7 @@ class Leases(Lifecycle):
     #: Jobs with an active or imminent lease.
     _leased: set[str] = field(default_factory=set)
     #: Jobs whose lease has ended and that hold their GPUs until the next decision.
-    _paused: dict[str, JobState] = field(default_factory=dict)
+    paused: dict[str, JobState] = field(default_factory=dict)
 
     def resumes(self, job: JobState) -> None:
         """Expect a lease for the job."""
@@ -52,7 +52,7 @@ class Leases(Lifecycle):
         if lease.completes:
             self._ledger.complete(job)
         else:
-            self._paused[job.request.id] = job
+            self.paused[job.request.id] = job
             leasing.paused = True
         if not self._leased:
             self._on_over()
@@ -67,14 +67,14 @@ class Leases(Lifecycle):
         """Drop an ended lease."""
         if job.leasing is not None:
             job.leasing.paused = False
-            self._paused.pop(job.request.id, None)
+            self.paused.pop(job.request.id, None)
 
     def renew(self, cut_short: Iterable[JobState] = ()) -> None:
         """Resume jobs that kept their GPUs through a decision after their lease ended or was `cut_short`."""
         for job in cut_short:
             if job.leasing is not None and job.leasing.lease is not None:
                 self._ledger.break_off(job)
-        paused, self._paused = self._paused, {}
+        paused, self.paused = self.paused, {}
         for job in paused.values():
             assert job.leasing is not None
             job.leasing.paused = False

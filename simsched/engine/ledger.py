@@ -16,7 +16,7 @@ from simsched.engine.interval_record import interval_record, total_batch
 from simsched.engine.job_record import job_record
 from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
-from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
+from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
 from simsched.policy import Speed
 
@@ -65,7 +65,7 @@ class Ledger:
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
-        self._restart_delay_s = restart_delay_s
+        self._restart_delay = clock.ticks(restart_delay_s)
         self._on_complete = on_complete
         #: The hooks beside the jobs' epochs.
         self.lifecycles: list[Lifecycle] = []
@@ -86,16 +86,20 @@ class Ledger:
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away, keeping its progress and its agent's knowledge."""
-        self.settle(job)
-        self._disturb(job)
+        if job.since != self._clock.now:
+            self.settle(job)
+        if self.neighbourhood is not None:
+            self._disturb(job)
         self._cluster.give_back(job.request.id, job.allocation)
         self._cluster.count_beside(job.request.shape, job.allocation, -1)
-        self._cancel(job)
+        if job.appointment is not None:
+            self._cancel(job)
         for lifecycle in self.lifecycles:
             lifecycle.breaks(job)
             lifecycle.released(job)
         job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
-        job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
+        if self.neighbourhood is not None:
+            job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
 
     def evict(self, job: JobState) -> None:
         """Take a job's GPUs away without notice; progress falls back to the last checkpoint."""
@@ -118,23 +122,29 @@ class Ledger:
     ) -> None:
         """Give GPUs to a job that holds none; it runs after the restart delay."""
         now = self._clock.now
-        gpu_type = gpu_type_of(self._cluster.cluster, allocation)
-        if gpu_type is None:
+        site = self._cluster.site(allocation)
+        if site is None:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
         self._cluster.take(job.request.id, allocation, beside, onto)
         self._cluster.count_beside(job.request.shape, allocation, 1)
-        job.allocation, job.gpus = allocation, gpus_of(allocation)
-        job.site = self._cluster.site(allocation, gpu_type, job.gpus)
+        job.allocation, job.site = allocation, site
+        job.gpus = allocation[0][1] if len(allocation) == 1 else gpus_of(allocation)
         job.since = now
         job.starts += 1
         if job.first_start is None:
             job.first_start = now
-        delay = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
-        self.tune(job)
-        if self.neighbourhood is None and job.facts.memory is not None:
-            check_memory(job, self._cluster.cluster, memory_mb(job))
-        self.resume(job, now + self._clock.ticks(self._restart_delay_s if delay is None else delay))
+        delay = self._restart_delay
+        if not job.plain:
+            own_s = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
+            delay = delay if own_s is None else self._clock.ticks(own_s)
+            self.tune(job)
+            if self.neighbourhood is None and job.facts.memory is not None:
+                check_memory(job, self._cluster.cluster, memory_mb(job))
+        if job.plain and not delay:  # nothing else of this instant can tell it from a beginning after the decision
+            self.begin(job)
+        else:
+            self.resume(job, now + delay)
         for lifecycle in self._hearing["placed"]:
             lifecycle.placed(job)
 
@@ -146,12 +156,12 @@ class Ledger:
             return
         begin = job.progress
         if job.running is not None:
-            job.progress = job.live_progress
+            job.progress = begin + job.rate * (ticks * self._clock.unit_s) if job.plain else job.live_progress
         elif not job.paused:
             job.restart += ticks
         if job.recovery is not None:
             job.recovery.settle(job, ticks)
-        self.record_interval(job, begin)
+        self._recorder.allocation(interval_record(job, begin, self._clock))
         job.settled_held += ticks
         job.settled_gpu += ticks * job.gpus
         job.since = now
@@ -230,8 +240,9 @@ class Ledger:
 
     def begin(self, job: JobState) -> None:
         """Start running, or continue at another configuration."""
-        self.settle(job)
         now = self._clock.now
+        if job.since != now:
+            self.settle(job)
         site = job.site
         assert site is not None
         running = job.app.run(site, job.batch, job.epoch)
@@ -242,7 +253,7 @@ class Ledger:
         if job.speeds is not None:
             job.speeds[site] = _speed(job, running)
         job.running = running
-        job.rate = running.rate * (1 - job.interference) * job.speed
+        job.rate = running.rate if job.plain else running.rate * (1 - job.interference) * job.speed
         job.since = now
         # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
         missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate if job.rate else inf
@@ -295,7 +306,8 @@ class Ledger:
         """Complete a job now, in the given final state (empty: its true one)."""
         if job.allocation:
             self.release(job)
-        self.set_speeds()
+        if self._disturbed:
+            self.set_speeds()
         self.stale.pop(job.request.id, None)
         for lifecycle in self._hearing["completed"]:
             lifecycle.completed(job)

@@ -97,17 +97,14 @@ class LiveView:
 class Delta:
     """Changes since the last decision: jobs that arrived, ended, reached a threshold or lost their GPUs."""
 
-    __slots__ = ("_arrived", "_gone", "_lost", "_reached")
+    __slots__ = ("_gone", "_lost", "_reached", "arrived")
 
     def __init__(self) -> None:
-        self._arrived: list[JobState] = []
+        #: Submitted jobs.
+        self.arrived: list[JobState] = []
         self._gone: list[str] = []
         self._reached: dict[str, JobState] = {}
         self._lost: dict[str, JobState] = {}
-
-    def arrive(self, job: JobState) -> None:
-        """Add a submitted job."""
-        self._arrived.append(job)
 
     def go(self, job_id: str) -> None:
         """Add a finished job and drop its other changes."""
@@ -125,11 +122,11 @@ class Delta:
 
     def tell(self, view: LiveView, active: Collection[str]) -> None:
         """Show all changes in a view, except arrivals no longer `active`, and start over."""
-        view.arrived = [job.view for job in self._arrived if job.request.id in active] if self._arrived else ()
+        view.arrived = [job.view for job in self.arrived if job.request.id in active] if self.arrived else ()
         view.finished = self._gone
         view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()
         view.lost = [job.view for job in self._lost.values()] if self._lost else ()
-        self._arrived, self._gone = [], []
+        self.arrived, self._gone = [], []
         if self._reached:
             self._reached = {}
         if self._lost:

@@ -159,6 +159,8 @@ class Settings(TypedDict, total=False):
     on_finish: OnFinish | None
     #: How nodes and jobs fail (None: never).
     failures: FailureOptions | None
+    #: Whether jobs that know only GPUs and seconds begin where they are placed (True); the results are the same.
+    lean: bool
 
 
 def stream(seed: int, name: str) -> np.random.Generator:

@@ -170,7 +170,7 @@ class Granted:
             raise EngineError(message)
         self.job = {signal: of_jobs[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: of_views[signal] for signal in wanted if isinstance(signal, ViewSignal)}
-        self._speeds, self._losses = signals.MEASURED_SPEEDS in self.job, signals.LOSSES in self.job
+        self.speeds, self._losses = signals.MEASURED_SPEEDS in self.job, signals.LOSSES in self.job
 
     @classmethod
     def at_first(cls, wanted: Collection[Signal], cluster: Cluster) -> Granted:
@@ -179,7 +179,7 @@ class Granted:
 
     def prepare(self, job: JobState) -> None:
         """Have a submitted job keep its measurements and report its losses where a signal reads them."""
-        if self._speeds:
+        if self.speeds:
             job.speeds = {}
         curve = job.app.loss_curve if self._losses else None
         if curve is not None:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
-from simsched.agent import AgentFactory, LeasingAgent, configured_agent
+from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.decision_record import Moves, decision_record
+from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
 from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Failures
@@ -32,7 +32,7 @@ from simsched.engine.state import ClusterState, JobState, Leasing
 from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
-from simsched.model import ApplicationSource, Cluster, JobSpec, facts_of
+from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, facts_of
 from simsched.model.colocation import ConstantSharing, GuaranteedFirst
 from simsched.policy import Decision, JobView, Policy, View, no_decision
 from simsched.threads import one_thread, spared_by_the_collector
@@ -118,7 +118,7 @@ class Simulation:
         self._listed = self._submitted = self._finished = self._decisions = 0
         #: The random stream of decisions.
         self.rng = stream(seed, "policy")
-        self._clock = Clock(options.tick_s)
+        self._clock = Clock(options.tick_s, self._decide)
         self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
@@ -126,7 +126,6 @@ class Simulation:
         self._stalls = StallDetector(
             terms.name, self._clock, self._cluster, self._active, options.idle_rounds, terms.longest_pause_s
         )
-        self._due: set[float] = set()
         self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
         self._delta = Delta()
         self._stage = _NEW
@@ -160,6 +159,10 @@ class Simulation:
             state = (self._clock, self._cluster, ledger, self._active, self._nodes)
             self._failures = Failures(failures, seed, *state, *heard)
             ledger.tell(self._failures)
+        #: Whether nothing but the policy's decisions changes how a job runs that knows only GPUs and seconds.
+        self._undisturbed = settings.get("lean", True) and not (
+            failures is not None or model is not None or options.interference or self._granted.speeds
+        )
 
     def __repr__(self) -> str:
         jobs = f"{len(self._active)} of {self._expected} jobs active, {self._finished} finished"
@@ -199,15 +202,16 @@ class Simulation:
         changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
         self._stage = _FAILED  # until it succeeds
         self._clock.stopped = False
-        moves = self._enactment.carry_out(changes, decision)
+        moves = NO_MOVES if decision == _NO_CHANGE else self._enactment.carry_out(changes, decision)
         self._record(moves, decision.diagnostics)
-        self._leases.renew(self._active.values() if decision.renew_leases else ())
+        if decision.renew_leases or self._leases.paused:
+            self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:
             self._ledger.interfere(self._active.values(), self.options.interference)
         if self._interval is not None:
-            self._request((self._clock.now // self._interval + 1) * self._interval)
+            self._clock.ask((self._clock.now // self._interval + 1) * self._interval)
         if decision.wake_at_s is not None:
-            self._request(self._clock.wake(decision.wake_at_s))
+            self._clock.ask(self._clock.wake(decision.wake_at_s))
         self._after_decision()
         self._stage = _RUNNING
 
@@ -247,25 +251,26 @@ class Simulation:
             self.agents.begin(self.cluster)
         if self._failures is not None:
             self._failures.begin()
-        self._appoint_arrival()
-
-    def _appoint_arrival(self) -> None:
-        if self._listed < len(self.jobs):
-            time = self._clock.ticks(self.jobs[self._listed].submit_time_s)
-            self._clock.at(time, Phase.ARRIVAL, self._arrive)
+        self._next_arrival = self._clock.ticks(self.jobs[0].submit_time_s)
+        self._clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
 
     def _arrive(self) -> None:
         clock, specs = self._clock, self.jobs
-        while self._listed < len(specs) and clock.ticks(specs[self._listed].submit_time_s) <= clock.now:
+        while True:
             self._listed += 1
             self._submit(specs[self._listed - 1])
-        self._appoint_arrival()
+            if self._listed == len(specs):
+                return
+            self._next_arrival = clock.ticks(specs[self._listed].submit_time_s)
+            if self._next_arrival > clock.now:
+                break
+        clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
 
     def _next_arrival_s(self) -> float:
         """Return the next arrival in seconds, infinity if none."""
         if self._listed == len(self.jobs):
             return math.inf
-        return self._clock.seconds(self._clock.ticks(self.jobs[self._listed].submit_time_s))
+        return self._clock.seconds(self._next_arrival)
 
     def _coming_jobs(self) -> list[JobView]:
         coming = self.jobs[self._listed :]
@@ -276,28 +281,31 @@ class Simulation:
         app = self._applications.for_job(request, truth)
         facts = facts_of(app, request.shape)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
-        job.agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
+        agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
+        job.agent = agent
+        if app.name not in self.agent_classes:
+            self.agent_classes[app.name] = type(agent).__name__
+        if self._undisturbed and type(app) is FixedDuration and type(agent) is NoBatchAgent:
+            job.plain = True
+        else:
+            self._prepare(job, spec)
+        job.view = self._views[spec.id] = JobView(request, job, self._granted.job)
+        self._active[spec.id] = job
+        self._submitted += 1
+        self._delta.arrived.append(job)
+        if self._triggers.arrival:
+            self._clock.asked = True
+        if self._interval is not None:  # the next multiple of it, this very second included and 0 excluded
+            self._clock.ask(max(-(-self._clock.now // self._interval), 1) * self._interval)
+
+    def _prepare(self, job: JobState, spec: JobSpec) -> None:
+        """Give a job what is beside it: leases, measurements and checkpoints."""
         if isinstance(job.agent, LeasingAgent):
             job.leasing = Leasing(job.agent)
             self._ledger.tell(self._leases, first=True)
-        self.agent_classes.setdefault(app.name, type(job.agent).__name__)
         self._granted.prepare(job)
         if self._failures is not None:
             job.recovery = self._failures.recovery_of(spec)
-        job.view = JobView(request, job, self._granted.job)
-        self._active[spec.id] = job
-        self._views[spec.id] = job.view
-        self._submitted += 1
-        self._delta.arrive(job)
-        if self._triggers.arrival:
-            self._request(self._clock.now)
-        if self._interval is not None:  # the next multiple of it, this very second included and 0 excluded
-            self._request(max(-(-self._clock.now // self._interval), 1) * self._interval)
-
-    def _request(self, time: float) -> None:
-        if time not in self._due:
-            self._due.add(time)
-            self._clock.at(time, Phase.DECISION, self._decide)
 
     def _asks(self) -> bool:
         """Return whether to ask the policy now: jobs are active, or it also wants to be asked before jobs to come."""
@@ -305,28 +313,28 @@ class Simulation:
 
     def _on_threshold(self, job: JobState) -> None:
         self._delta.reach(job)
-        self._request(self._clock.now)
+        self._clock.asked = True
 
     def _on_failed_attempt(self, job: JobState) -> None:
         self._delta.lose([job])
         if self._triggers.completion or self._triggers.node_change:
-            self._request(self._clock.now)
+            self._clock.asked = True
 
     def _on_failure(self, hit: Sequence[JobState]) -> None:
         self._delta.lose(hit)
         if self._triggers.node_change and self._active:
-            self._request(self._clock.now)
+            self._clock.asked = True
 
     def _on_repair(self) -> None:
         """Notify the policy; one that stays idle repair after repair is stuck."""
         if self._triggers.node_change and self._active:
-            self._request(self._clock.now)
+            self._clock.asked = True
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
             self._stalls.idle()
 
     def _on_leases_over(self) -> None:
         if self._triggers.leases_over and self._asks():
-            self._request(self._clock.now)
+            self._clock.asked = True
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
@@ -340,7 +348,7 @@ class Simulation:
         if self._finished == self._expected:
             self._clock.stop()
         elif self._triggers.completion:
-            self._request(self._clock.now)
+            self._clock.asked = True
 
     def _expect(self, replies: Sequence[JobSpec]) -> None:
         check_replies(
@@ -352,20 +360,20 @@ class Simulation:
             self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self) -> None:
-        self._due.remove(self._clock.now)
-        self._ledger.retune_stale()
-        if self._asks():
+        if self._ledger.stale:
+            self._ledger.retune_stale()
+        if self._active or self._asks():
             self._stage = _DUE
-            self._clock.stop()
+            self._clock.stopped = True
 
     def _on_join(self) -> None:
         if self._triggers.node_change:
-            self._request(self._clock.now)
+            self._clock.asked = True
 
     def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:
         counted = self._stranded
         stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
-        now_s, active = self._clock.now_s, len(self._active)
+        now_s, active = self._clock.now * self._clock.unit_s, len(self._active)
         self._recorder.decision(decision_record(now_s, active, self._cluster, moves, diagnostics, stranded))
 
     def _after_decision(self) -> None:
@@ -373,7 +381,7 @@ class Simulation:
         if self._checking:
             check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
         if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
-            self._stalls.busy()
+            self._stalls.idle_rounds = 0
         elif not self._cluster.broken:  # another repair may help
             self._stalls.idle()
         if self._decisions % _PROGRESS_EVERY == 0:

@@ -49,7 +49,8 @@ class StallDetector:
     _active: Mapping[str, JobState]
     _most_idle: int
     _pause_s: float = 0.0
-    _idle: int = 0
+    #: Decisions in a row at which nothing runs and nothing is pending.
+    idle_rounds: int = 0
     _idle_from_s: float = 0.0
     _work: dict[str, _Work] = field(default_factory=dict)
     _passed: tuple[int, int] = (0, 0)
@@ -57,16 +58,12 @@ class StallDetector:
     _happened: int = 0
     _failed: int = 0
 
-    def busy(self) -> None:
-        """Reset the idle rounds: something runs or is pending."""
-        self._idle = 0
-
     def idle(self) -> None:
         """Count an idle round; raises `StuckError` past the limit."""
-        if not self._idle:
+        if not self.idle_rounds:
             self._idle_from_s = self._clock.now_s
-        self._idle += 1
-        if self._idle >= self._most_idle and self._clock.now_s - self._idle_from_s >= self._pause_s:
+        self.idle_rounds += 1
+        if self.idle_rounds >= self._most_idle and self._clock.now_s - self._idle_from_s >= self._pause_s:
             raise self.stuck()
 
     def stuck(self) -> StuckError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 from simsched.agent import Agent, Lease, LeasingAgent
@@ -61,17 +62,18 @@ class ClusterState:
         #: Job starts and node requests so far.
         self.job_starts = self.node_starts = 0
         self._several_makes = len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1
-        self._provisioned: Mapping[str, float] | None = None
         #: Cached sites on one node.
         self._sites: dict[tuple[str, int], Site] = {}
 
-    def site(self, allocation: Allocation, gpu_type: str, gpus: int) -> Site:
-        """Return the site of an allocation."""
+    def site(self, allocation: Allocation) -> Site | None:
+        """Return the site of an allocation, None where it mixes GPU types."""
         if len(allocation) > 1:
-            return site_of(self.cluster, allocation)
-        site = self._sites.get((gpu_type, gpus))
+            return None if gpu_type_of(self.cluster, allocation) is None else site_of(self.cluster, allocation)
+        node, gpus = allocation[0]
+        kind = self.cluster.nodes[node].gpu_type
+        site = self._sites.get((kind, gpus))
         if site is None:
-            site = self._sites[gpu_type, gpus] = site_of(self.cluster, allocation)
+            site = self._sites[kind, gpus] = site_of(self.cluster, allocation)
         return site
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
@@ -102,26 +104,27 @@ class ClusterState:
         """Count nodes that are up or starting."""
         return self.nodes_up + len(self.starting)
 
-    @property
+    @cached_property
     def provisioned_gpus(self) -> Mapping[str, float]:
         """Count the provisioned GPUs by type; empty where all nodes are equal, as the node count suffices."""
-        if self._provisioned is None:
-            counts: dict[str, float] = {}
-            for node in self.cluster.nodes if self._several_makes else ():
-                on = self.up[node.index] or node.index in self.starting
-                counts[node.gpu_type] = counts.get(node.gpu_type, 0.0) + (node.gpus if on else 0)
-            self._provisioned = MappingProxyType(counts)
-        return self._provisioned
+        counts: dict[str, float] = {}
+        for node in self.cluster.nodes if self._several_makes else ():
+            on = self.up[node.index] or node.index in self.starting
+            counts[node.gpu_type] = counts.get(node.gpu_type, 0.0) + (node.gpus if on else 0)
+        return MappingProxyType(counts)
+
+    def _provision_anew(self) -> None:
+        self.__dict__.pop("provisioned_gpus", None)
 
     def start(self, node: int, appointment: Appointment) -> None:
         """Start a node that is down."""
         self.node_starts += 1
         self.starting[node] = appointment
-        self._provisioned = None
+        self._provision_anew()
 
     def bring_up(self, node: int) -> None:
         """Bring up an empty node."""
-        self._provisioned = None
+        self._provision_anew()
         self.starting.pop(node, None)
         self._set_up(node, up=True)
         self.nodes_up += 1
@@ -134,7 +137,7 @@ class ClusterState:
 
     def take_down(self, node: int) -> None:
         """Release an empty or starting node."""
-        self._provisioned = None
+        self._provision_anew()
         if node in self.starting:
             self.starting.pop(node).cancel()
         elif self.up[node]:
@@ -189,59 +192,63 @@ class Leasing:
     paused: bool = False
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class JobState:
     """The full state of a submitted, unfinished job.
 
     A job with GPUs is restarting, running (as `running` since `since`, at `rate` progress per second) or at a
     breakpoint; `appointment` is its next event. Service is settled up to `since`, and properties add the rest. Times
-    are in ticks unless named otherwise. `speeds` are by site; `losses` is None if nothing reads them.
+    are in ticks unless named otherwise. `speeds` are by site; `losses` is None if nothing reads them. What few jobs
+    change is an attribute of the class, since setting it would cost every job of a long trace.
     """
 
-    request: JobRequest
-    truth: JobTruth
-    app: Application
-    facts: ApplicationFacts
-    clock: Clock
-    cluster: Cluster
-    submitted: float = field(init=False)
-    agent: Agent = field(init=False)
-    view: JobView = field(init=False)
+    agent: Agent
+    view: JobView
+    #: Whether it knows only GPUs and seconds and nothing but the policy decides about it: it begins where it is placed.
+    plain = False
     #: Set where the agent grants leases, and where anything can fail.
     leasing: Leasing | None = None
     recovery: Recovery | None = None
-    allocation: Allocation = NOTHING
-    site: Site | None = None
-    gpus: int = 0
     batch: BatchChoice = NO_BATCH
-    since: float = 0
-    running: Running | None = None
     rate: float = 0.0
-    appointment: Appointment | None = None
-    progress: float = 0.0
-    epoch: int = 0
     #: The share of its speed that the job loses to jobs on its nodes, and its speed beside others on its GPUs.
     interference: float = 0.0
     speed: float = 1.0
     gpu_share: float = 1.0
     neighbours: tuple[str, ...] = ()
     #: Whether sharing a GPU may not slow it down; as submitted unless the policy overrides it.
-    guaranteed: bool = field(init=False)
+    guaranteed: bool
     #: Whether the policy has declined its deadline.
     declined: bool = False
-    starts: int = 0
-    first_start: float | None = None
-    settled_gpu: float = 0
-    settled_held: float = 0
     #: Ticks with GPUs excluded from the time limit, and ticks spent on restarts.
     limit_from: float = 0
     restart: float = 0
     speeds: dict[Site, Speed] | None = None
     losses: LossReporter | None = None
 
-    def __post_init__(self) -> None:
-        self.submitted = self.clock.ticks(self.request.submit_time_s)
-        self.guaranteed = self.request.guaranteed
+    def __init__(
+        self,
+        request: JobRequest,
+        truth: JobTruth,
+        app: Application,
+        facts: ApplicationFacts,
+        clock: Clock,
+        cluster: Cluster,
+    ) -> None:
+        self.request, self.truth, self.app, self.facts = request, truth, app, facts
+        self.clock, self.cluster = clock, cluster
+        self.submitted = clock.ticks(request.submit_time_s)
+        self.guaranteed = request.guaranteed
+        self.allocation: Allocation = NOTHING
+        self.site: Site | None = None
+        self.gpus = 0
+        self.since: float = 0
+        self.running: Running | None = None
+        self.appointment: Appointment | None = None
+        self.progress = 0.0
+        self.epoch = self.starts = 0
+        self.first_start: float | None = None
+        self.settled_gpu: float = 0
+        self.settled_held: float = 0
 
     def __repr__(self) -> str:
         return f"<job {self.request.id}: {describe(self.allocation) or 'waits'}, epoch {self.epoch}>"

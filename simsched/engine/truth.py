@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from simsched.arithmetic import exp
 from simsched.model import (
     NO_BATCH,
     Application,
@@ -127,7 +128,7 @@ class LossReporter:
         each = ceil(LEAST_REPORTS / app.epochs)
         ends = [app.epoch_end(epoch) for epoch in range(app.epochs)]
         epochs = np.arange(app.epochs * each + 1) / each
-        losses = curve.at(epochs) * np.exp(curve.noise * rng.standard_normal(len(epochs)))
+        losses = curve.at(epochs) * exp(curve.noise * rng.standard_normal(len(epochs)))
         self._epochs: tuple[float, ...] = tuple(epochs.tolist())
         self._losses: tuple[float, ...] = tuple(losses.tolist())
         self._ends = [0.0, *ends]

@@ -82,6 +82,38 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
     return Changes(changes, actions)
 
 
+def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: ClusterState) -> Changes | None:
+    """Return the changes of a decision that evidently can be carried out, as nearly all can, in one pass.
+
+    Evidently possible are plain GPUs, as many as asked for and of one type, for jobs that get others than they hold.
+    None sends a decision to the checks that know all cases and say what is wrong.
+    """
+    if decision.rest != "stays" or decision.nodes is not None or cluster.occupancy is not None:
+        return None
+    up, balance = cluster.up, dict[int, int]()
+    for job_id, new in decision.jobs.items():
+        job = active.get(job_id)
+        if job is None or type(new) is not tuple or new == job.allocation or job.request.shape is not None:
+            return None
+        for node, gpus in job.allocation:
+            balance[node] = balance.get(node, 0) + gpus
+        missing = job.request.num_gpus if new else 0
+        for node, gpus in new:
+            if type(node) is not int or type(gpus) is not int or not (gpus > 0 <= node < len(up) and up[node]):
+                return None
+            balance[node] = balance.get(node, 0) - gpus
+            missing -= gpus
+        if missing or (len(new) > 1 and _malformed(new, cluster, 1)):
+            return None
+    free = cluster.free
+    if cluster.beside is not None:
+        return None
+    for node, gpus in balance.items():
+        if free[node] + gpus < 0:
+            return None
+    return Changes(dict(decision.jobs), NO_CHANGES.actions)  # type: ignore[arg-type]  # all of them are tuples
+
+
 def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: float) -> None:
     """Reject decisions about inactive jobs or unknown nodes; raises `InfeasibleDecisionError`."""
     jobs, watch, wanted, wake_at_s = decision.jobs, decision.watch, decision.nodes, decision.wake_at_s

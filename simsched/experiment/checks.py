@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,10 @@ class Checks:
             found = _agent_problems(policy, agents or policy, cluster, jobs, applications)
             self._problems |= {one: None for one in found if self._failures or not isinstance(one, _Failure)}
             self._problems |= dict.fromkeys(_input_problems(policy, cluster, jobs, applications))
+
+    def note(self, problems: Iterable[Problem]) -> None:
+        """Keep problems found elsewhere."""
+        self._problems |= dict.fromkeys(problems)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -18,6 +18,7 @@ from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
 from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
+from simsched.experiment.shards import why_whole
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
 from simsched.experiment.validation import Experiment, Point
@@ -273,6 +274,7 @@ class _Maker:
             gpu_speed=dict(spec.workload_of(policy).gpu_speed),
             losses=spec.losses,
             costs=costs_of(spec.cluster),
+            cuts=drawn.cuts,
         )
 
     def _check(
@@ -295,6 +297,8 @@ class _Maker:
             leave_out_large(workload),
             staged=interleaves(task.sharing),
         )
+        if spec.shards.parts > 1:
+            checks.note(why_whole(task, made, spec))
         return made
 
     def _policy(self, spec: ExperimentSpec, policy: PolicySpec) -> PolicyChoice:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from simsched.engine import LEAVE_OUT
 from simsched.errors import InputError, input_error
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
+from simsched.experiment.cuts import Cuts, cuts_of
 from simsched.experiment.promises import with_deadlines, with_guarantees
+from simsched.experiment.shards import stored
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.model import JobSpec
-from simsched.workload import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_workload, extreme_jobs
+from simsched.workload import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_in_parts, drawn_workload, extreme_jobs
 from simsched.workload.generator import STRETCH_DAYS
 from simsched.workload.readers import head_of, is_workload, workload_files
 from simsched.workload.recipes import PUBLISHED_JOBS, Configurations
@@ -36,11 +39,12 @@ _OWN_KEYS = set(WorkloadSpec.model_fields) - {field.name for field in fields(Wor
 
 @dataclass(frozen=True)
 class Gathered:
-    """The jobs of a cell, their digest, and the trace rows left out by reason."""
+    """The jobs of a cell, their digest, the trace rows left out by reason, and where the jobs are cut, if at all."""
 
-    jobs: tuple[JobSpec, ...]
+    jobs: Sequence[JobSpec]
     digest: str
     left_out: Mapping[str, int] | None = None
+    cuts: Cuts | None = None
 
 
 class CellInputs:
@@ -85,12 +89,33 @@ class CellInputs:
     def gathered(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Gathered:
         """Return a workload's job list under a seed; `file` picks one of a folder."""
         seed = 0 if file else seed if workload.seed is None else workload.seed  # a job list is deterministic
-        what = (workload, file, seed, spec.cluster, spec.applications)
+        what = (workload, file, seed, spec.cluster, spec.applications, spec.shards)
         if what not in self._jobs:
-            drawn = self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec)
-            jobs = tuple(drawn.jobs)
-            self._jobs[what] = Gathered(jobs, digest_of(jobs), drawn.left_out)
+            self._jobs[what] = self._gather(workload, file, seed, spec)
         return self._jobs[what]
+
+    def _gather(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Gathered:
+        shards = spec.shards
+
+        def gathered(jobs: Sequence[JobSpec], digest: str, left_out: Mapping[str, int] | None) -> Gathered:
+            cut = shards.parts > 1 and not self._alike
+            cuts = cuts_of(jobs, shards.parts, shards.warm_up_s) if cut else None
+            return Gathered(jobs, digest, left_out, cuts)
+
+        parts = self._in_parts(workload, file, seed) if shards.parts > 1 else None
+        if parts is not None:
+            left_out: Counter[str] = Counter()
+            in_file = stored(job for part in parts for job in _counting(part, left_out))
+            return gathered(in_file, in_file.digest, dict(left_out))
+        drawn = self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec)
+        jobs = tuple(drawn.jobs)
+        return gathered(jobs, digest_of(jobs), drawn.left_out)
+
+    def _in_parts(self, workload: WorkloadSpec, file: str, seed: int) -> Iterator[Drawn] | None:
+        """Return the jobs as their file is read, None where they are drawn from all of it."""
+        if workload.guaranteed_share or workload.deadline_factor is not None:
+            return None
+        return drawn_in_parts(self._options(workload, file), seed)
 
     def extremes(self, workload: WorkloadSpec, spec: ExperimentSpec) -> Gathered | None:
         """Return jobs as hard to run as under any seed, None if only drawing tells whether there are enough."""
@@ -169,6 +194,11 @@ class CellInputs:
                 raise input_error("cluster.gpu_type", str(error)) from error
             self._configurations[what] = made
         return self._configurations[what]
+
+
+def _counting(part: Drawn, left_out: Counter[str]) -> list[JobSpec]:
+    left_out.update(part.left_out or {})
+    return part.jobs
 
 
 def leave_out_large(workload: WorkloadSpec) -> str:

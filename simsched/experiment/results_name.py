@@ -9,7 +9,7 @@ from typing import Any
 
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, input_error
-from simsched.experiment.validation import Experiment, read_experiment
+from simsched.experiment.validation import Experiment, check_experiment, foreign_code
 
 #: Keys that do not affect results.
 _SAID_ONLY = ("name", "description", "report", "published", "published_source", "finish_time_fairness")
@@ -44,7 +44,10 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
 def _as_in_file(experiment: Experiment) -> bool:
     """Return whether the options change nothing in the file."""
     try:
-        return _determining(read_experiment(experiment.file)) == _determining(experiment)
+        document = yaml_lines.load(experiment.file)
+        if set(foreign_code(document)) - set(foreign_code(document, experiment.changed)):
+            return False  # others than those that are loaded here
+        return _determining(check_experiment(document)) == _determining(experiment)
     except InputError:
         return False
 

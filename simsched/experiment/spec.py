@@ -204,6 +204,19 @@ class FairnessSpec(Section):
     )
 
 
+class ShardsSpec(Section):
+    """The jobs of each cell cut into parts that run one by one or side by side; the tables are those of all jobs."""
+
+    parts: int = Field(default=1, ge=1, le=10_000, description="parts of about as many jobs; 1 cuts nothing")
+    warm_up_s: float | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_SECONDS,
+        description="seconds before and after a part whose jobs run with it, where the cluster is never empty; by "
+        "default a tenth of a part, and 0 cuts only where it is empty",
+    )
+
+
 class ReportSpec(Section):
     """How the results are shown."""
 
@@ -282,6 +295,7 @@ class ExperimentSpec(Section):
     finish_time_fairness: FairnessSpec | None = Field(
         default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
     )
+    shards: ShardsSpec = Field(default=ShardsSpec(), description="cuts long workloads; by default nothing is cut")
     report: ReportSpec = ReportSpec()
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from simsched.applications import ApplicationsOptions
 from simsched.engine import EngineOptions, FailureOptions
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
+from simsched.experiment.cuts import Cuts
 from simsched.experiment.policy_params import full_params, input_files, make_policy
 from simsched.experiment.sharing import SharingSpec
 from simsched.model import Cluster, JobSpec
@@ -80,12 +81,13 @@ class Task:
     """All inputs of one cell, as picklable plain values.
 
     `key` names the cell's folder and follows from the rest; `about` is the manifest's description. With `tuning`,
-    `jobs` are its trials as known in advance. `costs` are prices and power for the summary, where given.
+    `jobs` are its trials as known in advance. With `cuts` they run in shards, which tells in the key where it can
+    change results. `costs` are prices and power for the summary, where given.
     """
 
     policy: PolicyChoice
     cluster: Cluster
-    jobs: tuple[JobSpec, ...]
+    jobs: Sequence[JobSpec]
     applications: ApplicationsOptions
     engine: EngineOptions
     seed: int
@@ -96,6 +98,7 @@ class Task:
     gpu_speed: Mapping[str, float] = field(default_factory=dict)
     losses: bool = False
     costs: Mapping[str, Any] = field(default_factory=dict)
+    cuts: Cuts | None = field(default=None, compare=False)
     key: str = field(default="", compare=False)
     about: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -109,4 +112,6 @@ def code() -> Closure:
 def key_of(task: Task, known: Mapping[str, str]) -> str:
     """Return a cell's key from its simulation's inputs and code; `known` holds digests of shared fields."""
     parts = {one.name: known.get(one.name) or digest_of(getattr(task, one.name)) for one in fields(task) if one.compare}
+    if task.cuts is not None and task.cuts.warm_up_s:
+        parts["cuts"] = digest_of(task.cuts)
     return digest_of({**parts, "code": code().digest})[:20]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simsched.arithmetic import exp, log
 from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
@@ -288,8 +289,8 @@ class LossCurve:
     def at(self, epochs: ArrayLike) -> Floats:
         """Return the losses after `epochs`, an array of the same shape."""
         places, logs = self._logs
-        return np.exp(np.interp(np.log1p(np.asarray(epochs, dtype=np.float64)), places, logs))
+        return np.asarray(exp(np.interp(log(1.0 + np.asarray(epochs, dtype=np.float64)), places, logs)))
 
     @cached_property
     def _logs(self) -> tuple[Floats, Floats]:
-        return np.log1p(np.asarray(self.epochs, dtype=np.float64)), np.log(np.asarray(self.losses, dtype=np.float64))
+        return log(1.0 + np.asarray(self.epochs, dtype=np.float64)), log(self.losses)

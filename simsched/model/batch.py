@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from simsched.arithmetic import exp, log
 from simsched.model.application import BatchChoice, BatchLimits
 
 Ints = NDArray[np.int64]
@@ -51,7 +52,9 @@ def candidate_batches(limits: BatchLimits, gpus: int) -> tuple[Ints, Ints]:
     initial batch, one GPU always accumulates, so that gradient statistics can be taken.
     """
     smallest = max(limits.init_batch_size, limits.min_local_bsz * gpus)
-    local = np.geomspace(smallest, limits.max_batch_size, num=CANDIDATES) / gpus
+    most = limits.max_batch_size
+    between = exp(np.linspace(log(smallest), log(most), CANDIDATES)[1:-1])
+    local = np.array([smallest, *between, most]) / gpus
     accum = np.ceil(local / limits.max_local_bsz - _SLACK) - 1
     if gpus == 1:
         accum = np.where(local > limits.init_batch_size + _SLACK, np.maximum(accum, 1), accum)

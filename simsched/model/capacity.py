@@ -214,20 +214,20 @@ class Capacity:
     def take(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
         """Mark whole GPUs as held, and what goes with them for a shape."""
         room = self._counted(shape, allocation, -1)
-        for node, gpus in allocation:
-            if room is not None:
+        if room is not None:
+            for node, gpus in allocation:
                 places = np.flatnonzero(room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
                 room.gpu_milli[node, places] = 0
                 self._held[node] += places
-            self._change(node, -gpus)
+        self._change(allocation, -1)
 
     def give_back(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
         """Mark whole GPUs as free, and what goes with them for a shape."""
         room = self._counted(shape, allocation, 1)
-        for node, gpus in allocation:
-            if room is not None:
+        if room is not None:
+            for node, gpus in allocation:
                 room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
-            self._change(node, gpus)
+        self._change(allocation, 1)
 
     def _counted(self, shape: NodeShape | None, allocation: Allocation, sign: int) -> Room | None:
         """Take, or give back, cores and memory; return the room, None where only GPUs count."""
@@ -355,11 +355,16 @@ class Capacity:
         room = self._counted(shape, tuple((node, claim.each.gpus) for node in claim.nodes), sign) or self._room
         for i, node in enumerate(claim.nodes):
             room.gpu_milli[node, list(claim.gpus[i])] += sign * claim.each.gpu_milli
-            self._change(node, int((room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node])
+            self._change(((node, int((room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]),), 1)
 
-    def _change(self, node: int, gpus: int) -> None:
-        before = self.free[node]
-        self.free[node] = before + gpus
-        self.total += gpus
-        if self._pool_of:
-            self._pool_of[node].change(node, before, before + gpus)
+    def _change(self, allocation: Allocation, sign: int) -> None:
+        free, pools = self.free, self._pool_of
+        for node, gpus in allocation:
+            before = free[node]
+            free[node] = after = before + sign * gpus
+            self.total += after - before
+            if pools:
+                pool, bit = pools[node], 1 << node
+                pool.nodes_with[before] ^= bit
+                pool.nodes_with[after] ^= bit
+                pool.total += after - before

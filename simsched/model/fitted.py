@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 
+from simsched.arithmetic import exp, log
 from simsched.model.application import (
     BatchChoice,
     BatchLimits,
@@ -40,9 +41,9 @@ class NoiseCurve:
 
     def at(self, batch_size: float, epoch: int) -> float:
         """Return the noise scale in an epoch when trained at a total batch."""
-        logs = np.log(np.asarray(self.noise, dtype=np.float64))
+        logs = log(self.noise)
         column = [np.interp(epoch, self.epochs, logs[:, j]) for j in range(len(self.batch_sizes))]
-        return float(np.exp(np.interp(np.log(batch_size), np.log(self.batch_sizes), column)))
+        return float(exp(np.interp(log(batch_size), log(self.batch_sizes), column)))
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,6 @@ class FittedApplication:
         scale = batch_size / self.limits.init_batch_size
         per_epoch = self.training.iterations_per_epoch
         known, ratios = self.training.batch_sizes, self.training.iterations_ratio
-        ratio = float(np.interp(np.log(batch_size), np.log(known), ratios))
+        ratio = float(np.interp(log(batch_size), log(known), ratios))
         steps = [ratio * per_epoch / self.gradient(batch_size, epoch).gain(scale) for epoch in range(self.epochs)]
         return tuple(np.cumsum(steps).tolist())

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from simsched.model.application import BatchLimits, GradientStats
 from simsched.model.batch import candidate_batches
-from simsched.model.throughput import ThroughputParams, overlap
+from simsched.model.throughput import ThroughputParams
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,19 +79,16 @@ class GoodputModel:
         spread, count = np.broadcast_arrays(np.asarray(nodes, dtype=np.int64), np.asarray(gpus, dtype=np.int64))
         flat = np.ascontiguousarray(count).reshape(-1)
         local, accum = (self.candidates or CandidateBatches(self.limits)).of(flat)
-        goodput = self._score(spread.reshape(-1, 1), flat.reshape(-1, 1), local, accum)
-        best = np.argmax(goodput, axis=1)
+        from simsched.model.goodput_kernel import best_of  # brings numba, and few runs look for batches
+
+        goodput, best = np.empty(len(flat)), np.empty(len(flat), dtype=np.int64)
+        params, init_batch_size = self.params, self.limits.init_batch_size
+        grad, gradient = np.array([params.alpha_c, params.beta_c]), np.array(self.gradient, dtype=np.float64)
+        sync_s = params.sync_time_s(spread.reshape(-1), flat)
+        best_of(params.gamma, grad, sync_s, gradient, init_batch_size, flat, local, accum, goodput, best)
         at = np.arange(len(flat)), best
         shape = count.shape
-        return BestBatch(goodput[at].reshape(shape), local[at].reshape(shape), accum[at].reshape(shape))
-
-    def _score(self, nodes: Ints, gpus: Ints, local: Ints, accum: Ints) -> Floats:
-        """Evaluate candidates, invalid ones as 0; the quotients are those of `evaluate`, sync times once per row."""
-        batch = gpus * local * (accum + 1)
-        scale = np.maximum(batch, 1) / self.limits.init_batch_size
-        grad = self.params.grad_time_s(local)
-        time = accum * grad + overlap(grad, self.params.sync_time_s(nodes, gpus), self.params.gamma)
-        return np.asarray(batch / time * (gain(self.gradient, scale) / scale), dtype=np.float64)
+        return BestBatch(goodput.reshape(shape), local[at].reshape(shape), accum[at].reshape(shape))
 
 
 def gain(gradient: GradientStats, scale: ArrayLike) -> Floats:

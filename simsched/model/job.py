@@ -116,9 +116,9 @@ class JobSpec:
     @property
     def request(self) -> JobRequest:
         """Return what the user submitted."""
-        return JobRequest._make(_REQUEST(self))
+        return tuple.__new__(JobRequest, _REQUEST(self))  # half the time of `_make`
 
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return JobTruth._make(_TRUTH(self))
+        return tuple.__new__(JobTruth, _TRUTH(self))

@@ -37,13 +37,6 @@ class Pool:
             self.nodes_with[free[node]] |= 1 << node
             self.total += free[node]
 
-    def change(self, node: int, before: int, after: int) -> None:
-        """Note that a node has `after` GPUs free instead of `before`."""
-        bit = 1 << node
-        self.nodes_with[before] ^= bit
-        self.nodes_with[after] ^= bit
-        self.total += after - before
-
     def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
         """Return nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
         return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)

@@ -7,14 +7,18 @@ application may carry a curve of factors for each total batch that its tuned job
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simsched.arithmetic import log
+
 Floats = NDArray[np.float64]
 
+_LN2 = math.log(2)
 _SLACK = 1e-8  # below this, a quotient counts as whole
 
 
@@ -40,7 +44,7 @@ class ScalingCurve:
         """Return how far per-GPU batches are from the curve's own, infinite on placements that do not fill nodes."""
         filled = (nodes == np.ceil(gpus / self.gpus_per_node)) & (fullest == np.minimum(gpus, self.gpus_per_node))
         own, _ = micro_batches(self.batch, gpus, most)
-        return np.where(filled, np.abs(np.log2(local_bsz / own)), np.inf)
+        return np.where(filled, np.abs(log(local_bsz / own)) / _LN2, np.inf)
 
 
 def micro_batches(batch: int, gpus: ArrayLike, most: int) -> tuple[Floats, Floats]:

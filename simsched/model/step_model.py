@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simsched.arithmetic import power
 from simsched.model.placement import Shape, Site
 from simsched.model.scaling import ScalingCurve, scaling_factor
 from simsched.model.throughput import TINY, ThroughputParams, overlap
@@ -167,11 +168,10 @@ class PlacementModel:
             compute = compute + np.where(together, np.interp(placements.fullest, counts, kind.contention_s), 0.0)
         compute = np.maximum(compute, TINY)
         sync = np.maximum(interpolate(placements.fullest, counts, kind.sync_s), TINY)
-        sync = sync * (placements.gpus / (placements.nodes * placements.fullest)) ** kind.fill_exponent
-        sync = sync * np.maximum(placements.nodes / 3, 1.0) ** kind.nodes_exponent
+        sync = sync * power(placements.gpus / (placements.nodes * placements.fullest), kind.fill_exponent)
+        sync = sync * power(np.maximum(placements.nodes / 3, 1.0), kind.nodes_exponent)
         sync = sync_by_level(np.where(placements.gpus > 1, sync, TINY), placements, self.across)
-        # The gamma-norm of equation 10, taken relative to the computation so that high powers stay in range.
-        return compute, compute * (1 + (sync / compute) ** kind.overlap) ** (1 / kind.overlap)
+        return compute, overlap(compute, sync, kind.overlap)
 
 
 def interpolate(at: Floats, knots: tuple[int, ...] | range, values: tuple[float, ...]) -> Floats:

@@ -10,6 +10,8 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simsched.arithmetic import exp, log
+
 Floats = NDArray[np.float64]
 
 #: Stands for zero where a logarithm or a quotient would not bear it (seconds, GPUs).
@@ -69,4 +71,6 @@ class ThroughputParams:
 
 def overlap(grad_s: Floats, sync_s: Floats, gamma: float) -> Floats:
     """Combine computation and synchronisation that overlap in part (equation 10): their gamma-norm."""
-    return np.asarray((grad_s**gamma + sync_s**gamma) ** (1.0 / gamma), dtype=np.float64)
+    more = np.maximum(grad_s, sync_s)
+    relative = exp(gamma * log(np.minimum(grad_s, sync_s) / more))
+    return np.asarray(more * exp(log(1.0 + relative) / gamma), dtype=np.float64)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simsched.documents import yaml_text
+from simsched.documents import yaml_lines, yaml_text
 from simsched.errors import input_error
-from simsched.experiment import ExperimentSpec, make_grid, read_experiment
-from simsched.experiment.running import Listener, run_grid
+from simsched.experiment import ExperimentSpec
+from simsched.experiment.running import Listener, prepare_grid, run_grid
 from simsched.operators.log_input import Groups, OperatorLog, largest_type
 from simsched.results import Run, read_run
 from simsched.workload import Trace, write_trace_csv
@@ -77,11 +77,11 @@ def run_replay(
     }
     file = plan.folder / f"{name}.yaml"
     file.write_text(yaml_text(experiment), encoding="utf-8")
-    found = read_experiment(file, [as_override(change) for change in plan.changes])
-    result = run_grid(make_grid(found), plan.folder, plan.workers, listener)
+    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
+    result = run_grid(grid, plan.folder, plan.workers, listener)
     if result.failures:
         raise input_error(
-            result.failures[0].name, result.failures[0].message, _beyond_limits(found.spec, plan.log.trace)
+            result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
         )
     return read_run(result.folder)
 

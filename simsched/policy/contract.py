@@ -57,7 +57,8 @@ class Traits:
     A `type_aware` one weighs GPU types against each other, at least with some parameters; to others each type is a pool
     of its own. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps its full speed on a shared
     GPU, and the others divide what it leaves; otherwise all divide it by the experiment's model of sharing. One that
-    `scales` has nodes come and go (`Decision.nodes`).
+    `scales` has nodes come and go (`Decision.nodes`). One that `forgets` starts afresh whenever no job is active:
+    neither jobs that are complete nor random draws tell in what it decides later, so that a trace can be cut there.
 
     Three traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
     section of that name; `quantum` and `diagnostics` name the parameters that hold the seconds of its time slice,
@@ -70,13 +71,14 @@ class Traits:
     type_aware: bool = False
     guaranteed_first: bool = False
     scales: bool = False
+    forgets: bool = False
     reads_tenants: bool = False
     quantum: str = ""
     diagnostics: str = ""
 
 
 #: Traits that a class may also give as attributes of its own, as in `rigid = False`.
-_ATTRIBUTES = ("needs", "wants", "rigid", "type_aware", "guaranteed_first", "scales")
+_ATTRIBUTES = ("needs", "wants", "rigid", "type_aware", "guaranteed_first", "scales", "forgets")
 
 
 class Policy(Protocol):
@@ -107,6 +109,11 @@ class Policy(Protocol):
     def rigid(self) -> bool:
         """Return whether this instance is rigid: as its traits say, unless a parameter overrides them."""
         return self.traits.rigid
+
+    @property
+    def forgets(self) -> bool:
+        """Return whether this instance forgets: as its traits say, unless a parameter makes it remember."""
+        return self.traits.forgets
 
     @property
     def needs_sharing(self) -> bool:

@@ -43,6 +43,7 @@ from .integrity import (
     quick_fault as quick_fault,
     seal as seal,
 )
+from .joining import Part as Part, error_of_cutting as error_of_cutting, join_tables as join_tables
 from .metric import LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric
 from .metrics import (

@@ -1,7 +1,7 @@
 """Arrow schemas of the tables, and Arrow arrays of the values of their rows.
 
-`pyarrow.array` loads pandas to check for its types, which takes longer than a short run. Long columns and unexpected
-values go to it all the same: it is quicker with many values, and has the best error messages.
+`pyarrow.array` loads pandas to check for its types, which takes longer than a short run and more memory than a long
+one. Unexpected values go to it all the same: it has the best error messages.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from simsched.results.rows import FINE_TIME, SCHEMA_VERSION, Table
 
-_FEW = 1000
 _CODES = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
 _MAPPING = pa.map_(pa.string(), pa.float64())
 #: The types of columns by their names.
@@ -40,11 +40,11 @@ def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
     Raises its errors for values that do not fit the type.
     """
-    made = _short_array(values, kind) if len(values) <= _FEW else None
+    made = _array(values, kind)
     return pa.array(values, kind) if made is None else made
 
 
-def _short_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     """Return an array; None for values or a type that are not dealt with here."""
     try:
         if kind in _CODES:
@@ -59,13 +59,9 @@ def _short_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _truths(values: Sequence[Any]) -> pa.Array | None:
-    bits = 0
-    for place, value in enumerate(values):
-        if value is True:
-            bits |= 1 << place
-        elif value is not False:
-            return None
-    packed = bits.to_bytes(-(-len(values) // 8), "little")
+    if not set(map(type, values)) <= {bool}:
+        return None
+    packed = np.packbits(np.frombuffer(bytes(values), dtype=np.uint8), bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
@@ -77,8 +73,8 @@ def _texts(values: Sequence[Any]) -> pa.Array:
 
 def _mappings(values: Sequence[Any], kind: pa.MapType) -> pa.Array | None:
     pairs = list(chain.from_iterable(values))
-    keys = _short_array([key for key, _ in pairs], kind.key_type)
-    items = _short_array([item for _, item in pairs], kind.item_type)
+    keys = _array([key for key, _ in pairs], kind.key_type)
+    items = _array([item for _, item in pairs], kind.item_type)
     if keys is None or items is None:
         return None
     both = pa.struct([kind.key_field, kind.item_field])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,6 @@ from simsched.results.stored import RUN_AGAIN
 
 #: Tables of more rows are read by several threads, which take longer to start than a short table to read.
 ROWS_FOR_THREADS = 50_000
-_FEW = 1000
 _LONGEST_SHOWN = 60
 
 
@@ -50,6 +49,13 @@ def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     return table
 
 
+def arrow_parts(folder: Path, name: str) -> Iterator[pa.Table]:
+    """Yield a table that this process has had written, as much of it at a time as one is written at a time."""
+    with pq.ParquetFile(Path(folder) / TABLES[name].file) as file:
+        for number in range(file.num_row_groups):
+            yield file.read_row_group(number, use_threads=False)
+
+
 def stored_columns(folder: Path, name: str) -> Columns:
     """Return the columns of a table in a cell folder, each read when it is first asked for; raises as `read_arrow`."""
     whole = read_arrow(folder, name, ())
@@ -65,11 +71,15 @@ def columns_of(table: pa.Table) -> Columns:
 
 def _array(column: pa.ChunkedArray) -> Column:
     """Return a column as an array, mappings as lists of pairs."""
-    if len(column) > _FEW and not pa.types.is_map(column.type):
-        whole: Column = column.to_numpy()  # loads pandas
-        return whole
-    numbers = pa.types.is_primitive(column.type)
-    return np.fromiter(column.to_pylist(), column.type.to_pandas_dtype() if numbers else object, len(column))
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):  # as `to_numpy` would, which loads pandas
+        parts = [
+            np.frombuffer(part.buffers()[1], kind.to_pandas_dtype(), len(part), part.offset * kind.byte_width)
+            for part in column.chunks
+            if len(part)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, kind.to_pandas_dtype())
+    return np.fromiter(column.to_pylist(), bool if pa.types.is_boolean(kind) else object, len(column))
 
 
 #: How far a difference of two times may fall below 0 through rounding in continuous time.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from simsched.arithmetic import dot
 from simsched.results.integrals import integral
 from simsched.results.metric import IF_THERE, LOWER, Columns, Metric, Tables, makespan_s
 from simsched.results.power import Power
@@ -63,7 +64,7 @@ def _held_gpu_s(allocations: Columns, power: Power) -> dict[str, float] | None:
     if "gpu_share" in allocations:
         seconds = seconds * allocations["gpu_share"]
     if len(power.types) == 1:
-        return {power.types[0]: float(seconds @ allocations["gpus"].astype(np.float64))}
+        return {power.types[0]: dot(seconds, allocations["gpus"])}
     if "placement" not in allocations:
         return None
     kind_of = [make.gpu_type for make in power.makes for _ in range(make.nodes)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import dot
 from simsched.results.metric import Columns
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def integral(rounds: pd.DataFrame | Columns, column: str, until_s: int) -> int:
     The unit is that of the column times seconds; 0 where there is no decision.
     """
     start, end, value = held_between_rounds(rounds, column, until_s)
-    return int(np.rint((end - start) @ value))
+    return round(dot(end - start, value))
 
 
 def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: float) -> tuple[Floats, Floats, Floats]:

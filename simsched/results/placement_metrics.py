@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from simsched.arithmetic import dot
 from simsched.results.integrals import held_between_rounds
 from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s, ratio
 
@@ -24,7 +25,7 @@ def _share(column: str) -> Callable[[Tables], float | None]:
         both = Columns(arrays, len(rounds), arrays.__getitem__)
         start, end, free_gpus = held_between_rounds(both, "free_gpus", until_s)
         *_, lost_gpus = held_between_rounds(both, "lost_gpus", until_s)
-        return ratio(float((end - start) @ lost_gpus), float((end - start) @ free_gpus))
+        return ratio(dot(end - start, lost_gpus), dot(end - start, free_gpus))
 
     return compute
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import dot
 from simsched.errors import input_error
 from simsched.files import write_text
 from simsched.outlets import one_line
@@ -101,7 +102,7 @@ def mean_loss(jobs: Sequence[Life]) -> float | None:
     parts = (np.arange(_POINTS) + 0.5) / _POINTS
     seconds = np.array([job.end_s - job.submit_s for job in jobs])
     means = np.array([job.loss_at(job.submit_s + parts * (job.end_s - job.submit_s)).mean() for job in jobs])
-    return float(seconds @ means / seconds.sum())
+    return float(dot(seconds, means) / seconds.sum())
 
 
 def _of_lives(compute: Callable[[list[Life]], float | None]) -> Callable[[Tables], float | None]:

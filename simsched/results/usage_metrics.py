@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simsched.arithmetic import dot
 from simsched.results.integrals import integral
 from simsched.results.metric import (
     ALWAYS,
@@ -42,7 +43,7 @@ def _efficiency(tables: Tables) -> float | None:
         return None
     running = ~held["restarting"]
     seconds = held["end_s"][running] - held["start_s"][running]
-    return ratio(float(seconds @ held["efficiency"][running]), float(seconds.sum()))
+    return ratio(dot(seconds, held["efficiency"][running]), float(seconds.sum()))
 
 
 def _speed_per_gpu(tables: Tables) -> float | None:

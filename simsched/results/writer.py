@@ -63,9 +63,9 @@ class TableWriter:
             name: _TableFile(self._folder, table, features, row_group_rows, keep_short) if name in tables else None
             for name, table in TABLES.items()
         }
-        self._jobs, self._allocations, self._rounds, self._outages = (self._tables[name] for name in TABLES)
         self._provisioned: Mapping[str, float] = {}
         self._provisioned_pairs: list[tuple[str, float]] = []
+        self._jobs, self._allocations, self._rounds, self._outages = (self._tables[name] for name in TABLES)
 
     def __enter__(self) -> TableWriter:
         """Make the folder."""
@@ -104,18 +104,26 @@ class TableWriter:
     def decision(self, record: Row) -> None:
         """Take a decision; its mappings are copied, keys sorted."""
         if self._rounds is not None:
-            row = list(record)
-            row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items()) if row[_DIAGNOSTICS] else ()
-            if row[_PROVISIONED] is not self._provisioned:  # another mapping only where nodes come or go
-                self._provisioned = row[_PROVISIONED]
-                self._provisioned_pairs = sorted(self._provisioned.items())
-            row[_PROVISIONED] = self._provisioned_pairs
+            row = record
+            if row[_DIAGNOSTICS] or row[_PROVISIONED]:  # empty mappings are as good as no pairs
+                row = list(record)
+                row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items())
+                if row[_PROVISIONED] is not self._provisioned:  # another mapping only where nodes come or go
+                    self._provisioned = row[_PROVISIONED]
+                    self._provisioned_pairs = sorted(self._provisioned.items())
+                row[_PROVISIONED] = self._provisioned_pairs
             self._rounds.add(row)
 
     def outage(self, record: Row) -> None:
         """Take an interval for which a node was out of use."""
         if self._outages is not None:
             self._outages.add(record)
+
+    def extend(self, name: str, rows: pa.Table) -> None:
+        """Take rows of a table from another file of its kind; columns that this one lacks hold their defaults."""
+        table = self._tables[name]
+        if table is not None:
+            table.extend(rows)
 
     @property
     def short(self) -> dict[str, pa.Table]:
@@ -144,6 +152,7 @@ class _TableFile:
         self, folder: Path, table: Table, features: Collection[str], row_group_rows: int, keep_short: bool
     ) -> None:
         self.name = table.file
+        self._record = table.record
         self._schema, self._places = _layout(table.name, frozenset(features))
         self._path = folder / table.file
         self._keep_short = keep_short
@@ -164,6 +173,23 @@ class _TableFile:
         rows.append(row)
         if len(rows) >= self._most_rows:
             self._make_columns()
+
+    def extend(self, rows: pa.Table) -> None:
+        defaults = self._record._field_defaults
+        columns = [
+            rows.column(field.name) if field.name in rows.schema.names
+            else arrow_array([defaults[field.name]] * rows.num_rows, field.type)
+            for field in self._schema
+        ]  # fmt: skip
+        for batch in pa.Table.from_arrays(columns, schema=self._schema).to_batches():
+            at = 0
+            while at < batch.num_rows:
+                some = batch.slice(at, self._limit - self._in_columns)
+                at += some.num_rows
+                self._columns.append(some)
+                self._in_columns += some.num_rows
+                if self._in_columns == self._limit:
+                    self._flush()
 
     def close(self) -> None:
         self._make_columns()

@@ -282,6 +282,23 @@ def _order_of_names(trial: Trial) -> None:
     _expect(same, "the schedule changes when jobs are given other ids")
 
 
+def _forgets(trial: Trial) -> None:
+    """A policy that says so treats jobs that come to an idle cluster alike, whatever was there before."""
+    if not trial.make().forgets:
+        return
+    for cluster in (_CLUSTERS[1], _CLUSTERS[3]):
+        applications, jobs = _workload(trial.make(), cluster, 4)
+        first = run(trial.make(), jobs, cluster=cluster, applications=applications, seed=4)
+        again_s = max(job.end_time_s for job in first.jobs) + _LONG_S + 1
+        later = [replace(job, id=f"{job.id}-again", submit_time_s=job.submit_time_s + again_s) for job in jobs]
+        both = run(trial.make(), [*jobs, *later], cluster=cluster, applications=applications, seed=4)
+        alone = run(trial.make(), later, cluster=cluster, applications=applications, seed=5)
+        for table in ("jobs", "allocations", "decisions"):
+            rows = getattr(alone, table)
+            same = getattr(both, table)[-len(rows) :] == rows
+            _expect(same, f"it says that it forgets, and earlier jobs change the {table} of later ones")
+
+
 def _needs_models(policy: Policy) -> bool:
     """Return whether the policy refuses jobs that know only a duration."""
     applications = Applications()
@@ -327,4 +344,5 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "same seed, same run": _deterministic,
     "no global random generator": _no_global_randomness,
     "names are labels": _order_of_names,
+    "forgets what it says that it forgets": _forgets,
 }

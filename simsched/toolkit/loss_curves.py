@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
+from simsched.arithmetic import dot, exp, log, times
 from simsched.errors import input_error
 
 Numbers = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ class Fit:
             a, b, c, d = self.parameters
             return 1 / ((a * iteration + b) * iteration + c) + d
         rate, scale, c = self.parameters
-        return scale * float(np.exp(-rate * iteration)) + c
+        return scale * exp(-rate * iteration) + c
 
 
 def fit_slaq(iterations: Sequence[float], losses: Sequence[float], decay: float = _DECAY) -> Fit:
@@ -51,7 +51,7 @@ def fit_slaq(iterations: Sequence[float], losses: Sequence[float], decay: float 
     is ours). Raises `InputError` with fewer than four points.
     """
     k, y = _points(iterations, losses)
-    weights = decay ** np.arange(len(k) - 1, -1, -1.0)
+    weights = exp(log(decay) * np.arange(len(k) - 1, -1, -1.0))
     return min((_fit_sublinear(k, y, weights), _fit_geometric(k, y, weights)), key=lambda fit: fit.residual)
 
 
@@ -60,11 +60,11 @@ def _fit_sublinear(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
     powers = np.column_stack([k * k, k, np.ones_like(k)])
 
     def fit(log_depth: float) -> Fit:
-        floor = float(y.min()) - span * float(np.exp(log_depth))
+        floor = float(y.min()) - span * exp(log_depth)
         coefficients, residual = _inverse(powers, y, weights, floor)
         return Fit("sublinear", (*coefficients, floor), residual)
 
-    return _narrowed(fit, np.log(1e-3), np.log(1e2))
+    return _narrowed(fit, log(1e-3), log(1e2))
 
 
 def _inverse(powers: Numbers, y: Numbers, weights: Numbers, floor: float) -> tuple[tuple[float, ...], float]:
@@ -73,36 +73,37 @@ def _inverse(powers: Numbers, y: Numbers, weights: Numbers, floor: float) -> tup
     # Weighting a row by above^2 turns errors of the inverse into errors of the loss, to first order.
     root = np.sqrt(weights) * above**2
     scale = powers.max(axis=0)
-    found, _ = nnls(powers / scale * root[:, None], root / above)
-    coefficients = found / scale
-    inverse = powers @ coefficients
+    from simsched.toolkit.least_squares import nonnegative  # brings numba
+
+    coefficients = nonnegative(powers / scale * root[:, None], root / above) / scale
+    inverse = times(powers, coefficients)
     if not (inverse > 0).all():
         return tuple(coefficients.tolist()), np.inf
-    return tuple(coefficients.tolist()), float(weights @ (1 / inverse - above) ** 2)
+    return tuple(coefficients.tolist()), dot(weights, (1 / inverse - above) ** 2)
 
 
 def _fit_geometric(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
     reach, share = float(k[-1] - k[0]), weights / weights.sum()
-    level = float(share @ y)
+    level = dot(share, y)
 
     def fit(log_rates: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Return the residual, the scale and the constant for each rate."""
-        shapes = np.exp(-np.exp(log_rates)[:, None] * (k - k[0]) / reach)
-        means = shapes @ share
+        shapes = exp(-exp(log_rates)[:, None] * (k - k[0]) / reach)
+        means = times(shapes, share)
         around = shapes - means[:, None]
-        scales = np.maximum(around @ (share * (y - level)) / np.maximum(around**2 @ share, 1e-300), 0.0)
+        scales = np.maximum(times(around, share * (y - level)) / np.maximum(times(around**2, share), 1e-300), 0.0)
         constants = level - scales * means
-        return (scales[:, None] * shapes + constants[:, None] - y) ** 2 @ weights, scales, constants
+        return times((scales[:, None] * shapes + constants[:, None] - y) ** 2, weights), scales, constants
 
-    low, high = np.log(1e-2), np.log(50.0)
+    low, high = log(1e-2), log(50.0)
     for _ in range(_NARROWINGS):
         grid = np.linspace(low, high, _RATES)
         residuals, scales, constants = fit(grid)
         best = int(np.argmin(residuals))
         step = (high - low) / (_RATES - 1)
         low, high = grid[best] - step, grid[best] + step
-    rate = float(np.exp(grid[best])) / reach
-    scale = float(scales[best]) * float(np.exp(rate * k[0]))
+    rate = exp(float(grid[best])) / reach
+    scale = float(scales[best]) * exp(float(rate * k[0]))
     return Fit("geometric", (rate, scale, float(constants[best])), float(residuals[best]))
 
 
@@ -209,7 +210,7 @@ def fit_convergence(steps: Sequence[float], losses: Sequence[float], floors: int
     """Fit Optimus' convergence model to losses, by non-negative least squares over a grid of `floors`.
 
     Losses are divided by the first and freed of outliers. For a given floor the inverse of the rest is linear in the
-    step, which `nnls` solves; the floor with the least squared error in the loss wins.
+    step, which is solved as such; the floor with the least squared error in the loss wins.
     """
     k, y = _points(steps, losses)
     if y[0] <= 0:

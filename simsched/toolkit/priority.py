@@ -65,10 +65,7 @@ class PriorityScheduler:
         return self._waiting_jobs() > 0
 
     def _waiting_jobs(self) -> int:
-        running = self._running
-        if len(running) == 1:
-            return len(self._entries) - len(running[0].items)
-        return len(self._entries) - sum([len(on.items) for on in running])
+        return len(self._entries) - sum([len(on.items) for on in self._running])
 
     @property
     def running(self) -> Iterator[str]:
@@ -107,6 +104,8 @@ class PriorityScheduler:
         """Let a job wait for GPUs that `placer` will choose."""
         types = self._free.fitting(job.facts)
         entry = self._newest = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
+        if self._blocking:  # the first of all decides, so that they share a queue
+            entry.kind = (0, "", ())
         self._at_once |= entry.placer.waits
         self._wait(entry)
 
@@ -137,7 +136,9 @@ class PriorityScheduler:
         """
         self._fresh_key = fresh_key
         changes = self._changes = Changes({}, [])
-        waiting = self._waiting_jobs()
+        waiting = len(self._entries)
+        for on in self._running:
+            waiting -= len(on.items)
         if waiting and (self._free.total or self._preempts) and not (waiting == 1 and self._start_newest()):
             self._gather()
             self._walk()
@@ -336,7 +337,7 @@ class PriorityScheduler:
     def _place(self, entry: Entry, allocation: Allocation) -> None:
         self._free.take(allocation, entry.shape)
         entry.allocation = allocation
-        entry.on = self._free.type_of(allocation)
+        entry.on = self._free.type_of(allocation) if len(self._running) > 1 else 0
         self._join(entry)
         self._changes.start[entry.id] = allocation
 

@@ -20,12 +20,12 @@ class Entry:
     def __init__(self, job: JobView, key: Key, placer: Placer, number: int, types: tuple[int, ...]) -> None:
         """Begin without GPUs; `number` is the job's place among all that were added."""
         self.id = job.id
-        self.gpus = job.num_gpus
+        self.gpus = gpus = job.request.num_gpus
         self.key = key
         self.shape = job.request.shape
         self.placer = placer.within(self.shape)
         self.types = types
-        self.kind = (job.num_gpus, self.placer.name, types)
+        self.kind = (gpus, self.placer.name, types)
         self.number = number
         self.version = 0
         self.allocation: Allocation = NOTHING

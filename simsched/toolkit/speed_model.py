@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
+from simsched.arithmetic import dot
 from simsched.errors import input_error
 from simsched.model import Site
 from simsched.policy import Speed
@@ -38,7 +38,7 @@ class SpeedModel:
 
     def step_s(self, workers: int) -> float:
         """Return the seconds of a step."""
-        return float(np.dot(_terms(self.batch_size, workers), self.theta))
+        return dot(_terms(self.batch_size, workers), self.theta)
 
     def steps_per_s(self, workers: int) -> float:
         """Return the steps in a second, 0 without workers."""
@@ -55,7 +55,9 @@ def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
         raise input_error("speed samples", "are missing, or without speed or workers", "measure a few steps first")
     seconds = np.array([1 / sample.steps_per_s for sample in samples])
     design = np.array([_terms(batch_size, sample.workers) for sample in samples])
-    theta, _ = nnls(design / seconds[:, None], np.ones(len(samples)))
+    from simsched.toolkit.least_squares import nonnegative  # brings numba
+
+    theta = nonnegative(design / seconds[:, None], np.ones(len(samples)))
     return SpeedModel(batch_size, tuple(float(value) for value in theta))
 
 

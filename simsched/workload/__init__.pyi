@@ -22,6 +22,7 @@ from .source import (
     Drawn as Drawn,
     GeneratedTrace as GeneratedTrace,
     WorkloadOptions as WorkloadOptions,
+    drawn_in_parts as drawn_in_parts,
     drawn_workload as drawn_workload,
     extreme_jobs as extreme_jobs,
     make_workload as make_workload,

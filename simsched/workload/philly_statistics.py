@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import exp, log
 from simsched.paths import data_folder
 
 Floats = npt.NDArray[np.float64]
@@ -62,8 +63,8 @@ class Mixture:
         part = rng.choice(len(weight), size=count, p=weight / weight.sum())
         mu, sigma = np.array(self.mu)[part], np.array(self.sigma)[part]
         # The inverse of the distribution on the part of [0, 1] below `most`: exact truncation, one draw a value.
-        below = normal_share((np.log(most) - mu) / sigma)
-        drawn: Floats = np.exp(mu + sigma * ndtri(rng.random(count) * below))
+        below = normal_share((log(most) - mu) / sigma)
+        drawn: Floats = exp(mu + sigma * ndtri(rng.random(count) * below))
         return drawn
 
 
@@ -78,10 +79,10 @@ class Quantiles:
 
         Beyond the first and the last level the logarithm goes on as steeply as between the two levels next to it.
         """
-        log = np.log(self.values)
-        low = log[0] - (log[1] - log[0]) / (LEVELS[1] - LEVELS[0]) * LEVELS[0]
-        high = log[-1] + (log[-1] - log[-2]) / (LEVELS[-1] - LEVELS[-2]) * (1 - LEVELS[-1])
-        found: Floats = np.exp(np.interp(share, [0.0, *LEVELS, 1.0], [low, *log, high]))
+        logs = log(self.values)
+        low = logs[0] - (logs[1] - logs[0]) / (LEVELS[1] - LEVELS[0]) * LEVELS[0]
+        high = logs[-1] + (logs[-1] - logs[-2]) / (LEVELS[-1] - LEVELS[-2]) * (1 - LEVELS[-1])
+        found: Floats = exp(np.interp(share, [0.0, *LEVELS, 1.0], [low, *logs, high]))
         return found
 
 
@@ -94,7 +95,7 @@ class BatchSizes:
 
     def at(self, share: Floats) -> Integers:
         """Return the sizes below which these shares lie; the logarithm is spread evenly between listed sizes."""
-        sizes = np.exp(np.interp(share, 1 - np.array(self.at_least), np.log(self.size)))
+        sizes = np.asarray(exp(np.interp(share, 1 - np.array(self.at_least), log(self.size))))
         return np.clip(np.floor(sizes + 1e-9), self.size[0], self.size[-1] - 1).astype(np.int64)
 
     def draw(self, count: int, rng: np.random.Generator) -> Integers:

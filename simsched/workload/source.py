@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -141,6 +141,30 @@ def drawn_workload(
         return drawn
     speedup = speedup_of(options)
     return replace(drawn, jobs=[replace(job, speedup=speedup) for job in drawn.jobs])
+
+
+def drawn_in_parts(options: WorkloadOptions, seed: int) -> Iterator[Drawn] | None:
+    """Return what `drawn_workload` returns in parts in their order, None where it takes all of the source at once."""
+    _check(options)
+    recipe, place = recipe_of(options), Path(options.source)
+    by_row = isinstance(recipe, ReplayRecipe) and recipe.goes_by_row and options.source not in NAMED_SOURCES
+    if not by_row or _list_named(options) is not None or not readers.goes_by_row(place, options.format):
+        return None
+    assert isinstance(recipe, ReplayRecipe)
+    return _replayed(recipe, options, seed)
+
+
+def _replayed(recipe: ReplayRecipe, options: WorkloadOptions, seed: int) -> Iterator[Drawn]:
+    left, speedup, whole = recipe.jobs, speedup_of(options), replace(recipe, jobs=None)
+    for part in readers.trace_in_parts(Path(options.source), options.format):
+        left_out = whole.left_out(part)
+        kept = len(part) - sum(left_out.values()) + sum(part.dropped.values())
+        jobs = whole.make(Ingredients(seed, part, {}, {})) if kept else []
+        taken = jobs if left is None else jobs[:left]
+        if len(taken) < len(jobs):
+            left_out[f"after the first {recipe.jobs}"] = len(jobs) - len(taken)
+        left = None if left is None else left - len(taken)
+        yield Drawn(taken if speedup is None else [replace(job, speedup=speedup) for job in taken], left_out)
 
 
 def extreme_jobs(

@@ -45,8 +45,8 @@ MAY_IMPORT = {
 ROWS = ROOT / "simsched" / "results" / "rows.py"
 #: The files of the ground floor, which everybody may import and which import only each other.
 GROUND = {
-    "errors", "files", "jit", "keys", "knowledge", "outlets", "paths", "plugins", "reading", "sources", "threads",
-    "version", "words",
+    "arithmetic", "errors", "files", "jit", "kernels", "keys", "knowledge", "outlets", "paths", "plugins", "reading",
+    "sources", "threads", "version", "words",
 }  # fmt: skip
 
 #: What `import simsched` loads: it offers what `simsched.api` has, and nothing in the house imports it.

@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from simsched.api import checking
 from simsched.api.checking import check, prepare
 from simsched.errors import InputError, InputWarning
 from simsched.experiment.cells import Lazy
+from simsched.experiment.running import prepared, reproduce
+from simsched.experiment.running.runner import run_grid
+from simsched.operators.log_input import OperatorLog
+from simsched.operators.replays import ReplayPlan, run_replay
+from simsched.results.reader import read_run
+from simsched.workload.readers import read_trace
 
 POLICY = """
 import builtins, multiprocessing, os, signal, sys
@@ -75,10 +80,10 @@ def test_cells_are_the_same_wherever_they_are_made(write):
 def test_cells_that_are_made_whenever_they_are_asked_for_are_not_handed_over(write, monkeypatch):
     write()
     whole = prepare("apart.yaml", in_process=True)
-    monkeypatch.setattr(checking, "_grid", lambda *_: whole)
-    assert checking._kept_grid() == replace(whole, experiment=replace(whole.experiment, policies={}))
-    monkeypatch.setattr(checking, "_grid", lambda *_: replace(whole, cells=Lazy(2, whole.cells.__getitem__)))
-    assert checking._kept_grid() is None
+    monkeypatch.setattr(prepared, "_grid", lambda *_: whole)
+    assert prepared._kept_grid() == replace(whole, experiment=replace(whole.experiment, policies={}))
+    monkeypatch.setattr(prepared, "_grid", lambda *_: replace(whole, cells=Lazy(2, whole.cells.__getitem__)))
+    assert prepared._kept_grid() is None
 
 
 @pytest.mark.parametrize(
@@ -116,3 +121,35 @@ def test_what_a_trace_says_in_vain_is_told_from_there_too(write):
     (folder / "jobs.csv").write_text(rows)
     with pytest.warns(InputWarning, match="1 job with an application and a duration, of which the application counts"):
         check("apart.yaml", ["workload={path: jobs.csv}"])
+
+
+def loaded_in_parent(folder):
+    return "True" in (folder / "loaded").read_text().split()
+
+
+def test_replays_of_a_log_load_it_there_too(write):
+    folder = write()
+    trace = read_trace(folder / "jobs.csv")
+    log = OperatorLog(trace, None, "")
+    plan = ReplayPlan(log, [{"nodes": 1, "gpus_per_node": 4}], f"{folder / 'own.py'}:Own", folder / "out")
+    assert len(run_replay(plan, "replayed").cells) == 1
+    assert not loaded_in_parent(folder)
+
+
+def test_how_a_run_is_reproduced_is_found_without_loading_it_here(write, monkeypatch):
+    folder = write()
+    shipped = folder / "shipped.yaml"
+    shipped.write_text(EXPERIMENT.replace("{name: 'own.py:Own', params: {speed: 2}}", "{name: las, label: other}"))
+    grid = prepare(shipped, ["policies.other.name=own.py:Own"])
+    run_grid(grid, folder / "out")
+    monkeypatch.setattr(reproduce, "shipped_experiments", lambda: {"shipped": shipped})
+    found = reproduce.reproduction_of(read_run(folder / "out" / grid.folder_name))
+    assert found.command == "simsched run shipped -o policies.other.name=own.py:Own"
+    assert not loaded_in_parent(folder)
+
+
+def test_a_policy_that_an_option_takes_away_is_not_loaded(write, simsched):
+    folder = write()
+    done = simsched("run", "apart.yaml", "-o", "policies=[{name: fifo}]")
+    assert done.exit_code == 0, done.output
+    assert not (folder / "loaded").exists()

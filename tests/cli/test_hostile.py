@@ -1,5 +1,6 @@
 """Policies that mean badly lose their own cells and no others; each file of `tests/hostile` says what becomes of it."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -51,12 +52,17 @@ def outcome_of(path):
     return module.OUTCOME
 
 
-def run_all(folder, names, *arguments):
-    """Run hostile policies between two cells of a good one, and return what the command said."""
+def written(folder, names):
+    """Write an experiment of hostile policies between two cells of a good one."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "good.py").write_text(GOOD)
     entries = "\n".join(f"  - {{name: '{FILES[name]}:Hostile', label: {name}}}" for name in names)
     (folder / "hostile.yaml").write_text(EXPERIMENT.format(entries=entries))
+
+
+def run_all(folder, names, *arguments):
+    """Run hostile policies between two cells of a good one, and return what the command said."""
+    written(folder, names)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("SIMSCHED_CHECK_INVARIANTS")  # of ten thousand decisions each, in several runs
@@ -105,6 +111,23 @@ def test_what_a_hostile_policy_says_is_safe_to_show(tried):
     assert said.encode() in done.stderr_bytes
     assert index["failed"]["text_raises, seed 1"].endswith("(its text cannot be made: __str__ raises SystemExit)")
     assert len(index["failed"]["long_text, seed 1"]) < 30_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="processes are looked up in /proc")
+def test_what_a_policy_leaves_behind_ends_with_the_run(tried):
+    run = tried[0][2]
+    left = Path("/proc", (run.parents[1] / "left").read_text(), "stat")
+    with contextlib.suppress(OSError):  # gone, or a zombie that nobody has asked for
+        assert left.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_threads_that_raise_are_told_in_a_line(tmp_path):
+    written(tmp_path, ("threads_raise",))
+    command = [sys.executable, "-c", "from simsched.cli.entry import main; main()", "run", "hostile.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "code outside of the simulation raises ZeroDivisionError: division by zero" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 NO_GUARD = """

@@ -12,8 +12,8 @@ import pytest
 
 from simsched.experiment.grid import make_grid
 from simsched.experiment.running.outcome import Outcome
-from simsched.experiment.running.pool import code_of
 from simsched.experiment.running.runner import run_grid
+from simsched.experiment.running.third_party import code_of
 from simsched.experiment.running.worker import sigint_deferred, start
 from simsched.experiment.task import PolicyChoice
 from simsched.experiment.validation import read_experiment

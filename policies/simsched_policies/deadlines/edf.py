@@ -40,7 +40,9 @@ class Edf(Policy):
     """
 
     name: ClassVar[str] = "edf"
-    traits: ClassVar[Traits] = Traits(wants={DEADLINES: Becomes("serves jobs in the order of submission")})
+    traits: ClassVar[Traits] = Traits(
+        wants={DEADLINES: Becomes("serves jobs in the order of submission")}, forgets=True
+    )
 
     preempts: bool = True
     placement: PlacerName = "most-free"

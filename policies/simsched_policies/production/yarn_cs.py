@@ -21,7 +21,7 @@ import numpy as np
 from simsched.agent import Agent, fixed_agent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, NodeShape, gpus_of
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, View, Wants
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View, Wants
 from simsched.toolkit import PLACERS, PlacerName
 
 _OTHERS = ""
@@ -68,6 +68,7 @@ class YarnCs(Policy):
     """
 
     name: ClassVar[str] = "yarn-cs"
+    traits: ClassVar[Traits] = Traits(forgets=True)
 
     capacities: Mapping[str, float] = field(default_factory=dict)
     elastic: bool = True

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, Policy, View
+from simsched.policy import Decision, Policy, Traits, View
 from simsched.toolkit import ANY, PriorityScheduler
 
 
@@ -24,6 +24,7 @@ class BestEffort(Policy):
     """
 
     name: ClassVar[str] = "best-effort"
+    traits: ClassVar[Traits] = Traits(forgets=True)
 
     backfill: bool = False
     _scheduler: PriorityScheduler = field(init=False, repr=False)

@@ -41,6 +41,7 @@ class Fifo(Policy):
     """
 
     name: ClassVar[str] = "fifo"
+    traits: ClassVar[Traits] = Traits(forgets=True)
 
     backfill: bool = False
     placement: PlacerName = "most-free"
@@ -63,7 +64,7 @@ class Sjf(Policy):
     """
 
     name: ClassVar[str] = "sjf"
-    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, forgets=True)
 
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(
@@ -83,7 +84,7 @@ class Srtf(Policy):
     """
 
     name: ClassVar[str] = "srtf"
-    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, forgets=True)
 
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
@@ -101,7 +102,7 @@ class Srsf(Policy):
     """
 
     name: ClassVar[str] = "srsf"
-    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK})
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, forgets=True)
 
     placement: PlacerName = "most-free"
     _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
@@ -120,6 +121,7 @@ class SmallestFirst(Policy):
     """
 
     name: ClassVar[str] = "smallest-first"
+    traits: ClassVar[Traits] = Traits(forgets=True)
 
     preempt: bool = True
     placement: PlacerName = "most-free"
@@ -143,7 +145,7 @@ class Las(Policy):
     """
 
     name: ClassVar[str] = "las"
-    traits: ClassVar[Traits] = Traits(quantum="quantum_s")
+    traits: ClassVar[Traits] = Traits(quantum="quantum_s", forgets=True)
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"

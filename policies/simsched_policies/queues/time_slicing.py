@@ -23,7 +23,7 @@ class TimeSlicing(Policy):
     """Rotates the jobs every `quantum_s` seconds while any of them waits; jobs that do not fit are skipped."""
 
     name: ClassVar[str] = "time-slicing"
-    traits: ClassVar[Traits] = Traits(quantum="quantum_s")
+    traits: ClassVar[Traits] = Traits(quantum="quantum_s", forgets=True)
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"

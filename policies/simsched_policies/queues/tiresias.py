@@ -32,7 +32,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import ApplicationFacts, JobRequest
-from simsched.policy import Decision, JobView, Policy, Triggers, View, Wants
+from simsched.policy import Decision, JobView, Policy, Traits, Triggers, View, Wants
 from simsched.toolkit import Key, Levels, PlacementName, PriorityScheduler, SkewPlacement, start_order
 
 
@@ -47,6 +47,7 @@ class Tiresias(Policy):
     """
 
     name: ClassVar[str] = "tiresias"
+    traits: ClassVar[Traits] = Traits(forgets=True)
 
     queue_thresholds_gpu_s: Sequence[int] = (57_600,)
     interval_s: float | None = 60

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from simsched.errors import InputError, input_error, listening, safe_text, said, tell
-from simsched.experiment.running.worker import how_it_ended, start
+from simsched.experiment.running.worker import end, how_it_ended, start
 from simsched.plugins import watched
 
 #: The most seconds for one piece of third-party code: importing a module, creating or beginning a policy.
@@ -62,8 +62,7 @@ def done_apart(
         how = how_it_ended(process.exitcode)
         raise input_error(whose, f"the process that checks it {how}", "its code ends or breaks the process") from error
     finally:
-        process.kill()
-        process.join()
+        end(process)
         pipe.close()
 
 

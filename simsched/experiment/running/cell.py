@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing import parent_process
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -19,6 +21,7 @@ from simsched.experiment.physics import colocation_of
 from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
 from simsched.experiment.running.losses import loss_tables
 from simsched.experiment.running.store import Store
+from simsched.experiment.running.third_party import Restored, code_of
 from simsched.experiment.task import Task
 from simsched.model import ApplicationSource
 from simsched.plugins import place_of, quiet_stdout
@@ -52,12 +55,16 @@ _NO_TABLES: ResultTables = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class _Simulated:
-    """The outcome of a simulation: agent classes by application, short tables, and these as files by name."""
+class Filled:
+    """What fills a cell beside its files: agent classes by application, short tables, and these as files by name.
+
+    `about` goes into the manifest.
+    """
 
     agents: Mapping[str, str]
     tables: ResultTables
     contents: Mapping[str, bytes]
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 #: Called now and then with the simulated second and the number of finished jobs.
@@ -84,15 +91,26 @@ def run_cell(
 
     Raises `CellError` if policy, engine or a limit fails it, and `InputError` if results cannot be written.
     """
+    return write_cell(task, folder, environment, lambda path: _simulate(task, path, progress, limits), limits)
+
+
+def write_cell(
+    task: Task,
+    folder: Path,
+    environment: Mapping[str, Any],
+    fill: Callable[[Path], Filled],
+    limits: Limits = NO_LIMITS,
+) -> float:
+    """Have `fill` write the tables of a cell, and write what follows from them; returns and raises as `run_cell`."""
     store = Store(folder)
     staged = store.begin(task.key)
     try:
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         with limited_memory(limits):
-            done = _simulate(task, staged.path, progress, limits)
+            done = fill(staged.path)
             summary = json_text(_summary(staged.path, task.about, done.tables)).encode()
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        manifest = _manifest(task, done.agents, environment, wall_s, cpu_s)
+        manifest = {**_manifest(task, done.agents, environment, wall_s, cpu_s), **done.about}
         seal(staged.path, manifest, {**done.contents, SUMMARY_FILE: summary})
     except MemoryError as error:
         store.discard(staged)
@@ -150,15 +168,16 @@ def _out_of_memory(limits: Limits) -> str:
     return f"it needs more than the {limits.memory_mib} MiB that --memory-per-cell allows"
 
 
-def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> _Simulated:
+def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> Filled:
     applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+    restored = Restored()
     try:
-        with quiet_stdout():
+        with quiet_stdout(), restored if code_of(task) and parent_process() else contextlib.nullcontext():
             return _simulated(task, applications, temporary, progress, limits)
     except (InputError, Cancelled, MemoryError):
         raise
     except EngineError as error:
-        raise CellError(type(error).__name__, str(error)) from error
+        raise CellError(type(error).__name__, f"{error}{restored.said}") from error
     except BaseException as error:  # third-party code may raise any
         if raised_by_user(error):
             raise
@@ -167,7 +186,8 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
         if isinstance(error, OSError) and not place:  # the tables cannot be written
             raise
         where = f"policy '{kind.name}'" + (f" ({place})" if place else "")
-        raise CellError(type(error).__name__, f"{type(error).__name__} in {where}: {said(error)}") from error
+        message = f"{type(error).__name__} in {where}: {said(error)}{restored.said}"
+        raise CellError(type(error).__name__, message) from error
 
 
 def raised_by_user(error: BaseException) -> bool:
@@ -181,7 +201,7 @@ def _simulated(
     temporary: Path,
     progress: ProgressCallback | None,
     limits: Limits,
-) -> _Simulated:
+) -> Filled:
     policy = task.policy.make()
     if limits.decision_s is not None:
         policy = cast("Policy", TimedPolicy(policy, limits.decision_s))
@@ -198,13 +218,11 @@ def _run(
     applications: ApplicationSource,
     temporary: Path,
     progress: ProgressCallback | None,
-) -> _Simulated:
+) -> Filled:
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
-    jobs, reply = (task.jobs, None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with TableWriter(
-        temporary, features=features_of(task.cluster, task.jobs, task.engine, task.failures), keep_short=True
-    ) as writer:
+    jobs, reply = (tuple(task.jobs), None) if tuner is None else (tuner.first(), tuner.on_finish)
+    with table_writer(task, temporary) as writer:
         used = simulate(
             task.cluster,
             jobs,
@@ -223,7 +241,13 @@ def _run(
         write_trials(temporary, tuner.trials())
     if task.losses:
         write_losses(temporary, loss_tables(jobs, source))
-    return _Simulated(used, writer.short, writer.contents)
+    return Filled(used, writer.short, writer.contents)
+
+
+def table_writer(task: Task, folder: Path) -> TableWriter:
+    """Return a writer of the tables of a task."""
+    features = features_of(task.cluster, task.jobs, task.engine, task.failures)
+    return TableWriter(folder, features=features, keep_short=True)
 
 
 def write_artifacts(policy: Policy, folder: Path) -> None:

@@ -18,12 +18,16 @@ from simsched.experiment.task import Task
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended: its seconds, or why it failed; `died` if its process vanished."""
+    """How a cell ended: its seconds, or why it failed.
+
+    `died` if its process vanished, `spent` if it cannot run another cell as a fresh one would.
+    """
 
     wall_s: float = 0.0
     error: str = ""
     traceback: str = ""
     died: bool = False
+    spent: bool = False
 
     def packed(self) -> bytes:
         """Serialise to plain numbers and text."""
@@ -53,8 +57,13 @@ def run_to_outcome(
     limits: Limits = NO_LIMITS,
 ) -> Outcome:
     """Run a cell; errors become an outcome with safe text, except `Cancelled` and interrupts."""
+    return outcome_of(lambda: run_cell(task, folder, environment, report, limits))
+
+
+def outcome_of(work: Callable[[], float]) -> Outcome:
+    """Make a cell in the seconds that are returned; as `run_to_outcome`."""
     try:
-        return Outcome(wall_s=run_cell(task, folder, environment, report, limits))
+        return Outcome(wall_s=work())
     except CellError as error:
         return failed(error.message)
     except InputError as error:

@@ -8,47 +8,40 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 from typing import Any, Protocol
 
-from simsched.agent import AGENTS
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.limits import Limits, memory_of
 from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome
 from simsched.experiment.running.progress import ProgressFile
 from simsched.experiment.running.store import Store
+from simsched.experiment.running.third_party import Code, code_of
 from simsched.experiment.running.worker import (
     LONGEST_MESSAGE,
     READY,
     Surroundings,
+    end,
     how_it_ended,
     serve_cells,
     sigint_ignored,
     start,
 )
-from simsched.experiment.task import Task
-from simsched.plugins import Kind
-from simsched.policy import POLICIES
 
 _POLL_S = 0.2
 #: Seconds that cells have to stop before they are killed.
 _GRACE_S = 10.0
 #: Seconds that a process has to end after closing its pipe.
 _END_S = 1.0
-
-#: A cell's third-party code: its policy and agents, each with the folder it is loaded from.
-Code = tuple[tuple[str, str], ...]
 
 
 class Watcher(Protocol):
@@ -94,20 +87,6 @@ def run_in_pool(
                 yield missing[number], outcome
         for number, outcome in pool.run(sorted(suspects), 1):
             yield missing[number], outcome
-
-
-def code_of(task: Task) -> Code:
-    """Return a cell's third-party code, empty if all ships with simsched."""
-    named: list[tuple[Kind, str, Path]] = [(POLICIES, task.policy.name, task.policy.folder)]
-    if task.agent is not None:
-        named.append((AGENTS, task.agent.name, task.agent.folder))
-    return tuple((name, str(folder)) for kind, name, folder in named if not _is_shipped(kind, name, tuple(sys.path)))
-
-
-@lru_cache(maxsize=64)
-def _is_shipped(kind: Kind, name: str, path: tuple[str, ...]) -> bool:
-    """Return whether a name is simsched's, cached by search path."""
-    return kind.is_shipped(name)
 
 
 class _Waiting:
@@ -199,6 +178,7 @@ class _Pool:
         if outcome is None:
             worker.process.join(_END_S)
             outcome = Outcome(error=_cause_of_death(worker), died=True)
+        if outcome.died or outcome.spent:
             self._dismiss(worker)
         return outcome
 
@@ -224,8 +204,7 @@ class _Pool:
     def _dismiss(self, worker: _Worker) -> None:
         """Kill a process: its finished cells are on disk, and third-party threads may still run in it."""
         self._workers.remove(worker)
-        worker.process.kill()
-        worker.process.join()
+        end(worker.process)
         worker.pipe.close()
 
     def close(self) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from simsched.documents import parse_value, yaml_text
+from simsched.documents import Document, parse_value, yaml_lines, yaml_text
 from simsched.errors import InputError
+from simsched.experiment.running.prepared import apart_if_foreign
 from simsched.experiment.shipped import shipped_experiments
 from simsched.experiment.spec import ExperimentSpec
-from simsched.experiment.validation import read_experiment
+from simsched.experiment.validation import check_experiment
 from simsched.results import Reproduction, Run
 
 #: The most options of a command; beyond them the whole file is shown.
@@ -54,14 +55,23 @@ def _candidates(name: str) -> Iterator[tuple[str, Path]]:
 def _overrides(path: Path, wanted: Mapping[str, Any]) -> list[str] | None:
     """Return the options that turn a shipped experiment into the wanted one, None if impossible."""
     try:
-        changes = dict(_changes(_plain(read_experiment(path).spec), wanted))
+        changes = dict(_changes(_checked(path), wanted))
         if _OTHER_EXPERIMENT & changes.keys() or len(changes) > _MOST_OVERRIDES:
             return None
         options = [f"{key}={_written(value)}" for key, value in changes.items()]
-        again = _plain(read_experiment(path, options).spec)
+        again = _checked(path, options)
     except (InputError, KeyError):
         return None
     return options if {**again, **_SAID_ONLY} == {**wanted, **_SAID_ONLY} else None
+
+
+def _checked(path: Path, options: Sequence[str] = ()) -> dict[str, Any]:
+    document = yaml_lines.load(path)
+    return apart_if_foreign(_plain_of, document, options) or _plain_of(document, options)
+
+
+def _plain_of(document: Document, options: Sequence[str], progress: object = None) -> dict[str, Any]:
+    return _plain(check_experiment(document, options).spec)
 
 
 def _plain(spec: ExperimentSpec) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.manifest import describe_environment, run_index
 from simsched.experiment.running.outcome import Outcome, run_to_outcome
 from simsched.experiment.running.pool import run_in_pool
+from simsched.experiment.running.sharded import run_in_shards
 from simsched.experiment.running.store import Store
 from simsched.results import RUN_FILE, write_json
 
@@ -126,8 +127,14 @@ def _run_grid(
     heard.began(len(keys), reused)
     outcomes: dict[str, Outcome] = {}
     try:
-        done = _started(missing, store.folder, workers, heard, dask, limits, in_process=in_process)
-        _collect(done, heard, outcomes)
+
+        def run(cells: Sequence[GridCell], folder: Path) -> Generator[tuple[GridCell, Outcome], None, None]:
+            return _started(cells, folder, workers, heard, dask, limits, in_process=in_process)
+
+        whole = [cell for cell in missing if cell.task.cuts is None]
+        _collect(run(whole, store.folder), heard, outcomes)
+        cut = [cell for cell in missing if cell.task.cuts is not None]
+        _collect(run_in_shards(cut, store.folder, run), heard, outcomes)
     except BaseException:  # interrupted or failed: finished cells can be shown
         if len(grid.cells) <= MOST_KEPT:
             _write_index(grid, store, keys, missing, outcomes)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection, forkserver, get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
@@ -21,11 +21,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from simsched.errors import safe_text, said
 from simsched.experiment.running.cell import Cancelled
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.outcome import Outcome, failed, run_to_outcome
 from simsched.experiment.running.progress import ProgressFile
+from simsched.experiment.running.third_party import Restored
 from simsched.experiment.task import Task
+from simsched.outlets import SafeStream
 
 #: A worker's first message: it has loaded, and its cells' time starts counting.
 READY = b"ready"
@@ -97,6 +100,15 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     return process, ours
 
 
+def end(process: SpawnProcess | ForkServerProcess) -> None:
+    """Kill a process with all that it started and that stayed in its group, and wait for it."""
+    process.kill()
+    if process.pid is not None and hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it had no group yet, or nothing is left of it
+            os.killpg(process.pid, signal.SIGKILL)
+    process.join()
+
+
 def how_it_ended(code: int | None) -> str:
     """Describe how a silent process ended by its exit code, None if it still runs."""
     if code is None:
@@ -131,6 +143,11 @@ def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, 
     sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.dup2(2, 1)  # stdout is for results
+    with contextlib.suppress(AttributeError, OSError):
+        os.setpgid(0, 0)  # what it starts ends with it
+    sys.stderr = cast("Any", SafeStream(sys.stderr))
+    threading.excepthook = _say_stray
+    sys.unraisablehook = _say_stray
     os.environ.clear()
     os.environ.update(variables)
     parent = parent_process()
@@ -144,6 +161,13 @@ def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, 
         os._exit(0)  # skips third-party threads and exit handlers
 
 
+def _say_stray(raised: Any) -> None:
+    """Say in a line what a thread or the end of an object raises, which ends neither the process nor its cell."""
+    with contextlib.suppress(BaseException):  # such as want of memory
+        text = safe_text(said(raised.exc_value)).split("\n", 1)[0]
+        sys.stderr.write(f"simsched: code outside of the simulation raises {raised.exc_type.__name__}: {text}\n")
+
+
 def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
     """Run cells until the pipe closes."""
     home, owner = Path.cwd(), os.getpid()
@@ -154,7 +178,7 @@ def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
         outcome = _run(number, task, surroundings)
         if os.getpid() != owner:  # a policy forked the process; only the original answers
             return
-        pipe.send_bytes(outcome.packed())
+        pipe.send_bytes(replace(outcome, spent=Restored.any_in_process).packed())
 
 
 def _run(number: int, task: Task, surroundings: Surroundings) -> Outcome:
@@ -209,4 +233,6 @@ def _die_with(sentinel: int) -> None:
     """Exit with the parent, even if it is killed."""
     connection.wait([sentinel])
     time.sleep(_LAST_S)
+    with contextlib.suppress(AttributeError, OSError):
+        os.killpg(os.getpid(), signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)

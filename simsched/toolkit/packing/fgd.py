@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simsched.arithmetic import exp
 from simsched.jit import jit, leaf
 from simsched.model import COVERED, GPU_MILLI, Pod, usual_requests
 from simsched.toolkit.packing.cluster import Floats, Free, Ints, Requests, free_of_gpus, least_free, request_of
@@ -156,4 +157,4 @@ def score_by_growth(
 
 @leaf
 def _sigmoid(grown_milli: float) -> int:
-    return int(100 / (1 + np.exp(grown_milli / GPU_MILLI)))
+    return int(100 / (1 + exp(grown_milli / GPU_MILLI)))

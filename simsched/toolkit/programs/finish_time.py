@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
+from simsched.arithmetic import dot
 from simsched.errors import input_error
 from simsched.toolkit.programs.classes import Classes, classify
 from simsched.toolkit.programs.level import Levels, can_run
@@ -112,10 +113,10 @@ def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Pro
 
 def _next(ratios: _Ratios, prices: Floats, level: float, required: Floats, ratio: float, low: float) -> float:
     """Return the least ratio from `low` on that these prices allow: what they value at most must cover what is due."""
-    most = level * float(prices @ required)
+    most = level * dot(prices, required)
 
     def missing(candidate: float) -> float:
-        return float(prices @ ratios.required(candidate)) / most - 1.0
+        return dot(prices, ratios.required(candidate)) / most - 1.0
 
     if missing(low) <= 0:
         return low

@@ -8,7 +8,16 @@ from scipy import sparse
 from simsched.toolkit.programs.classes import Classes, classify
 from simsched.toolkit.programs.level import Levels, can_run, settle
 from simsched.toolkit.programs.problem import Floats, ShareProblem
-from simsched.toolkit.programs.solver import Method, Rows, SolverError, maximise, on_top, scale_columns, scale_rows
+from simsched.toolkit.programs.solver import (
+    Method,
+    Rows,
+    SolverError,
+    apply,
+    maximise,
+    on_top,
+    scale_columns,
+    scale_rows,
+)
 
 #: Relative gap between the best shares found and the bound at which the search ends.
 _GAP = 1e-9
@@ -67,7 +76,7 @@ def _improved(classes: Classes, work: Floats, rates: Floats, method: Method, gap
         found = maximise(objective, on_top(*rows), np.concatenate(limits), method)
         if found is None:
             raise SolverError("the program of least completion time has no solution")
-        reached = np.maximum(np.asarray(relative @ found.x[: classes.num_variables]), _LEAST)
+        reached = np.maximum(apply(relative, found.x[: classes.num_variables]), _LEAST)
         value = float((weight / reached).sum())
         if value < best:
             best, best_at = value, reached

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array
 
+from simsched.arithmetic import dot
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -114,7 +116,7 @@ def _bound(problem: OfferProblem, prices: Floats) -> tuple[float, Floats]:
     _, once = np.unique(problem.job[first], return_index=True)
     picks = first[once]
     asked = np.bincount(problem.gpu_type[picks], problem.gpus[picks].astype(np.float64), len(problem.room))
-    return float(best.sum() - prices @ problem.room), np.asarray(asked - problem.room, dtype=np.float64)
+    return float(best.sum() - dot(prices, problem.room)), np.asarray(asked - problem.room, dtype=np.float64)
 
 
 def _prices(problem: OfferProblem) -> tuple[Floats, float]:
@@ -129,7 +131,7 @@ def _prices(problem: OfferProblem) -> tuple[Floats, float]:
         if value > best:
             best, at = value, prices
         rows.append(np.append(-slope, 1.0))
-        rights.append(value - float(slope @ prices))
+        rights.append(value - dot(slope, prices))
         cut = linprog(
             np.append(np.zeros(types), -1.0),
             A_ub=np.array(rows),
@@ -167,4 +169,4 @@ def _milp(problem: OfferProblem, kept: Integers) -> tuple[Integers, float]:
         if len(kept) == len(problem.job):
             raise ValueError("the jobs that must keep their GPUs do not fit on the cluster")
         return kept[:0], np.inf
-    return kept[solution.x > 0.5], float(problem.cost[kept] @ np.rint(solution.x))
+    return kept[solution.x > 0.5], float(dot(problem.cost[kept], np.rint(solution.x)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import times
 from simsched.errors import input_error
 
 Floats = npt.NDArray[np.float64]
@@ -79,7 +80,7 @@ class ShareProblem:
 
     def proportional_rate(self) -> Floats:
         """Return the rate of each job when its time is split over types in proportion to their GPUs, shape (n,)."""
-        return np.asarray(self.throughput @ (self.num_gpus / self.num_gpus.sum()))
+        return times(self.throughput, self.num_gpus / self.num_gpus.sum())
 
     def rates(self, shares: Floats) -> Floats:
         """Return the rate of each job under `shares`, pairs included, shape (n,)."""

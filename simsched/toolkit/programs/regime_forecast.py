@@ -12,6 +12,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from simsched.arithmetic import dot
+
 Floats = NDArray[np.float64]
 
 
@@ -37,7 +39,7 @@ def remaining_s(lengths: Floats, epoch_s: Floats, done: float) -> float:
     """Return the seconds left after `done` epochs, of regimes with these lengths and seconds an epoch."""
     ends = np.cumsum(lengths)
     left = np.clip(ends - done, 0.0, lengths)
-    return float(left @ epoch_s)
+    return dot(left, epoch_s)
 
 
 def remaining_of(epoch_s: Sequence[float], done: float) -> float:

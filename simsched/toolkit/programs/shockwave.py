@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
+from simsched.arithmetic import exp, log, times
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -110,8 +112,8 @@ def estimated_ratios(jobs: PlanJobs, num_gpus: int) -> Floats:
 def fairness_weights(jobs: PlanJobs, ratios: Floats, options: PlanOptions = DEFAULTS) -> Floats:
     """Return the weights of utilities: a power of the estimated ratio where it exceeds 1, and 1 elsewhere."""
     power = np.where(jobs.remaining_s < options.round_s, options.hurry_power, options.fairness_power)
-    logs = power * np.log(np.maximum(ratios, 1.0))
-    weights: Floats = np.exp(np.minimum(logs, np.log(MOST_WEIGHT)))
+    logs = power * log(np.maximum(ratios, 1.0))
+    weights: Floats = exp(np.minimum(logs, log(MOST_WEIGHT)))
     return weights
 
 
@@ -139,7 +141,7 @@ def plan(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Plan
     most = np.minimum(np.ceil(jobs.remaining_s / options.round_s), options.rounds).astype(np.int64)
     most[jobs.gpus > num_gpus] = 0
     least = fewest_rounds(jobs, num_gpus, options)
-    fair = bool(np.all(least <= most)) and int(jobs.gpus @ least) <= num_gpus * options.rounds
+    fair = bool(np.all(least <= most)) and int((jobs.gpus * least).sum()) <= num_gpus * options.rounds
     weights = np.ones(len(jobs)) if fair else fairness_weights(jobs, ratios, options)
     least = least if fair else np.zeros_like(least)
     rounds, optimal = _solve(jobs, weights, (least, most), num_gpus, options)
@@ -195,7 +197,7 @@ def _constraints(jobs: PlanJobs, pieces: int, num_gpus: int, options: PlanOption
 def _slopes(options: PlanOptions) -> tuple[Floats, Floats]:
     """Return the bases of the log utility and the slope between each and the next."""
     bases = np.array(options.bases)
-    values = np.log(np.maximum(bases, options.floor))
+    values = log(np.maximum(bases, options.floor))
     return bases, np.diff(values) / np.diff(bases)
 
 
@@ -211,7 +213,7 @@ def log_utility(progress: Floats, options: PlanOptions = DEFAULTS) -> Floats:
     """Return the piecewise-linear log of progress: exact at the bases, their chord in between."""
     bases, slopes = _slopes(options)
     done = np.clip(progress[:, None] - bases[None, :-1], 0.0, np.diff(bases))
-    utility: Floats = np.log(options.floor) + done @ slopes
+    utility: Floats = log(options.floor) + times(done, slopes)
     return utility
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simsched.arithmetic import power
 from simsched.toolkit.programs.one_each import OfferProblem, solve
 
 Floats = NDArray[np.float64]
@@ -95,7 +96,7 @@ def values(
     row = floored / floored[least] * gpus[least]
     others = np.arange(len(row)) != current
     row = np.where(others & (current >= 0), row * factor, row)
-    powered: Floats = np.minimum(np.round(np.maximum(row, LEAST_GOODPUT) ** fairness, 2), MOST_VALUE)
+    powered: Floats = np.minimum(np.round(power(np.maximum(row, LEAST_GOODPUT), fairness), 2), MOST_VALUE)
     return powered
 
 

@@ -14,6 +14,7 @@ import highspy
 import numpy as np
 from scipy import sparse
 
+from simsched.arithmetic import times
 from simsched.toolkit.programs.problem import Floats, Integers
 
 #: `auto` is the simplex method for small programs and the interior-point method, with crossover, for large ones.
@@ -190,6 +191,11 @@ def scale_columns(rows: Rows, by: Floats) -> Rows:
     if _dense(rows):
         return rows * by
     return sparse.csr_array(rows @ sparse.diags_array(by))
+
+
+def apply(rows: Rows, x: Floats) -> Floats:
+    """Multiply a matrix by a vector; numpy's product of dense ones would choose its code by processor."""
+    return np.asarray(times(rows, x) if _dense(rows) else rows @ x)
 
 
 def _dense(rows: Rows) -> bool:

@@ -12,6 +12,7 @@ from simsched.toolkit.programs.solver import (
     Method,
     Rows,
     SolverError,
+    apply,
     maximise,
     on_top,
     scale_columns,
@@ -82,7 +83,7 @@ def _goal(classes: Classes, price: Floats | None, *, normalised: bool) -> Floats
     per_class = classes.count.astype(np.float64)
     if normalised:
         per_class = np.divide(per_class, best, out=np.zeros(len(best)), where=best > 0)
-    goal = np.asarray(classes.rates.T @ per_class)
+    goal = apply(classes.rates.T, per_class)
     if price is not None:
         goal /= np.resize(price[classes.type_order], len(goal))
     return goal

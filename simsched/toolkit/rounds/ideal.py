@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from simsched.agent import Agent, Lease, LeasingAgent, Measurement
+from simsched.arithmetic import times
 from simsched.errors import input_error
 from simsched.model import Allocation, BatchChoice, Site
 from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Place, View
@@ -87,7 +88,7 @@ def fill_up(problem: ShareProblem, shares: Floats) -> Floats:
     Rounds do the same with GPUs to which no share applies. Raises `ValueError` if the shares exceed the GPUs.
     """
     size = problem.scale_factor.astype(np.float64)
-    left = problem.num_gpus - size @ shares
+    left = problem.num_gpus - times(shares.T, size)
     if (left < -_SLACK * problem.num_gpus.max()).any() or (shares.sum(axis=1) > 1 + _SLACK).any():
         raise ValueError("the shares are more than there are GPUs")
     full = shares.copy()

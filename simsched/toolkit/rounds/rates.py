@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import exp, log
 from simsched.policy import MEASURED_SPEEDS, TRUE_RATES, JobView, Signal
 
 Floats = npt.NDArray[np.float64]
@@ -141,12 +142,12 @@ def _one_factor(table: Floats) -> Floats:
     Alternating least squares; a factor without data is 1.
     """
     known = ~np.isnan(table)
-    logs = np.log(np.where(known, table, 1.0))
+    logs = log(np.where(known, table, 1.0))
     kind, gpu_type = np.zeros(len(table)), np.zeros(table.shape[1])
     for _ in range(_PASSES):
         kind = _mean(np.where(known, logs - gpu_type, 0.0), known, 1)
         gpu_type = _mean(np.where(known, logs - kind[:, None], 0.0), known, 0)
-    return np.where(known, table, np.exp(kind[:, None] + gpu_type))
+    return np.where(known, table, exp(kind[:, None] + gpu_type))
 
 
 def _mean(values: Floats, known: npt.NDArray[np.bool_], axis: int) -> Floats:

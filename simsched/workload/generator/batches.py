@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import exp
 from simsched.workload.philly_statistics import (
     CLASSES,
     MINUTE_S,
@@ -92,7 +93,7 @@ def _waits(
         np.array([gap["small"][key], gap["large"][key]])[large] for key in ("mu", "between", "within")
     )
     pace = mu + between * rng.normal(size=len(batches.size))
-    apart = np.exp(pace[batch] + within[batch] * rng.normal(size=len(batch))) - gap["shift"]
+    apart = exp(pace[batch] + within[batch] * rng.normal(size=len(batch))) - gap["shift"]
     waited = np.cumsum(np.clip(apart, 0, gap["max"]))
     first = np.cumsum(batches.size) - batches.size
     result: Floats = waited - waited[first][batch]
@@ -145,5 +146,5 @@ def _other_durations(
         places = bucket == value
         typical[places] = statistics.other_duration(value).draw(int(places.sum()), most, rng)
     spread = np.where(batches.size[batch] > 1, statistics.figures["other_status"]["within_batch_log_sigma"], 0.0)
-    result: Floats = typical[batch] * np.exp(spread * own)
+    result: Floats = typical[batch] * exp(spread * own)
     return result

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from simsched.arithmetic import exp
 from simsched.workload.philly_statistics import Cell, Floats, Wandering
 
 WEEK_H = 168
@@ -30,7 +31,7 @@ def wander(processes: Sequence[Wandering], root: int, first_week: int, weeks: in
     noise = np.concatenate([stream(root, w, NOISE).normal(size=(len(processes), WEEK_H)) for w in span], axis=1)
     log = np.empty((len(processes), weeks * WEEK_H))
     for row, process in enumerate(processes):
-        keep = float(np.exp(-1 / process.hours))
+        keep = exp(-1 / process.hours)
         scale = np.sqrt(process.variance * (1 - keep**2))
         remembered = _autoregressive(keep, scale * noise[row])
         log[row] = remembered[MEMORY_WEEKS * WEEK_H :] - process.variance / 2
@@ -47,6 +48,6 @@ def expected_batches(
 ) -> Floats:
     """Return the expected batches of each cell in each hour, of shape (weeks, cells, 168)."""
     log = wander(processes, root, first_week, weeks)
-    factor = np.exp([log[list(cell.follows)].sum(axis=0) for cell in cells])
+    factor = exp([log[list(cell.follows)].sum(axis=0) for cell in cells])
     hourly = np.array([cell.hourly for cell in cells])
     return hourly * factor.reshape(len(cells), weeks, WEEK_H).transpose(1, 0, 2)

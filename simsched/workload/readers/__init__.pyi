@@ -1,5 +1,5 @@
 from . import slurm as slurm
-from .any_format import read_trace as read_trace
+from .any_format import goes_by_row as goes_by_row, read_trace as read_trace
 from .format import (
     Format as Format,
     Head as Head,
@@ -7,6 +7,7 @@ from .format import (
     is_workload as is_workload,
     workload_files as workload_files,
 )
+from .in_parts import trace_in_parts as trace_in_parts
 from .log import HARMLESS as HARMLESS, ClusterLog as ClusterLog, Limits as Limits, joined as joined
 from .logs import is_log as is_log, read_log as read_log
 from .sheet import open_sheet as open_sheet

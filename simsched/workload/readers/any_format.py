@@ -43,6 +43,11 @@ def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 -
     )
 
 
+def goes_by_row(path: Path, format: str = "auto") -> bool:  # noqa: A002 - as above
+    """Return whether a trace is one file of which a part can be read without the rest."""
+    return path.is_file() and _format_of(path, format).by_row
+
+
 def _files(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place]

@@ -46,7 +46,8 @@ class Jobs:
 class Format:
     """A trace format that simsched reads.
 
-    `shape` says in one line what a file of it looks like; `matches` recognises one by its beginning.
+    `shape` says in one line what a file of it looks like; `matches` recognises one by its beginning. Where it goes
+    `by_row`, each line after the header is one job, whatever the others say.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Format:
     shape: str
     matches: Callable[[Head], bool]
     read: Callable[[Path], Jobs]
+    by_row: bool = False
 
 
 #: What a list of jobs in simsched's own layout calls itself in its first line.

@@ -107,4 +107,5 @@ FORMAT = Format(
     "time_limit_s,queue,priority,qos,group,gpu_share,num_nodes,gpu_types,cpu_milli,memory_mib,...]",
     lambda head: head.has(*REQUIRED) or KIND in head.line,
     _read,
+    by_row=True,
 )

@@ -57,4 +57,5 @@ PHILLY = Format(
     "CSV: timestamp,duration,num_gpus,gpu_time,cluster",
     lambda head: head.has(*_PHILLY),
     _read_philly,
+    by_row=True,
 )

@@ -57,6 +57,11 @@ class ReplayRecipe:
     runtime_from: Literal["application", "duration"] | None = key(None, RUNTIME_FROM)
 
     @property
+    def goes_by_row(self) -> bool:
+        """Whether each job of the trace is replayed whatever the others are."""
+        return not self.unread and self.sample is None and self.estimates in (None, "exact")
+
+    @property
     def unread(self) -> Collection[str]:
         """What the trace says of applications, where the recipe gives each job another."""
         return ("application", "batch_size") if self.assign or self.models is not None else ()

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import exp, log
 from simsched.keys import key
 from simsched.model import JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, load_key
@@ -114,7 +115,9 @@ def _between(low: float, high: float, power: float, share: _Floats) -> _Floats:
     """Turn shares in [0, 1) into values whose density falls with a power from `low` to `high`."""
     tail = power - 1
     first, last = low**-tail, high**-tail
-    found: _Floats = low * (high / low) ** share if not tail else (first - share * (first - last)) ** (-1 / tail)
+    found: _Floats = (
+        low * exp(share * log(high / low)) if not tail else exp(-log(first - share * (first - last)) / tail)
+    )
     return found
 
 

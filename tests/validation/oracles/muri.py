@@ -172,9 +172,14 @@ QUEUE_LIMITS_GPU_S = (3250, 7200)
 
 
 def replay_tiresias(jobs: list[Job]) -> None:
-    """Tiresias-L: three queues by attained service; GPUs are only counted."""
+    """Tiresias-L: three queues by attained service; GPUs are only counted.
+
+    The description is silent on the order in which jobs that are demoted at one event join the next queue. Here they do
+    in the order in which they arrived, each by one queue: this one rule is the engine's.
+    """
     arrivals, ends, forced = arrivals_of(jobs), [], math.inf
     queues: list[list[Job]] = [[], [], []]
+    active: list[Job] = []  # in the order of arrival
     while arrivals or ends:
         now = min(first_of(arrivals), first_of(ends), forced)
         for job in itertools.chain(*queues):
@@ -182,12 +187,16 @@ def replay_tiresias(jobs: list[Job]) -> None:
         if first_of(ends) == now:
             for job in ends[0][1]:
                 leave([job], now, next(queue for queue in queues if job in queue))
-        for level, limit in enumerate(QUEUE_LIMITS_GPU_S):
-            for job in [job for job in queues[level] if job.running and job.executed_s * job.gpus >= limit]:
+                active.remove(job)
+        for job in active:
+            level = next(level for level, queue in enumerate(queues) if job in queue)
+            if job.running and level < 2 and job.executed_s * job.gpus >= QUEUE_LIMITS_GPU_S[level]:
                 queues[level].remove(job)
                 queues[level + 1].append(job)
         if first_of(arrivals) == now:
-            queues[0] += arrivals.pop(0)[1]
+            arrived = arrivals.pop(0)[1]
+            queues[0] += arrived
+            active += arrived
         run_in_order(queues, now)
         ends = ends_of([job for queue in queues for job in queue], now, tolerance=0.0)
         # The order of this sum decides the last digit, and by it whether the limit counts as reached.

@@ -163,7 +163,7 @@ class PolluxAutoscale(Pollux):
     def _problem(self, jobs: Sequence[JobView], pool: TypePool) -> AllocationProblem:
         """Describe a decision; a job on a node that leaves is as good as one that holds nothing."""
         problem = super()._problem(jobs, pool)
-        leaves = problem.current @ (problem.node_gpus == 0) > 0
+        leaves = problem.current[:, problem.node_gpus == 0].sum(axis=1) > 0
         return replace(problem, current=np.where(leaves[:, None], 0, problem.current))
 
     def _utility_of(self, decision: Decision, pool: TypePool) -> float:

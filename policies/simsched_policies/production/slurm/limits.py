@@ -36,7 +36,10 @@ class Book:
             known = self._accounts.get(name, Account(parent=tenant.parent))
             group = known.group if known.group.gpus is not None else known.group.with_gpus(tenant.max_gpus)
             self._accounts[name] = Account(known.parent or tenant.parent, group, known.per_user, known.per_job)
+        #: Whether there are limits of amounts, and of run times.
         self.any = bool(limits.qos or limits.users or self._accounts)
+        timed = [limits.max_time_h, *(one.max_time_h for one in limits.partitions.values())]
+        self.times = any(one is not None for one in (*timed, *(qos.max_time_h for qos in limits.qos.values())))
         self._classes: dict[tuple[str, str, str, str], int] = {}
         self._counters: dict[Hashable, int] = {}
         self._used = np.zeros((8, len(AMOUNTS)), dtype=np.int64)

@@ -40,7 +40,7 @@ class Machines:
         self._tables: tuple[Ints, npt.NDArray[np.bool_]] | None = None
         self._releases = Releases(width=4)
         self._choices: dict[Hashable, list[tuple[int, str, int]]] = {}
-        #: GPUs asked for by jobs that were bound to each type.
+        #: GPUs asked for by jobs of several nodes that wait or run, by the type that each is bound to.
         self._demand: dict[str, int] = {}
 
     def want_of(self, job: JobView, partition: Partition) -> int:
@@ -57,10 +57,9 @@ class Machines:
             reserved = self._reserved.get(named, 0)
             allowed = [self._allows(node, job, partition, reserved) for node in self._nodes]
             choices = self._choices[key] = self._bound(shape, allowed, reserved)
-        if len(choices) == 1:
-            return choices[0][0]
         want, kind, _ = min(choices, key=lambda one: self._demand.get(one[1], 0) / one[2])
-        self._demand[kind] = self._demand.get(kind, 0) + max(request.num_gpus, 1)
+        if shape.nodes != 1:
+            self._demand[kind] = self._demand.get(kind, 0) + request.num_gpus
         return want
 
     def _allows(self, node: Node, job: JobView, partition: Partition, reserved: int) -> bool:
@@ -79,7 +78,7 @@ class Machines:
             if may:
                 by_type.setdefault(node.gpu_type, []).append(node.index)
         if shape.nodes == 1 or len(by_type) < 2:
-            return [(self._number(shape, allowed, reserved), "", 1)]
+            return [(self._number(shape, allowed, reserved), next(iter(by_type), ""), 1)]
         found = []
         for kind, nodes in by_type.items():
             gpus = sum(self._nodes[node].gpus for node in nodes)
@@ -111,6 +110,9 @@ class Machines:
     def hold(self, held: Held, sign: int = 1) -> None:
         """Note that a job holds nodes until its limit, or with a `sign` of -1 that it does no longer."""
         shape = held.request.shape
+        if sign < 0 and (shape is None or shape.nodes != 1):
+            kind = self._nodes[held.allocation[0][0]].gpu_type
+            self._demand[kind] = max(self._demand.get(kind, 0) - held.gpus, 0)
         beside = dict(beside_of(self._nodes, shape, held.allocation)) if shape is not None else {}
         for node, gpus in held.allocation:
             (self._releases.add if sign > 0 else self._releases.remove)(held.end, node, gpus, *beside.get(node, (0, 0)))

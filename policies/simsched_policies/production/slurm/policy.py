@@ -12,7 +12,7 @@ does not foresee that suspended jobs come back.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -64,7 +64,7 @@ class SlurmBackfill(Policy):
     """
 
     name: ClassVar[str] = "slurm-backfill"
-    traits: ClassVar[Traits] = Traits(reads_tenants=True)
+    traits: ClassVar[Traits] = Traits(reads_tenants=True, forgets=True)
 
     backfill: Backfill = field(default_factory=Backfill)
     priority: Priority = field(default_factory=Priority)
@@ -76,6 +76,7 @@ class SlurmBackfill(Policy):
     #: The nodes, where jobs are planned on them; there is then one pool.
     _machines: Machines | None = field(default=None, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
+    _shown_up: Sequence[bool] = field(default=(), init=False, repr=False)
     _total: int = field(default=0, init=False, repr=False)
     _held: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -104,24 +105,34 @@ class SlurmBackfill(Policy):
             rank = {name: float(tier) for name, tier in tiers.items()}
         self._stops = Preemption(rules.mode, preempts, rank, rules.grace_s, rules.youngest_first)
 
+    @property
+    def forgets(self) -> bool:
+        """Return whether no usage is remembered, and no reservation has a time of its own."""
+        return not (self.priority.fair_share or self.limits.reservations)
+
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
-        changes = Changes({}, {}, {})
-        self._look(view, changes)
+        changes, now_s = Changes({}, {}, {}), view.now_s
+        self._look(view, now_s, changes)
         if self.priority.fair_share:
-            self._usage.update(view.now_s, self.priority.update_s)
-        for job_id in self._longest.over(view.now_s):
-            self._let_go(job_id, self._held.pop(job_id), view.now_s)
+            self._usage.update(now_s, self.priority.update_s)
+        for job_id in self._longest.over(now_s):
+            self._let_go(job_id, self._held.pop(job_id), now_s)
             changes.cancel[job_id] = None
         if self._stops.on:
             self._preempt(view, changes)
-        how = self.backfill.kind if self._backfills(view.now_s) else "none"
+        how = self.backfill.kind if self._backfills(now_s) else "none"
         kept = self._stops.keep_back(self._free) if self._stops.on else ()
         for kind, pool in enumerate(self._pools):
-            if len(pool.waiting):
+            if pool.waiting.jobs and (
+                self._machines is not None or self._free.total_of(kind) >= pool.waiting.least_gpus
+            ):
                 self._start(kind, pool, view, changes.start, how)
-        self._free.give_back(kept)
-        wake = self._wake(view.now_s)
+        if kept:
+            self._free.give_back(kept)
+        wake = self._wake(now_s)
+        if wake is None and not (changes.stop or changes.cancel):
+            return Decision.change(changes.start)
         jobs: dict[str, Allocation | Action] = {**changes.start}
         if changes.stop:
             saved = not (self.preemption.requeue_loses and self.preemption.mode == "requeue")
@@ -138,6 +149,8 @@ class SlurmBackfill(Policy):
 
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
+        if not (self.backfill.interval_s or self._stops.claims or self._machines is not None or self._longest.any):
+            return None
         times = [claim.at_s for claim in self._stops.claims.values()]
         times += [] if self._longest.next_s is None else [self._longest.next_s]
         if any(len(pool.waiting) for pool in self._pools):
@@ -167,7 +180,7 @@ class SlurmBackfill(Policy):
     def _takes(self, kind: int, pool: TypePool, place: int, view: View, changes: Changes) -> bool:
         """Start a job on free GPUs or on those of victims, or give these notice; say whether it started."""
         waiting, stops = pool.waiting, self._stops
-        job_id = waiting.ids[place]
+        job_id = waiting.jobs[place].id
         request = view.jobs[job_id].request
         if not self._allows(request):
             return False
@@ -229,20 +242,19 @@ class SlurmBackfill(Policy):
 
     def _begin(self, request: JobRequest, place: int, kind: int, allocation: Allocation, now_s: float) -> None:
         """Note that a waiting job holds GPUs from now on."""
-        waiting = self._pools[kind].waiting
-        self._stops.claims.pop(request.id, None)
+        job_id, gpus, limit, user, number = self._pools[kind].waiting.jobs[place][:5]
+        self._stops.claims.pop(job_id, None)
         self._free.take(allocation, request.shape)
-        end, number, user = math.floor(now_s) + int(waiting.limits[place]), waiting.numbers[place], waiting.keys[place]
-        gpus, rank = int(waiting.gpus[place]), self._rank_of(request)
-        held = Held(kind, allocation, gpus, end, int(number), int(user), now_s, rank, request)
-        self._held[request.id] = held
-        self._longest.begin(request.id, now_s, self._book.longest_s(request))
+        rank, end = self._rank_of(request), math.floor(now_s) + limit
+        held = self._held[job_id] = Held(kind, allocation, gpus, end, number, user, now_s, rank, request)
+        if self._book.times:
+            self._longest.begin(job_id, now_s, self._book.longest_s(request))
         self._count(held, now_s, 1)
 
     def _start(self, kind: int, pool: TypePool, view: View, start: dict[str, Allocation], how: str) -> None:
         waiting, gone = pool.waiting, list[int]()
         for place, planned in self._chosen(kind, pool, view, how):
-            request = view.jobs[waiting.ids[place]].request
+            request = view.jobs[waiting.jobs[place].id].request
             if not self._allows(request):
                 continue
             allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
@@ -258,7 +270,7 @@ class SlurmBackfill(Policy):
         """Say whether limits, licences and its array let a job start."""
         if self._book.any and not self._book.fits(self._book.class_of(request), amounts_of(request)):
             return False
-        return self._conditions.allow(request)
+        return request.terms is None or self._conditions.allow(request)
 
     def _in_order(self, pool: TypePool, now_s: float) -> Ints:
         """Return the places of waiting jobs in the order of priority, without those beyond their limits."""
@@ -294,10 +306,8 @@ class SlurmBackfill(Policy):
         waiting, options = pool.waiting, self.backfill
         state = None if self._machines is None else self._machines.begin(self._free)
         free = self._free.total_of(kind) if state is None else 0
-        if state is None and free < int(waiting.gpus.min()):
-            return []
         looks = options.max_jobs > 0 and options.queue_depth > 0
-        if state is None and len(waiting) == 1 and waiting.gpus[0] <= free and looks:
+        if state is None and len(waiting.jobs) == 1 and waiting.least_gpus <= free and looks:
             return [(0, None)]  # nobody else is there to wait for
         if state is not None and not state.any_fits(waiting.wants):
             return []
@@ -321,21 +331,23 @@ class SlurmBackfill(Policy):
             starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
         return [(place, None) for place in order[starts].tolist()]
 
-    def _look(self, view: View, changes: Changes) -> None:
+    def _look(self, view: View, now_s: float, changes: Changes) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
-        lost = {job.id for job in view.lost}
-        for job_id in [*view.finished, *sorted(lost)]:
+        lost = sorted({job.id for job in view.lost}) if view.lost else []
+        for job_id in [*view.finished, *lost]:
             held = self._held.pop(job_id, None)
             if held is not None:
-                self._let_go(job_id, held, view.now_s)
-        if lost or view.up != self._free.up:
+                self._let_go(job_id, held, now_s)
+        up = view.up
+        if lost or ((up is not self._shown_up or isinstance(up, list)) and up != self._free.up):
             if not self._pools:
                 self._open(view)
             self._free = Capacity.of(view)
+        self._shown_up = up
         if self._machines is None and any(job.request.shape is not None for job in view.arrived):
             self._plan_nodes(view)
         again = [one for job_id in view.finished for one in self._leave(job_id)]
-        for job_id in [*sorted(lost), *again]:
+        for job_id in [*lost, *again]:
             if job_id in view.jobs:
                 self._line_up(view.jobs[job_id])
         for job in view.arrived:
@@ -345,7 +357,7 @@ class SlurmBackfill(Policy):
 
     def _leave(self, job_id: str) -> list[str]:
         """Forget a job that has ended, and return those that waited for it."""
-        number = self._numbers.pop(job_id, None)
+        number = self._numbers.pop(job_id, None) if self._numbers else None
         if number is not None:
             self._book.submit(number, -1)
         return self._conditions.ended(job_id)
@@ -360,7 +372,7 @@ class SlurmBackfill(Policy):
                 return
             self._numbers[job.id] = number
             self._book.submit(number)
-        if not self._conditions.must_wait(request, view.jobs):
+        if request.terms is None or not self._conditions.must_wait(request, view.jobs):
             self._line_up(job)
 
     def _open(self, view: View) -> None:
@@ -374,7 +386,7 @@ class SlurmBackfill(Policy):
 
     def _plan_nodes(self, view: View) -> None:
         """Plan on nodes from now on: put the jobs of all pools into one."""
-        waiting = [job_id for pool in self._pools for job_id in pool.waiting.ids]
+        waiting = [job_id for pool in self._pools for job_id in (one.id for one in pool.waiting.jobs)]
         self._machines = Machines(view.nodes, self.limits.reservations)
         self._pools = [TypePool(self._total)]
         for job_id, held in self._held.items():
@@ -392,18 +404,18 @@ class SlurmBackfill(Policy):
         pool = self._pools[0 if self._machines is not None else self._pool_of(job)]
         default_h = partition.default_time_h
         asked_s = request.time_limit_s or (self.backfill.default_limit_s if default_h is None else default_h * 3600)
-        longest_s = self._book.longest_s(request)
+        longest_s = self._book.longest_s(request) if self._book.times else None
         asked_s = asked_s if longest_s is None else min(asked_s, longest_s)
         step = 1 if self._machines is not None else self.backfill.resolution_s
         limit = max(1, math.ceil((asked_s - self._stops.ran_s.get(job.id, 0.0)) / step)) * step
         user = self._usage.number(request.tenant, request.user)
         tier = _PREEMPTS * self._stops.may(self._rank_of(request)) + self._order.tier(request)
-        number, unit = self._book.class_of(request), self._unit(request)
+        number, unit = self._book.class_of(request) if self._book.any else 0, self._unit(request)
         waited_s = request.terms.waited_s if request.terms is not None else 0
         fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s - waited_s
-        one = WaitingJob(job.id, job.num_gpus, limit, user, number, submit_s, fixed, tier, unit, want)
+        one = WaitingJob(job.id, request.num_gpus, limit, user, number, submit_s, fixed, tier, unit, want)
         pool.waiting.add(one)
-        pool.demand += job.num_gpus
+        pool.demand += request.num_gpus
         self._order.added(one)
 
     def _unit(self, request: JobRequest) -> int:
@@ -432,11 +444,14 @@ class SlurmBackfill(Policy):
             self._pools[held.pool].releases.remove(held.end, held.gpus)
         if self._book.any:
             self._book.hold(held.number, amounts_of(held.request), sign)
-        self._conditions.count(held.request, sign)
-        (self._usage.begin if sign > 0 else self._usage.end)(held.user, held.gpus, now_s)
+        if held.request.terms is not None:
+            self._conditions.count(held.request, sign)
+        if self.priority.fair_share:
+            (self._usage.begin if sign > 0 else self._usage.end)(held.user, held.gpus, now_s)
 
     def _let_go(self, job_id: str, held: Held, now_s: float) -> None:
-        self._longest.end(job_id)
+        if self._book.times:
+            self._longest.end(job_id)
         self._pools[held.pool].demand -= held.gpus
         self._count(held, now_s, -1)
         self._free.give_back(held.allocation, held.request.shape)

@@ -54,37 +54,51 @@ class Waiting:
 
     def __init__(self) -> None:
         """Begin with no job."""
-        self.ids: list[str] = []
+        self.jobs: list[WaitingJob] = []
+        #: How many jobs ask for so many GPUs.
+        self._sizes: dict[int, int] = {}
         #: A row for each property: the values of one lie side by side.
         self._whole = np.empty((7, 64), dtype=np.int64)
         self._real = np.empty((2, 64), dtype=np.float64)
 
     def __len__(self) -> int:
         """Count the jobs."""
-        return len(self.ids)
+        return len(self.jobs)
 
     def add(self, job: WaitingJob) -> None:
         """Add a job."""
-        place = len(self.ids)
-        if place == self._whole.shape[1]:
-            self._whole = np.concatenate([self._whole, np.empty_like(self._whole)], axis=1)
-            self._real = np.concatenate([self._real, np.empty_like(self._real)], axis=1)
-        self._whole[:, place] = job.gpus, job.limit, job.key, job.number, job.tier, job.unit, job.want
-        self._real[:, place] = job.submit_s, job.fixed
-        self.ids.append(job.id)
+        place, whole, real = len(self.jobs), self._whole, self._real
+        if place == whole.shape[1]:
+            self._whole = whole = np.concatenate([whole, np.empty_like(whole)], axis=1)
+            self._real = real = np.concatenate([real, np.empty_like(real)], axis=1)
+        _, gpus, limit, key, number, submit_s, fixed, tier, unit, want = job
+        whole[0, place], whole[1, place], whole[2, place] = gpus, limit, key
+        whole[3, place], whole[4, place], whole[5, place], whole[6, place] = number, tier, unit, want
+        real[0, place], real[1, place] = submit_s, fixed
+        self.jobs.append(job)
+        self._sizes[gpus] = self._sizes.get(gpus, 0) + 1
 
     def remove(self, places: Sequence[int]) -> None:
         """Take jobs out by their places."""
         gone = sorted(places)
-        if len(gone) == len(self.ids):
-            self.ids.clear()
+        if len(gone) == len(self.jobs):
+            self.jobs.clear()
+            self._sizes.clear()
             return
-        _close_gaps(self._whole, self._real, len(self.ids), np.array(gone, dtype=np.int64))
+        _close_gaps(self._whole, self._real, len(self.jobs), np.array(gone, dtype=np.int64))
         for place in reversed(gone):
-            del self.ids[place]
+            gpus = self.jobs.pop(place).gpus
+            self._sizes[gpus] -= 1
+            if not self._sizes[gpus]:
+                del self._sizes[gpus]
+
+    @property
+    def least_gpus(self) -> int:
+        """The fewest GPUs that any asks for; raises `ValueError` without jobs."""
+        return min(self._sizes)
 
     def _column(self, place: int) -> Ints:
-        return self._whole[place, : len(self.ids)]
+        return self._whole[place, : len(self.jobs)]
 
     @property
     def gpus(self) -> Ints:
@@ -124,12 +138,12 @@ class Waiting:
     @property
     def submitted_s(self) -> Numbers:
         """Submission of each."""
-        return self._real[0, : len(self.ids)]
+        return self._real[0, : len(self.jobs)]
 
     @property
     def fixed(self) -> Numbers:
         """Part of the priority of each that never changes."""
-        return self._real[1, : len(self.ids)]
+        return self._real[1, : len(self.jobs)]
 
 
 @jit

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from simsched.arithmetic import exp, log
+
 from ._state import BLOCK, COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
 from .allocation_problem import AllocationProblem, AnyIntArray, BoolArray, power_mean
 
@@ -14,10 +16,12 @@ def worth(values: FloatArray, exponent: float, scale: float) -> FloatArray:
 
     Increasing in ``values`` for every exponent and of order one where ``values`` is near ``scale``.
     """
-    logs = np.log(values / scale)
+    if exponent == -1:
+        return -scale / values  # the usual exponent, at a fraction of the cost
+    logs = log(values / scale)
     if exponent == 0:
         return logs
-    powers = np.exp(np.clip(exponent * logs, -STEEPEST, STEEPEST))
+    powers = exp(np.clip(exponent * logs, -STEEPEST, STEEPEST))
     return powers if exponent > 0 else -powers
 
 

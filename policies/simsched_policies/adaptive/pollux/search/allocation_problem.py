@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simsched.arithmetic import exp, log
+
 FloatArray = NDArray[np.float64]
 AnyIntArray = NDArray[np.integer[Any]]
 IntArray = NDArray[np.int64]
@@ -158,12 +160,12 @@ def power_mean(values: FloatArray, exponent: float) -> float:
     """
     if values.size == 0:
         return 0.0
-    logs = np.log(values)
+    logs = log(values)
     if exponent == 0:
-        return float(np.exp(logs.mean()))
+        return exp(float(logs.mean()))
     powers = exponent * logs
     largest = float(powers.max())
-    return float(np.exp((largest + np.log(np.exp(powers - largest).mean())) / exponent))
+    return exp((largest + log(float(exp(powers - largest).mean()))) / exponent)
 
 
 def job_values(problem: AllocationProblem, allocation: AnyIntArray) -> FloatArray:

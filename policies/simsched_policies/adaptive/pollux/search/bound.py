@@ -10,6 +10,8 @@ from time import perf_counter
 
 import numpy as np
 
+from simsched.arithmetic import exp, log
+
 from ._program import CURRENT, NOTHING, Columns, program_bound
 from ._tables import current_values, keepable, worth
 from .allocation_problem import AllocationProblem, FloatArray, IntArray, fitness, is_feasible
@@ -98,11 +100,11 @@ def _as_fitness(problem: AllocationProblem, total: float, reached: float) -> flo
     if not np.isfinite(total):
         return np.inf
     if p == 0:
-        return float(scale * np.exp(total / problem.jobs + SAFETY))
+        return float(scale * exp(total / problem.jobs + SAFETY))
     if p < 0:
         mean = -total / problem.jobs - SAFETY
-        return float(scale * np.exp(np.log(mean) / p)) if mean > 0 else np.inf
-    return float(scale * np.exp(np.log(max(total, 0.0) / problem.jobs + SAFETY) / p))
+        return float(scale * exp(log(mean) / p)) if mean > 0 else np.inf
+    return float(scale * exp(log(max(total, 0.0) / problem.jobs + SAFETY) / p))
 
 
 def _capacity_bound(problem: AllocationProblem, columns: Columns) -> float:

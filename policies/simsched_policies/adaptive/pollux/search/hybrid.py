@@ -14,6 +14,8 @@ Exponents far from 0 are reached in two stages, because their terms differ by mo
 
 import numpy as np
 
+from simsched.arithmetic import log
+
 from ._anneal import Plan, anneal, load, price_gpus
 from ._state import COUNT, KEPT, TOTAL, IntArray, State
 from ._tables import build, current_values, empty_state, longest_row, middle, pack_rows, stages, unpack_rows, worth
@@ -24,7 +26,7 @@ MOVES, MOST_EXTRA, EXTRA = 150, 2500, 400  # moves a job, and in all min(2500, 4
 WARM, COLD = 0.1, 0.001  # first and last temperature, in typical terms
 PRICES = np.array([0.9, 1.0, 1.1] * 5 + [0.0, 0.5, 2.0])  # mostly near the one found, now and then far off
 MANY_GPUS = 2**15  # of a node; with fewer, populations are kept as 16-bit integers
-LOGS = np.log((np.arange(1024) + 0.5) / 1024)
+LOGS = log((np.arange(1024) + 0.5) / 1024)
 
 
 def search_hybrid(

@@ -1,0 +1,102 @@
+"""Where the jobs of a cell are cut into shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.errors import input_error
+from simsched.model import FIXED_DURATION, JobSpec
+
+#: The warm-up unless one is given, as a part of a shard's mean length.
+_WARM_UP = 0.1
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of a workload: the jobs from `first` to before `end` count, those from `begins` to before `stops` run.
+
+    Decisions count from second `from_s` to before `until_s`.
+    """
+
+    first: int
+    end: int
+    begins: int
+    stops: int
+    from_s: float
+    until_s: float
+
+    def with_next(self, other: Shard) -> Shard:
+        """Return one shard of two neighbours."""
+        return Shard(self.first, other.end, self.begins, other.stops, self.from_s, other.until_s)
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The shards of a workload in order; without `warm_up_s` the cluster must be empty at every cut.
+
+    With it the jobs that come within so many seconds before and after a shard's own run with these.
+    """
+
+    shards: tuple[Shard, ...]
+    warm_up_s: float = 0.0
+
+    @property
+    def uncut(self) -> Shard:
+        """The first two shards as one, of which the second counts: free of error, as it begins with the workload."""
+        first, second = self.shards[:2]
+        return Shard(second.first, second.end, first.begins, second.stops, second.from_s, second.until_s)
+
+
+def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cuts:
+    """Cut jobs in a number of parts: where the cluster may be empty near even ones, else with a warm-up.
+
+    It may be empty where all earlier jobs would be done by then if none had waited. A warm-up is a tenth
+    of a part unless it is given. Raises `InputError` where one of 0 s is asked for and there is no such place.
+    """
+    submit_s, done_s = _times(jobs)
+    idle_s = np.append(-1.0, submit_s[1:] - np.maximum.accumulate(done_s)[:-1])
+    found = [_emptiest(idle_s, part, number) for part in range(1, number)]
+    empty = [0, *sorted({place for place in found if place})]
+    if warm_up_s == 0 or 0 not in found:
+        if len(empty) == 1:
+            message = "the cluster is never empty, so that nothing can be cut without a warm-up"
+            raise input_error("shards.warm_up_s", message, "give a warm-up, or leave the key out")
+        return Cuts(_shards(submit_s, empty, 0.0))
+    even = [round(part * len(submit_s) / number) for part in range(number)]
+    firsts = sorted({int(np.searchsorted(submit_s, np.floor(submit_s[place]))) for place in even})
+    if len(firsts) == 1:
+        raise input_error("shards.parts", f"{len(submit_s)} jobs cannot be cut", "leave the section out")
+    if warm_up_s is None:
+        warm_up_s = float(np.ceil(_WARM_UP * (submit_s[-1] - submit_s[0]) / len(firsts)))
+    return Cuts(_shards(submit_s, firsts, warm_up_s), warm_up_s)
+
+
+def _times(jobs: Sequence[JobSpec]) -> tuple[Floats, Floats]:
+    """Return when each job comes, and when it would be done at the earliest (infinity if only a run can tell)."""
+    both = np.empty((2, len(jobs)))
+    for number, job in enumerate(jobs):
+        known = job.application == FIXED_DURATION and job.speedup is None
+        both[:, number] = job.submit_time_s, job.submit_time_s + job.duration_s if known else np.inf
+    return both[0], both[1]
+
+
+def _emptiest(idle_s: Floats, part: int, parts: int) -> int:
+    """Return the job before which the cluster may be empty for longest around the end of a part, 0 if never."""
+    width = len(idle_s) / parts
+    begins, ends = (min(max(round((part + by) * width), 1), len(idle_s)) for by in (-0.5, 0.5))
+    best = begins + int(np.argmax(idle_s[begins:ends])) if begins < ends else 0
+    return best if best and idle_s[best] > 0 else 0
+
+
+def _shards(submit_s: Floats, firsts: Sequence[int], warm_up_s: float) -> tuple[Shard, ...]:
+    ends = [*firsts[1:], len(submit_s)]
+    times = [-np.inf, *(float(submit_s[first]) for first in firsts[1:]), np.inf]
+    before = [int(np.searchsorted(submit_s, time - warm_up_s)) for time in times[:-1]] if warm_up_s else firsts
+    after = [int(np.searchsorted(submit_s, time + warm_up_s)) for time in times[1:]] if warm_up_s else ends
+    return tuple(map(Shard, firsts, ends, before, after, times[:-1], times[1:]))

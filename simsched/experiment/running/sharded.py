@@ -1,0 +1,134 @@
+"""Runs the cells whose jobs are cut: each shard as a cell of its own, whose tables are then joined.
+
+The shards of a cell lie beside the others until it is whole, so that a killed run repeats only those that were running.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from simsched.experiment.cuts import Cuts, Shard
+from simsched.experiment.grid import GridCell
+from simsched.experiment.running.cell import OWN_FILES, CellError, Filled, table_writer, write_cell
+from simsched.experiment.running.manifest import describe_environment
+from simsched.experiment.running.outcome import Outcome, outcome_of
+from simsched.experiment.running.store import Store
+from simsched.experiment.stored_jobs import StoredJobs
+from simsched.experiment.task import Task, key_of
+from simsched.model import JobSpec
+from simsched.results import MANIFEST_FILE, Part, error_of_cutting, join_tables, read_json, read_table
+
+#: Where the shards of a run's cells lie while it runs.
+_SHARDS = ".shards"
+
+#: Tables whose mean JCT is wrong by a larger part are not written.
+MOST_ERROR = 0.1
+
+#: Runs cells into a folder, and yields them as they end.
+Run = Callable[[Sequence[GridCell], Path], Generator[tuple[GridCell, Outcome], None, None]]
+
+
+def run_in_shards(
+    missing: Sequence[GridCell], folder: Path, run: Run
+) -> Generator[tuple[GridCell, Outcome], None, None]:
+    """Run cells whose tasks have cuts one after the other, the shards of each as `run` runs cells."""
+    for cell in missing:
+        beside = folder / _SHARDS / cell.task.key
+        outcome = outcome_of(lambda cell=cell, beside=beside: _run_cut(cell, folder, beside, run))  # type: ignore[misc]
+        if not outcome.error:
+            shutil.rmtree(beside, ignore_errors=True)
+        yield cell, outcome
+    if (folder / _SHARDS).is_dir() and not any((folder / _SHARDS).iterdir()):
+        (folder / _SHARDS).rmdir()
+
+
+def _run_cut(cell: GridCell, folder: Path, beside: Path, run: Run) -> float:
+    task, cuts = cell.task, cell.task.cuts
+    assert cuts is not None
+    store = Store(beside)
+    with store.in_use():
+        if cuts.warm_up_s:
+            *places, uncut = _done(cell, [*cuts.shards, cuts.uncut], store, run)
+            parts = [_part_of(task.jobs, *both) for both in zip(cuts.shards, places, strict=True)]
+            found = error_of_cutting(parts[1], Part(uncut))
+            _refuse_if_wrong(found)
+            told = {"warm_up_s": cuts.warm_up_s, "error": found}
+        else:
+            shards, places = _apart(cell, cuts, store, run)
+            parts = [Part(place) for place in places]
+            cuts, told = Cuts(shards), {"busy_cuts": len(cuts.shards) - len(shards)}
+        about = {"shards": {"cuts_s": [shard.from_s for shard in cuts.shards[1:]], **told}}
+        return write_cell(task, folder, describe_environment(), lambda path: _joined(task, path, parts, about))
+
+
+def _refuse_if_wrong(found: Mapping[str, float]) -> None:
+    error = found["jct_mean_s"] / found["uncut_jct_mean_s"] - 1
+    if abs(error) > MOST_ERROR:
+        message = f"cutting changes the mean JCT of the second shard by {error:+.1%}, more than {MOST_ERROR:.0%}"
+        raise CellError("shard", f"{message}; give a longer shards.warm_up_s, or cut nothing")
+
+
+def _apart(cell: GridCell, cuts: Cuts, store: Store, run: Run) -> tuple[tuple[Shard, ...], list[Path]]:
+    """Run shards between which the cluster is empty, joining those where it turns out not to be."""
+    shards = list(cuts.shards)
+    while True:
+        places = _done(cell, shards, store, run)
+        busy = [
+            number
+            for number, place in enumerate(places[:-1])
+            if read_table(place, "jobs", ["end_time_s"])["end_time_s"].max() >= math.floor(shards[number].until_s)
+        ]
+        if not busy:
+            return tuple(shards), places
+        for number in reversed(busy):
+            shards[number : number + 2] = [shards[number].with_next(shards[number + 1])]
+
+
+def _done(cell: GridCell, shards: Iterable[Shard], store: Store, run: Run) -> list[Path]:
+    """Run the shards that are not there yet, and return the folders of all."""
+    cells = [_shard_of(cell, shard, store.folder) for shard in shards]
+    missing = [one for one in cells if not store.has(one.task.key)]
+    with closing(run(missing, store.folder)) as done:
+        for one, outcome in done:
+            if outcome.error:
+                raise CellError("shard", f"{one.name}: {outcome.error}")
+    return [store.cell(one.task.key) for one in cells]
+
+
+def _shard_of(cell: GridCell, shard: Shard, folder: Path) -> GridCell:
+    """Return a cell of the jobs that run in a shard."""
+    path = folder / f"{shard.begins}-{shard.stops}.jobs"
+    jobs = StoredJobs.write(path, _between(cell.task.jobs, shard.begins, shard.stops))
+    about = {**cell.task.about, "jobs": len(jobs), "jobs_hash": jobs.digest}
+    task = replace(cell.task, jobs=jobs, cuts=None, about=about)
+    point = {**cell.point, "jobs": f"{shard.first}-{shard.end - 1}"}
+    return replace(cell, task=replace(task, key=key_of(task, {"jobs": jobs.digest})), point=point)
+
+
+def _between(jobs: Sequence[JobSpec], first: int, end: int) -> Iterable[JobSpec]:
+    return jobs.between(first, end) if isinstance(jobs, StoredJobs) else jobs[first:end]
+
+
+def _part_of(jobs: Sequence[JobSpec], shard: Shard, place: Path) -> Part:
+    ids = [job.id for job in _between(jobs, shard.first, shard.end)]
+    return Part(place, ids, shard.from_s, shard.until_s)
+
+
+def _joined(task: Task, folder: Path, parts: Sequence[Part], about: Mapping[str, Any]) -> Filled:
+    """Write the tables of a cell from those of its shards."""
+    agents: dict[str, str] = {}
+    for part in parts:
+        strange = sorted({path.name for path in part.folder.iterdir()} - OWN_FILES)
+        if strange:
+            message = f"its policy writes '{strange[0]}', which cannot be joined; leave the section 'shards' out"
+            raise CellError("shard", message)
+        agents |= read_json(part.folder / MANIFEST_FILE)["agents"]
+    with table_writer(task, folder) as writer:
+        join_tables(parts, writer)
+    return Filled(agents, writer.short, writer.contents, about)
