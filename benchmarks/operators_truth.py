@@ -126,7 +126,10 @@ def main() -> None:
                 flush=True,
             )
         if "changes" in given.what:
-            print(f"seed {seed}, changes", *changes_of(folder, jobs, REFERENCE), sep="\n", flush=True)
+            # The log begins with the empty cluster, as the truth under another setting does.
+            young = draw_jobs(REFERENCE, seed, given.days, LOAD)
+            write_all(folder / "young", REFERENCE, young, given.days, warm_days=0)
+            print(f"seed {seed}, changes", *changes_of(folder / "young", young, REFERENCE), sep="\n", flush=True)
         if "shut" in given.what:
             print(f"seed {seed}, what must stay shut", *shut_of(folder), sep="\n", flush=True)
 

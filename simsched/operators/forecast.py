@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from simsched.operators.evidence import WAITED_S
+
 Numbers = npt.NDArray[np.float64]
 
 DAY_S = 86400
@@ -37,7 +39,7 @@ def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Nu
 
     The recorded mean is multiplied by what the replays' means are to each other, and moved by how far they are apart;
     the forecast is the middle of the two. The interval covers both, the replay as it stands, and all three over
-    resampled days (95 %), widened by how far the replay was off.
+    resampled days (95 %), widened by how far the replay was off, at least a tenth, and by five minutes.
     """
     _, day = np.unique(submit // DAY_S, return_inverse=True)
     days = int(day.max()) + 1
@@ -51,7 +53,8 @@ def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Nu
     ways = np.concatenate([way * was[0] / np.maximum(was, 1.0) for way in (scaled, moved)])
     off = max(_LEAST_FACTOR, float(np.exp(abs(np.log((old[0] + 30) / (was[0] + 30))))))
     low, high = np.percentile(ways, (2.5, 97.5))
-    low, high = min(low, new[0], middle) / off, max(high, new[0], middle) * off
+    low = max(min(low, new[0], middle) / off - WAITED_S, 0.0)
+    high = max(high, new[0], middle) * off + WAITED_S
     return Forecast(
         float(was[0]), float(middle), float(low), float(high), _direction(was[0], old[0], new[0], low, high)
     )

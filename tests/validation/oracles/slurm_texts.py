@@ -202,11 +202,18 @@ def _number(value: int) -> dict[str, object]:
     return {"set": True, "infinite": False, "number": value}
 
 
-def write_all(folder: Path, site: Site, jobs: Sequence[Job], days: float, queue_days: float | None = None) -> None:
+def write_all(
+    folder: Path,
+    site: Site,
+    jobs: Sequence[Job],
+    days: float,
+    queue_days: float | None = None,
+    warm_days: int = WARM_DAYS,
+) -> None:
     """Write the log of `days` after the warm-up, the configuration, and the queue of a moment (its end by default)."""
     folder.mkdir(parents=True, exist_ok=True)
-    begin_s, end_s = WARM_DAYS * DAY_S, int((WARM_DAYS + days) * DAY_S)
-    now_s = end_s if queue_days is None else int((WARM_DAYS + queue_days) * DAY_S)
+    begin_s, end_s = warm_days * DAY_S, int((warm_days + days) * DAY_S)
+    now_s = end_s if queue_days is None else int((warm_days + queue_days) * DAY_S)
     truth = Cluster(site, jobs).run()
     then = Cluster(site, jobs).run(now_s)
     texts = {
