@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from simsched.errors import input_error
 from simsched.experiment.running import Listener
 from simsched.operators.beginning import Beginning, counted, with_state
 from simsched.operators.gate import Verdict, judge_replay
-from simsched.operators.replays import ReplayPlan, run_replay
+from simsched.operators.replays import ReplayPlan, counted_from, run_replay
 from simsched.results import Cell, size_of
 from simsched.workload.readers import ClusterLog
 
@@ -47,7 +47,7 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
         remedy = "give a log with the times of submission; Alibaba PAI has none"
         raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)
     begin = with_state(plan.log, log, plan.groups)
-    whole = replace(plan, log=begin.log)
+    whole = counted_from(plan, begin.log)
     cell = run_replay(whole, "calibrate", listener=listener).cells[0]
     jobs = _both(log, cell, begin)
     judged_s = max(begin.full_s, float(jobs["submit_s"].min()) + skip_h * 3600)

@@ -13,8 +13,7 @@ import pandas as pd
 from simsched.errors import input_error
 from simsched.experiment.running import Listener
 from simsched.operators.beginning import RunTimes, trace_of
-from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.workload import Trace
+from simsched.operators.replays import ReplayPlan, counted_from, run_replay
 from simsched.workload.readers import ClusterLog, joined, read_squeue
 
 Numbers = npt.NDArray[np.float64]
@@ -97,22 +96,16 @@ def forecast_starts(
     log = plan.log.log
     if log is None:
         raise input_error(plan.log.trace.name, "records no waits", "give the scheduler's log: `sacct -P` or a table")
-    traces: dict[str, Trace] = {}
+    found = []
     for place, queue in enumerate(queues):
         known = log.table[log.table["end_s"] <= queue.now_s]
         if known.empty:
             raise input_error(log.name, "no job of it ended before the moment asked for", "give a log that goes back")
-        rng = np.random.default_rng((seed, place))
-        times = RunTimes.of(known)
-        for number in range(draws):
-            drawn = _draw(known, queue, times, rng)
-            traces[f"{_FOLDER}/{place}-{number}.csv.gz"] = trace_of(plan.log, log, drawn, plan.groups).trace
-    run = run_replay(plan, "forecast", traces=traces, listener=listener)
-    found = []
-    for place, queue in enumerate(queues):
-        cells = [cell for cell in run.cells if f"/{_FOLDER}/{place}-" in str(cell.point["workload.path"])]
-        starts = [cell.jobs.set_index("job_id")["start_time_s"] for cell in cells]
-        found.append(_starts(queue, starts))
+        rng, times = np.random.default_rng((seed, place)), RunTimes.of(known)
+        drawn = [trace_of(plan.log, log, _draw(known, queue, times, rng), plan.groups) for _ in range(draws)]
+        traces = {f"{_FOLDER}/{place}-{number}.csv.gz": one.trace for number, one in enumerate(drawn)}
+        run = run_replay(counted_from(plan, drawn[0]), "forecast", traces=traces, listener=listener)
+        found.append(_starts(queue, [cell.jobs.set_index("job_id")["start_time_s"] for cell in run.cells]))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,20 @@ class ReplayPlan:
     node_price_per_h: float | None = None
     workers: int = 1
     max_gpus: int | None = None
+
+
+def counted_from(plan: ReplayPlan, log: OperatorLog) -> ReplayPlan:
+    """Return the plan with another trace of its log, whose second 0 the times of reservations are then counted from."""
+    limits = dict(plan.params.get("limits", {}))
+    old, new = plan.log.trace.origin, log.trace.origin
+    if limits.get("reservations") and old is not None and new is not None:
+        later_s = int((old - new).total_seconds())
+        moved = {"start_s": later_s, "end_s": later_s}
+        limits["reservations"] = [
+            {key: value + moved[key] if key in moved else value for key, value in dict(one).items()}
+            for one in limits["reservations"]
+        ]
+    return replace(plan, log=log, params={**plan.params, "limits": limits} if limits else plan.params)
 
 
 def run_replay(
