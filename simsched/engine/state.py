@@ -267,7 +267,7 @@ class JobState:
     @property
     def attained_gpu_s(self) -> float:
         """Service attained, in GPU-seconds."""
-        return self.clock.seconds(self.attained_gpu)
+        return self.attained_gpu * self.clock.unit_s
 
     @property
     def age_s(self) -> float:
@@ -277,7 +277,7 @@ class JobState:
     @property
     def first_start_s(self) -> float | None:
         """When the job first held GPUs, None before."""
-        return None if self.first_start is None else self.clock.seconds(self.first_start)
+        return None if self.first_start is None else self.first_start * self.clock.unit_s
 
     @property
     def paused(self) -> bool:

@@ -54,7 +54,6 @@ FACADE = ROOT / "simsched" / "__init__.py"
 
 #: Heavy or special libraries and the only rooms, or rooms in rooms, that may import them.
 ONLY_IMPORTER = {
-    "simpy": {"engine"},
     "pydantic": {"documents", "applications", "experiment"},
     "pydantic_core": {"documents"},
     "yaml": {"documents", "applications"},

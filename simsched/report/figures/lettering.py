@@ -79,8 +79,8 @@ def _with_few_accents(text: str) -> str:
     return "".join(kept)
 
 
-def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any) -> None:
-    """Write a figure as `Figure.savefig` does, shortening names until there is room for the panels.
+def write_figure(figure: Figure, save: Callable[..., None], *, glyphs: bool = True, **how: Any) -> None:
+    """Have `save` write a figure, shortening names until there is room for the panels.
 
     Without `glyphs`, for drawings whose texts stay texts, the viewer finds the fonts.
     """
@@ -92,7 +92,7 @@ def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any
             if not glyphs:
                 warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
             try:
-                figure.savefig(target, **how)
+                save(**how)
             except UserWarning as warning:
                 if not str(warning).startswith(_NO_ROOM):
                     raise

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import dataclass
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from simsched.report.figures.lettering import write_figure
@@ -37,10 +39,17 @@ def inline_svg(figure: Figure, prefix: str) -> Picture:
     Text stays text, and nothing refers to anything outside. Ids begin with `prefix`: several drawings fit on one page.
     """
     words = take_words(figure)
-    written = io.BytesIO()
+    written: list[bytes] = []
+
+    def save(**how: Any) -> None:  # `Figure.savefig` would draw twice, once for the layout alone
+        content = io.BytesIO()
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(content, **how)
+        written.append(content.getvalue())
+
     with styled(), mpl.rc_context({"svg.fonttype": "none"}):
-        write_figure(figure, written, glyphs=False, format="svg", metadata={"Date": None})
-    root = ElementTree.fromstring(written.getvalue())
+        write_figure(figure, save, glyphs=False, metadata={"Date": None})
+    root = ElementTree.fromstring(written[-1])
     _plain_names(root)
     _own_ids(root, prefix)
     _shorten(root)
