@@ -21,7 +21,11 @@ _OPTIONS = (
     ),
     click.option(
         "-o", "--set", "settings", multiple=True, metavar="KEY=VALUE",
-        help="Change the experiment, e.g. policy.backfill=conservative or tenants.vision.max_gpus=64. Repeatable.",
+        help="Change the experiment, e.g. policy.backfill.kind=conservative or tenants.vision.max_gpus=64. Repeatable.",
+    ),
+    click.option(
+        "--conf", "conf", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
+        help="slurm.conf, `scontrol show partition`, `show reservation`, `sacctmgr show qos -P`, `show assoc -P`.",
     ),
     click.option("--format", "layout", default="auto", show_default=True, metavar="NAME", help="Layout of the log."),
     click.option("--time-zone", default="UTC", show_default=True, help="Of timestamps without an offset."),
@@ -52,6 +56,7 @@ def make_plan(
     strict: bool,
     out: Path,
     workers: int,
+    conf: tuple[Path, ...] = (),
     **more: Any,
 ) -> ReplayPlan:
     """Read log and cluster, report on stderr what was read and left out, and return the plan."""
@@ -62,6 +67,7 @@ def make_plan(
         fitted_to,
         inferred_groups,
         largest_type,
+        policy_settings,
         read_operator_log,
         slurm_nodes,
     )
@@ -76,11 +82,12 @@ def make_plan(
     )
     if groups is not None:
         found, groups = fitted_to(found, groups, nodes=described)
-    click.echo(found.said, err=True)
+    params, unused = policy_settings(conf, found, described, time_zone=time_zone)
+    click.echo("\n".join(filter(None, (found.said, unused))), err=True)
     if groups is None:
         if found.log is None:
             raise input_error("--cluster", "this log does not say how large the cluster was", "name its description")
         groups = inferred_groups(found.log)
         click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's busiest moment", err=True)
     folder = out / Path(log).name.split(".")[0]
-    return ReplayPlan(found, groups, policy, folder, changes=settings, workers=workers, **more)
+    return ReplayPlan(found, groups, policy, folder, params=params, changes=settings, workers=workers, **more)

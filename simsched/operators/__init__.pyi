@@ -15,6 +15,7 @@ from .log_input import (
     fitted_to as fitted_to,
     inferred_groups as inferred_groups,
     largest_type as largest_type,
+    policy_settings as policy_settings,
     read_operator_log as read_operator_log,
     slurm_nodes as slurm_nodes,
 )

@@ -177,11 +177,12 @@ class Qos:
 
 @dataclass(frozen=True)
 class Account:
-    """An account: the one above it, and the limits of all its jobs together, of each of its users, and of each job."""
+    """An account: the one above it, its shares, and limits of all its jobs, of each of its users, and of each job."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     parent: str = ""
+    shares: float = 1.0
     group: Caps = field(default_factory=Caps)
     per_user: Caps = field(default_factory=Caps)
     per_job: Caps = field(default_factory=Caps)
