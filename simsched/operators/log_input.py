@@ -26,6 +26,7 @@ from simsched.workload.readers import (
     is_log,
     read_log,
     read_nodes,
+    read_settings,
     read_trace,
 )
 
@@ -148,7 +149,8 @@ def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
     shapes = shapes_of(table).get("shape")
     if shapes is None:
         return table, 0
-    nodes = ClusterSpec(groups=tuple(GroupSpec(**one) for one in groups)).build().nodes
+    made = [GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups]
+    nodes = ClusterSpec(groups=tuple(made)).build().nodes
     named = {name for node in nodes for name in node.partitions}
     fits: dict[tuple[str, Any], bool] = {}
     rows = list(zip(table["queue"].tolist(), shapes, strict=True))
@@ -158,6 +160,15 @@ def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
         fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
     keep = np.array([fits[row] for row in rows], dtype=bool)
     return (table if keep.all() else table[keep].reset_index(drop=True)), int((~keep).sum())
+
+
+def policy_settings(
+    paths: Sequence[Path], found: OperatorLog, nodes: SlurmCluster | None, *, time_zone: str = "UTC"
+) -> tuple[dict[str, Any], str]:
+    """Return the parameters of `slurm-backfill` that an administrator's files say, and what they say besides."""
+    settings = read_settings(paths)
+    names = [one.name for make in nodes.makes() for one in make] if nodes is not None else []
+    return settings.params_from(found.trace.origin, names, time_zone), settings.said()
 
 
 def slurm_nodes(path: Path) -> SlurmCluster | None:

@@ -102,24 +102,29 @@ def read_nodes(path: str | Path) -> SlurmCluster:
 
 def _scontrol(text: str) -> Iterator[tuple[int, SlurmNode]]:
     begins = [match.start() for match in re.finditer(r"NodeName=", text)]
+    partitions = _partitions_of(text)
     for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
-        fields = dict(_FIELD.findall(text[begin:end]))
+        fields = dict(_FIELD.findall(text[begin:end].split("PartitionName=")[0]))
         gpus, kind = _gres(fields.get("Gres", ""))
         if not gpus:
             gpus, kind = _gres(fields.get("CfgTRES", "").replace("gres/", ""))
-        partitions = tuple(name for name in fields.get("Partitions", "").split(",") if name)
-        yield (
-            text.count("\n", 0, begin) + 1,
-            SlurmNode(
-                fields["NodeName"],
-                gpus,
-                kind,
-                _whole(fields.get("CPUTot", "")),
-                _whole(fields.get("RealMemory", "")),
-                partitions,
-                fields.get("State", "").lower(),
-            ),
-        )
+        named = {name for name in fields.get("Partitions", "").split(",") if name}
+        cpus = _whole(fields.get("CPUTot", "") or fields.get("CPUs", ""))
+        state = fields.get("State", "").lower().replace("unknown", "")  # of slurm.conf: as it is found
+        line, memory = text.count("\n", 0, begin) + 1, _whole(fields.get("RealMemory", ""))
+        for name in expand_nodes(fields["NodeName"]) if fields["NodeName"] != "DEFAULT" else ():
+            inside = tuple(sorted(named | partitions.get(name, set())))
+            yield line, SlurmNode(name, gpus, kind, cpus, memory, inside, state)
+
+
+def _partitions_of(text: str) -> dict[str, set[str]]:
+    """Return the partitions of each node by lines such as PartitionName=gpu Nodes=g[1-4], as slurm.conf has them."""
+    found: dict[str, set[str]] = {}
+    for line in re.findall(r"(?m)^\s*PartitionName=.*$", text):
+        fields = dict(_FIELD.findall(line))
+        for name in expand_nodes(fields.get("Nodes", "")):
+            found.setdefault(name, set()).add(fields["PartitionName"])
+    return found
 
 
 def _sinfo(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S
@@ -74,7 +75,7 @@ class Priority:
         if self.max_age_s <= 0:
             raise ValueError("max_age_s must be above 0")
 
-    @property
+    @cached_property
     def weighs(self) -> bool:
         """Return whether any factor counts."""
         return bool(self.age or self.fair_share or self.size or self.partition or self.qos)
@@ -177,11 +178,12 @@ class Qos:
 
 @dataclass(frozen=True)
 class Account:
-    """An account: the one above it, and the limits of all its jobs together, of each of its users, and of each job."""
+    """An account: the one above it, its shares, and limits of all its jobs, of each of its users, and of each job."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     parent: str = ""
+    shares: float = 1.0
     group: Caps = field(default_factory=Caps)
     per_user: Caps = field(default_factory=Caps)
     per_job: Caps = field(default_factory=Caps)

@@ -93,7 +93,8 @@ class SlurmBackfill(Policy):
 
     def __post_init__(self) -> None:
         """Open the books."""
-        self._usage = Usage(self.tenants, self.priority.half_life_s)
+        accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
+        self._usage = Usage(accounts | dict(self.tenants), self.priority.half_life_s)
         self._order = Order(self.priority, self.limits, self._usage)
         self._book = Book(self.limits, self.tenants)
         self._conditions = Conditions(self.limits.licences)
@@ -295,8 +296,6 @@ class SlurmBackfill(Policy):
 
     def _tested(self, pool: TypePool, order: Ints, most: int) -> Ints:
         """Return the first of an order, as many jobs as a pass looks at, an array counting as one."""
-        if self.backfill.max_jobs_per_user:
-            order = order[first_of_each(pool.waiting.keys[order], self.backfill.max_jobs_per_user)]
         if not self._units:
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
@@ -313,6 +312,8 @@ class SlurmBackfill(Policy):
             return []
         order, now = self._in_order(pool, view.now_s), math.floor(view.now_s)
         if how == "conservative":
+            if options.max_jobs_per_user:
+                order = order[first_of_each(waiting.keys[order], options.max_jobs_per_user)]
             order = self._tested(pool, order, options.max_jobs)
         elif options.interval_s and how == "none":
             order = self._tested(pool, order, options.queue_depth)
@@ -411,7 +412,8 @@ class SlurmBackfill(Policy):
         user = self._usage.number(request.tenant, request.user)
         tier = _PREEMPTS * self._stops.may(self._rank_of(request)) + self._order.tier(request)
         number, unit = self._book.class_of(request) if self._book.any else 0, self._unit(request)
-        fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s
+        waited_s = request.terms.waited_s if request.terms is not None else 0
+        fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s - waited_s
         one = WaitingJob(job.id, request.num_gpus, limit, user, number, submit_s, fixed, tier, unit, want)
         pool.waiting.add(one)
         pool.demand += request.num_gpus
