@@ -273,7 +273,7 @@ def test_nodes_are_drained_for_maintenance() -> None:
 @pytest.mark.parametrize("drains", [True, False])
 def test_nodes_are_drained_for_an_outage_that_is_announced(drains) -> None:
     # Node 0 is maintained from 100 to 200: without warning a job that starts at 0 is lost at 100 and begins again.
-    jobs = [asks("long", 0, 8, 150)]
+    jobs = [asks("long", 0, 8, 150, limit=1000)]
     policy, recorder = SlurmBackfill(limits=Limits(drains=drains)), MemoryRecorder()
     failures = FailureOptions(
         checkpoint_interval_s=1000, outages=(Outage(0, 100, 200, "maintenance"), Outage(0, 900, 950))
