@@ -11,8 +11,9 @@ import click
 if TYPE_CHECKING:
     from simsched.operators import ReplayPlan
 
+log_argument = click.argument("log", metavar="LOG", type=click.Path(path_type=Path))
+log_option = click.option("--log", required=True, metavar="FILE", type=click.Path(path_type=Path), help="The log.")
 _OPTIONS = (
-    click.argument("log", metavar="LOG", type=click.Path(path_type=Path)),
     click.option("--policy", default="slurm-backfill", show_default=True, metavar="NAME", help="Policy in force."),
     click.option(
         "--cluster", metavar="FILE", type=click.Path(path_type=Path),
@@ -34,11 +35,15 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def operator_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the shared options to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., Any]:
+    """Add the log, an argument unless said otherwise, and the shared options to a command."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed((log, *_OPTIONS)):
+            command = option(command)
+        return command
+
+    return add
 
 
 def make_plan(

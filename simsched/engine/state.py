@@ -89,9 +89,9 @@ class ClusterState:
             self.free[node] -= gpus
             self.allocated_gpus += gpus
 
-    def count_beside(self, shape: NodeShape | None, allocation: Allocation, sign: int) -> None:
+    def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
         """Take, or with a `sign` of -1 give back, the cores and memory that go with GPUs."""
-        if shape is None or (self.beside is None and not shape.exclusive):
+        if self.beside is None and not shape.exclusive:
             return
         if self.beside is None:
             self.beside = [(0, 0)] * len(self.up)
@@ -267,7 +267,7 @@ class JobState:
     @property
     def attained_gpu_s(self) -> float:
         """Service attained, in GPU-seconds."""
-        return self.clock.seconds(self.attained_gpu)
+        return self.attained_gpu * self.clock.unit_s
 
     @property
     def age_s(self) -> float:
@@ -277,7 +277,7 @@ class JobState:
     @property
     def first_start_s(self) -> float | None:
         """When the job first held GPUs, None before."""
-        return None if self.first_start is None else self.clock.seconds(self.first_start)
+        return None if self.first_start is None else self.first_start * self.clock.unit_s
 
     @property
     def paused(self) -> bool:

@@ -181,7 +181,7 @@ def _input_problems(
     """Yield a policy's input files that were made for other jobs."""
     if type(policy).check_jobs is Policy.check_jobs:
         return
-    from simsched.engine import views_at_submission  # loads simpy
+    from simsched.engine import views_at_submission  # loads the engine
 
     try:
         with quiet_stdout():

@@ -1,5 +1,15 @@
-from .calibrate import WaitRow as WaitRow, calibrate as calibrate
+from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
+from .forecast import Forecast as Forecast
+from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
+from .live import (
+    Backtest as Backtest,
+    Queue as Queue,
+    Start as Start,
+    backtest as backtest,
+    forecast_starts as forecast_starts,
+    read_queue as read_queue,
+)
 from .log_input import (
     cluster_groups as cluster_groups,
     fitted_to as fitted_to,
@@ -11,4 +21,4 @@ from .log_input import (
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan
-from .what_if import ALL_KINDS as ALL_KINDS, Effect as Effect, what_if as what_if
+from .what_if import ALL_KINDS as ALL_KINDS, Change as Change, Effect as Effect, what_if as what_if

@@ -149,13 +149,8 @@ def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
     shapes = shapes_of(table).get("shape")
     if shapes is None:
         return table, 0
-    nodes = (
-        ClusterSpec(
-            groups=tuple(GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups)
-        )
-        .build()
-        .nodes
-    )
+    made = [GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups]
+    nodes = ClusterSpec(groups=tuple(made)).build().nodes
     named = {name for node in nodes for name in node.partitions}
     fits: dict[tuple[str, Any], bool] = {}
     rows = list(zip(table["queue"].tolist(), shapes, strict=True))

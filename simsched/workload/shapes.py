@@ -31,10 +31,11 @@ SHAPE_COLUMNS: Mapping[str, ShapeColumn] = MappingProxyType(
         "after": ShapeColumn("jobs that must have ended before it starts, separated by spaces", ""),
         "group_limit": ShapeColumn("how many jobs of its group run at once; 0: all", 0),
         "licences": ShapeColumn("licences that it takes, as in `matlab:2 ansys:1`", ""),
+        "waited_s": ShapeColumn("seconds that it had waited elsewhere when it came, which count for its age", 0),
     }
 )
 _SHAPE = ("num_gpus", "num_nodes", "gpu_types", "cpu_milli", "memory_mib", "exclusive")
-_TERMS = ("reservation", "after", "group_limit", "licences")
+_TERMS = ("reservation", "after", "group_limit", "licences", "waited_s")
 
 
 def shapes_of(table: pd.DataFrame) -> dict[str, list[Any]]:
@@ -69,7 +70,7 @@ def _shape(gpus: int, nodes: int, types: str, cpu_milli: int, memory_mib: int, e
     return shape if named or shape.binds else None
 
 
-def _terms(reservation: str, after: str, group_limit: int, licences: str) -> Terms | None:
+def _terms(reservation: str, after: str, group_limit: int, licences: str, waited_s: int) -> Terms | None:
     counted = tuple((name, int(count or 1)) for name, _, count in (one.partition(":") for one in licences.split()))
-    terms = Terms(reservation, tuple(after.split()), int(group_limit), counted)
+    terms = Terms(reservation, tuple(after.split()), int(group_limit), counted, int(waited_s))
     return terms if terms != Terms() else None

@@ -49,7 +49,7 @@ def test_a_run_loads_no_compiler_no_optimiser_and_no_pandas_unless_it_needs_them
 
 
 def test_the_command_begins_with_next_to_nothing_and_validate_loads_only_what_reads_experiments():
-    before, _, after = loaded_by(VALIDATE, *HEAVY, "numpy", "pyarrow", "pydantic", "simpy", "yaml")
+    before, _, after = loaded_by(VALIDATE, *HEAVY, "numpy", "pyarrow", "pydantic", "yaml")
     assert before == "[]"
     assert after == "['numpy', 'pydantic', 'yaml']"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from pathlib import Path
@@ -222,7 +223,7 @@ def _run(
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
     jobs, reply = (tuple(task.jobs), None) if tuner is None else (tuner.first(), tuner.on_finish)
-    with table_writer(task, temporary) as writer:
+    with table_writer(task, temporary) as writer, _original_only():
         used = simulate(
             task.cluster,
             jobs,
@@ -257,6 +258,17 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
             message = f"an artifact cannot be called '{name}'"
             raise ValueError(message)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextlib.contextmanager
+def _original_only() -> Iterator[None]:
+    """End at the end of the block a copy of this process that a policy has made: it would write the same files."""
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
 
 
 class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)

@@ -38,9 +38,13 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     by, groups = colour_groups(first.table("jobs", OCCUPANCY_COLUMNS), len(PALETTE) - 1)
     names = sorted(set(groups.values()))
     places = {job: names.index(group) for job, group in groups.items()}
-    panels = {name: _panel(cell, len(nodes), places) for name, cell in cells.items()}
-    if sum(len(panel["stays"]) + len(panel["outages"]) for panel in panels.values()) > _MOST_STAYS:
-        return ""
+    panels: dict[str, dict[str, Any]] = {}
+    drawn = 0
+    for name, cell in cells.items():
+        panels[name] = _panel(cell, len(nodes), places)
+        drawn += len(panels[name]["stays"]) + len(panels[name]["outages"])
+        if drawn > _MOST_STAYS:
+            return ""
     until = max((stay[6] for panel in panels.values() for stay in panel["stays"]), default=1)
     data = {"nodes": _heights(nodes, panels), "until": until, "colours": list(PALETTE), "panels": panels}
     asking = " Hovering a node that is out of use tells why." if any(p["outages"] for p in panels.values()) else ""

@@ -7,7 +7,7 @@ Eligible, ElapsedRaw or Elapsed, TimelimitRaw or Timelimit, Partition, QOS, Acco
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -85,6 +85,19 @@ def read_sacct(
     """
     place = Path(path)
     header, rows = (list(HEADER), rows_of(place)) if _is_json(first_lines(place)) else read_lines(place, "|")
+    return sacct_rows(place, header, rows, time_zone=time_zone, limits=limits, strict=strict)
+
+
+def sacct_rows(
+    place: Path,
+    header: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[str]]],
+    *,
+    time_zone: str = "UTC",
+    limits: Limits | None = None,
+    strict: bool = False,
+) -> ClusterLog:
+    """Make a log of the fields of sacct, each row with its line."""
     if header[-1] == "":  # sacct -p, unlike -P, ends every line with a separator
         header, rows = header[:-1], ((i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows)
     _require(place, header)

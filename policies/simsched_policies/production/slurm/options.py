@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S
@@ -79,7 +80,7 @@ class Priority:
         if self.max_age_s <= 0:
             raise ValueError("max_age_s must be above 0")
 
-    @property
+    @cached_property
     def weighs(self) -> bool:
         """Return whether any factor counts."""
         return bool(self.age or self.fair_share or self.size or self.partition or self.qos)

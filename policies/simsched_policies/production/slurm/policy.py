@@ -428,7 +428,8 @@ class SlurmBackfill(Policy):
         user = self._usage.number(request.tenant, request.user)
         tier = _PREEMPTS * self._stops.may(self._rank_of(request)) + self._order.tier(request)
         number, unit = self._book.class_of(request) if self._book.any else 0, self._unit(request)
-        fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s
+        waited_s = request.terms.waited_s if request.terms is not None else 0
+        fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s - waited_s
         one = WaitingJob(job.id, request.num_gpus, limit, user, number, submit_s, fixed, tier, unit, want)
         pool.waiting.add(one)
         pool.demand += request.num_gpus
