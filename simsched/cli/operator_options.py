@@ -65,11 +65,13 @@ def make_plan(
         ReplayPlan,
         cluster_groups,
         fitted_to,
+        groups_of,
         inferred_groups,
         largest_type,
         policy_settings,
         read_operator_log,
         slurm_nodes,
+        with_partitions,
     )
 
     groups = None if cluster is None else cluster_groups(cluster)
@@ -80,14 +82,18 @@ def make_plan(
     found = read_operator_log(
         log, layout=layout, time_zone=time_zone, gpus=gpus, nodes=names, with_gpus=able, strict=strict
     )
-    if groups is not None:
-        found, groups = fitted_to(found, groups, nodes=described)
-    params, unused = policy_settings(conf, found, described, time_zone=time_zone)
-    click.echo("\n".join(filter(None, (found.said, unused))), err=True)
+    if described is not None and found.log is not None:
+        described = with_partitions(described, found.log)
+        groups = groups_of(described)
+    guessed = groups is None
     if groups is None:
         if found.log is None:
             raise input_error("--cluster", "this log does not say how large the cluster was", "name its description")
         groups = inferred_groups(found.log)
+    found, groups = fitted_to(found, groups, nodes=described)
+    params, unused = policy_settings(conf, found, described, time_zone=time_zone)
+    click.echo("\n".join(filter(None, (found.said, unused))), err=True)
+    if guessed:
         click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's busiest moment", err=True)
     folder = out / Path(log).name.split(".")[0]
     return ReplayPlan(found, groups, policy, folder, params=params, changes=settings, workers=workers, **more)

@@ -26,9 +26,11 @@ from simsched_policies.production.slurm.options import (
 )
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
-from simsched.engine.options import EngineOptions
-from simsched.model import Amount, Cluster, JobSpec, NodeGroup, NodeShape, Tenant, Terms
-from simsched.testing.builders import run
+from simsched.engine.options import EngineOptions, FailureOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
+from simsched.model import Amount, Cluster, JobSpec, NodeGroup, NodeShape, Outage, Tenant, Terms
+from simsched.testing.builders import Applications, run
 
 H = 3600
 NO_DELAY = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
@@ -108,6 +110,22 @@ def test_every_tested_job_has_a_reservation_and_of_each_user_only_so_many_are_te
     assert starts(SlurmBackfill(Backfill("conservative", interval_s=30)), jobs)["c"] == 30
     one = SlurmBackfill(Backfill("conservative", interval_s=30, max_jobs_per_user=1))
     assert starts(one, jobs) == {"runs": 0, "a": 100, "b": 200, "c": 200}
+
+
+def test_a_pass_goes_on_after_others_had_their_turn_where_it_continues() -> None:
+    # slurm.conf, bf_continue. At 30 the first two are looked at, at 32 two more, unless a job came at 31: then "fits"
+    # is looked at only when a cycle is not disturbed, which is at 62.
+    blocked = [asks(f"{i}", 1, 8, 500) for i in range(3)]
+    jobs = [asks("runs", 0, 6, 900), *blocked, asks("fits", 2, 2, 100), asks("comes", 31, 8, 10)]
+
+    def begins(jobs: list[JobSpec], *, continues: bool = False) -> float:
+        options = Backfill("conservative", interval_s=30, jobs_per_yield=2, continues=continues)
+        return starts(SlurmBackfill(options), jobs)["fits"]
+
+    assert begins(jobs[:-1]) == 32
+    assert begins(jobs) == 62
+    assert begins(jobs, continues=True) == 32
+    assert starts(SlurmBackfill(Backfill("conservative", interval_s=30)), jobs)["fits"] == 30
 
 
 def test_times_are_planned_in_steps() -> None:
@@ -266,6 +284,19 @@ def test_nodes_are_drained_for_maintenance() -> None:
     limits = Limits(reservations=(Reservation(100, 200, (0,)),))
     jobs = [asks("long", 0, 8, 150), asks("short", 1, 8, 99), asks("next", 2, 8, 5)]
     assert starts(SlurmBackfill(limits=limits), jobs) == {"long": 200, "short": 1, "next": 350}
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_nodes_are_drained_for_an_outage_that_is_announced(drains) -> None:
+    # Node 0 is maintained from 100 to 200: without warning a job that starts at 0 is lost at 100 and begins again.
+    jobs = [asks("long", 0, 8, 150, limit=1000)]
+    policy, recorder = SlurmBackfill(limits=Limits(drains=drains)), MemoryRecorder()
+    failures = FailureOptions(
+        checkpoint_interval_s=1000, outages=(Outage(0, 100, 200, "maintenance"), Outage(0, 900, 950))
+    )
+    simulate(ONE_OF_EIGHT, jobs, Applications(), policy, NO_DELAY, 1, recorder, failures=failures)
+    found = {one.job_id: (one.start_time_s, one.end_time_s) for one in recorder.jobs}
+    assert found["long"] == ((200, 350) if drains else (0, 350))
 
 
 def test_a_reservation_is_for_those_who_name_it() -> None:
