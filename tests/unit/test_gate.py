@@ -14,7 +14,7 @@ from simsched.operators.evidence import likely_causes, unknowns
 from simsched.operators.forecast import forecast_mean
 from simsched.operators.gate import DAY_S, judge_replay
 from simsched.operators.live import queue_at
-from simsched.operators.log_input import OperatorLog
+from simsched.operators.log_input import OperatorLog, cluster_groups, slurm_nodes
 from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog
 
 HOUR = 3600.0
@@ -182,6 +182,22 @@ def test_a_queue_is_what_ran_and_waited_at_a_moment() -> None:
     log = log_of([{"submit_s": 0, "start_s": 0, "end_s": 500}, {"submit_s": 50, "start_s": 500, "end_s": 900}])
     assert queue_at(log, 100).jobs["start_s"].tolist() == [0, -1]
     assert queue_at(log, 600).jobs["start_s"].tolist() == [500]
+
+
+def test_nodes_are_read_as_json(tmp_path: Path) -> None:
+    (tmp_path / "nodes.json").write_text(
+        """{"nodes": [{"name": "n1", "gres": "gpu:a100:8(S:0-1)", "cpus": 64, "real_memory": 2048,
+        "partitions": ["q"], "state": ["IDLE", "DRAIN"]}, {"name": "n2", "gres": "gpu:a100:8", "cpus": 64,
+        "real_memory": 2048, "partitions": ["q"], "state": "idle"}]}"""
+    )
+    (group,) = cluster_groups(tmp_path / "nodes.json")
+    assert group == {
+        "nodes": 2, "gpus_per_node": 8, "gpu_type": "a100", "cores_per_node": 64, "memory_gb_per_node": 2.0,
+        "partitions": ["q"],
+    }  # fmt: skip
+    found = slurm_nodes(tmp_path / "nodes.json")
+    assert found is not None
+    assert [one.works for one in found.nodes] == [False, True]
 
 
 def test_squeue_is_read_as_slurm_writes_it(tmp_path: Path) -> None:
