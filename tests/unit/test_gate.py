@@ -58,14 +58,14 @@ LOG = log_of([{"submit_s": 0, "start_s": 0, "end_s": 3600}] * 40)
 def test_a_replay_that_is_right_opens_the_gate_and_one_that_says_zero_does_not() -> None:
     recorded = [0.0, 2 * HOUR, 4 * HOUR] * 100
     right = judge_replay(jobs_of(recorded, recorded), LOG, NODES, "p")
-    assert right.open
+    assert right.is_open
     assert right.rows[0].skill == right.rows[0].waited_skill == 1.0
     assert right.rows[0].off.value == 0
     zero = judge_replay(jobs_of(recorded, [0.0] * 300), LOG, NODES, "p")
     # Guessing 2 h errs by 4/3 h on average, guessing zero by 2 h; among those that waited, 3 h errs by 1 h, zero by 3.
     assert zero.rows[0].guess in ("median", "hour")
     assert zero.rows[0].waited_skill == pytest.approx(1 - 3.0 / 1.0, abs=0.1)
-    assert not zero.open
+    assert not zero.is_open
     assert any("mean wait 0.00 h in the replay, 2.00 h recorded: -100 %" in reason for reason in zero.reasons)
 
 
@@ -75,7 +75,7 @@ def test_where_most_jobs_wait_for_nothing_zeros_are_no_skill() -> None:
     found = judge_replay(jobs_of(recorded, [0.0] * 500), LOG, NODES, "p")
     assert found.rows[0].guess == "zero"
     assert found.rows[0].skill == 0
-    assert not found.open
+    assert not found.is_open
 
 
 def test_guesses_are_fitted_on_the_first_half() -> None:

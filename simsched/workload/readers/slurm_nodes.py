@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.reading import read_text
+from simsched.reading import parse_json, read_text
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _RANGE = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
@@ -127,7 +126,7 @@ def _scontrol(text: str) -> Iterator[tuple[int, SlurmNode]]:
 
 def _json(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:
     try:
-        nodes = json.loads(text)["nodes"]
+        nodes = parse_json(text, path)["nodes"]
         for i, node in enumerate(nodes, 1):
             gpus, kind = _gres(node.get("gres", ""))
             state, memory = node.get("state", ""), node.get("real_memory", 0)
