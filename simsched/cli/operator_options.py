@@ -80,14 +80,15 @@ def make_plan(
     found = read_operator_log(
         log, layout=layout, time_zone=time_zone, gpus=gpus, nodes=names, with_gpus=able, strict=strict
     )
-    if groups is not None:
-        found, groups = fitted_to(found, groups, nodes=described)
-    params, unused = policy_settings(conf, found, described, time_zone=time_zone)
-    click.echo("\n".join(filter(None, (found.said, unused))), err=True)
+    guessed = groups is None
     if groups is None:
         if found.log is None:
             raise input_error("--cluster", "this log does not say how large the cluster was", "name its description")
         groups = inferred_groups(found.log)
+    found, groups = fitted_to(found, groups, nodes=described)
+    params, unused = policy_settings(conf, found, described, time_zone=time_zone)
+    click.echo("\n".join(filter(None, (found.said, unused))), err=True)
+    if guessed:
         click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's busiest moment", err=True)
     folder = out / Path(log).name.split(".")[0]
     return ReplayPlan(found, groups, policy, folder, params=params, changes=settings, workers=workers, **more)

@@ -143,7 +143,8 @@ class Simulation:
             ledger.tell(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         coming = (self._next_arrival_s, self._coming_jobs)
-        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, seed)
+        outages = failures.outages if failures is not None else ()
+        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, outages, seed)
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)

@@ -26,9 +26,11 @@ from simsched_policies.production.slurm.options import (
 )
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
-from simsched.engine.options import EngineOptions
-from simsched.model import Amount, Cluster, JobSpec, NodeGroup, NodeShape, Tenant, Terms
-from simsched.testing.builders import run
+from simsched.engine.options import EngineOptions, FailureOptions
+from simsched.engine.records import MemoryRecorder
+from simsched.engine.simulation import simulate
+from simsched.model import Amount, Cluster, JobSpec, NodeGroup, NodeShape, Outage, Tenant, Terms
+from simsched.testing.builders import Applications, run
 
 H = 3600
 NO_DELAY = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
@@ -266,6 +268,19 @@ def test_nodes_are_drained_for_maintenance() -> None:
     limits = Limits(reservations=(Reservation(100, 200, (0,)),))
     jobs = [asks("long", 0, 8, 150), asks("short", 1, 8, 99), asks("next", 2, 8, 5)]
     assert starts(SlurmBackfill(limits=limits), jobs) == {"long": 200, "short": 1, "next": 350}
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_nodes_are_drained_for_an_outage_that_is_announced(drains) -> None:
+    # Node 0 is maintained from 100 to 200: without warning a job that starts at 0 is lost at 100 and begins again.
+    jobs = [asks("long", 0, 8, 150, limit=1000)]
+    policy, recorder = SlurmBackfill(limits=Limits(drains=drains)), MemoryRecorder()
+    failures = FailureOptions(
+        checkpoint_interval_s=1000, outages=(Outage(0, 100, 200, "maintenance"), Outage(0, 900, 950))
+    )
+    simulate(ONE_OF_EIGHT, jobs, Applications(), policy, NO_DELAY, 1, recorder, failures=failures)
+    found = {one.job_id: (one.start_time_s, one.end_time_s) for one in recorder.jobs}
+    assert found["long"] == ((200, 350) if drains else (0, 350))
 
 
 def test_a_reservation_is_for_those_who_name_it() -> None:

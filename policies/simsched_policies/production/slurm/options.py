@@ -208,7 +208,8 @@ class Limits:
     """What partitions and qualities of service there are, who may hold how much, and for how long.
 
     With `max_time_h` no job runs longer at a time, whatever it asked for; those that would are cancelled then. `users`
-    have limits of their own, by `account/user` or by user; `licences` are how many there are of each.
+    have limits of their own, by `account/user` or by user; `licences` are how many there are of each. With `drains`,
+    outages of the kind maintenance are known beforehand, and nothing starts on a node that would not end by then.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -220,6 +221,7 @@ class Limits:
     users: Mapping[str, Caps] = field(default_factory=dict)
     licences: Mapping[str, int] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
+    drains: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what lets no job run."""

@@ -21,6 +21,7 @@ import numpy as np
 from simsched.model import Allocation, Capacity, JobRequest, Tenant
 from simsched.policy import (
     CANCEL,
+    PLANNED_OUTAGES,
     TIME_LIMITS,
     Action,
     Becomes,
@@ -28,6 +29,7 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
+    Signal,
     Stop,
     Traits,
     View,
@@ -40,7 +42,7 @@ from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amoun
 from simsched_policies.production.slurm.longest_run import LongestRun
 from simsched_policies.production.slurm.machines import Machines
 from simsched_policies.production.slurm.nodes import EASY, EVERYBODY, STRICT
-from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority
+from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
 from simsched_policies.production.slurm.order import Order
 from simsched_policies.production.slurm.preemption import Changes, Claim, Preemption, Running
 from simsched_policies.production.slurm.usage import Usage
@@ -87,6 +89,7 @@ class SlurmBackfill(Policy):
     #: Job arrays by number; jobs of none have negative ones.
     _units: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _alone: int = field(default=0, init=False, repr=False)
+    _reserved: tuple[Reservation, ...] = field(default=(), init=False, repr=False)
     _stops: Preemption = field(init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
     _longest: LongestRun = field(default_factory=LongestRun, init=False, repr=False)
@@ -94,6 +97,7 @@ class SlurmBackfill(Policy):
     def __post_init__(self) -> None:
         """Open the books."""
         accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
+        self._reserved = self.limits.reservations
         self._usage = Usage(accounts | dict(self.tenants), self.priority.half_life_s)
         self._order = Order(self.priority, self.limits, self._usage)
         self._book = Book(self.limits, self.tenants)
@@ -109,7 +113,12 @@ class SlurmBackfill(Policy):
     @property
     def forgets(self) -> bool:
         """Return whether no usage is remembered, and no reservation has a time of its own."""
-        return not (self.priority.fair_share or self.limits.reservations)
+        return not (self.priority.fair_share or self.limits.reservations or self.limits.drains)
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Return the outages that are announced, where nodes are drained for them."""
+        return frozenset((PLANNED_OUTAGES,)) if self.limits.drains else frozenset()
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
@@ -382,13 +391,18 @@ class SlurmBackfill(Policy):
             by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
         self._pools = [TypePool(gpus) for gpus in by_type.values()]
         self._total = sum(by_type.values())
-        if view.beside is not None or self.limits.reservations or any(node.partitions for node in view.nodes):
+        if self.limits.drains:
+            ahead = (
+                Reservation(math.floor(one.down_s), math.ceil(one.up_s), (one.node,)) for one in view[PLANNED_OUTAGES]
+            )
+            self._reserved += tuple(ahead)
+        if view.beside is not None or self._reserved or any(node.partitions for node in view.nodes):
             self._plan_nodes(view)
 
     def _plan_nodes(self, view: View) -> None:
         """Plan on nodes from now on: put the jobs of all pools into one."""
         waiting = [job_id for pool in self._pools for job_id in (one.id for one in pool.waiting.jobs)]
-        self._machines = Machines(view.nodes, self.limits.reservations)
+        self._machines = Machines(view.nodes, self._reserved)
         self._pools = [TypePool(self._total)]
         for job_id, held in self._held.items():
             self._held[job_id] = held._replace(pool=0)
