@@ -40,7 +40,7 @@ def plan_of(folder: Path, log: str = "log.txt", policy: str = "slurm-backfill", 
 def rows_of(found: Calibration) -> Iterator[str]:
     """Say how far the waits of each part are off."""
     verdict = found.verdict
-    yield f"  gate {'open' if verdict.open else 'SHUT: ' + '; '.join(verdict.reasons)}"
+    yield f"  gate {'open' if verdict.is_open else 'SHUT: ' + '; '.join(verdict.reasons)}"
     for row in verdict.rows:
         yield (
             f"  {row.kind:5} {row.group:12} {row.jobs:5} recorded {row.recorded_mean_s.value / 3600:6.2f} h, "
@@ -99,7 +99,7 @@ def shut_of(folder: Path) -> Iterator[str]:
         ("log.txt", "kueue"),
     ):
         verdict = calibrate(plan_of(folder, log, policy)).verdict
-        every, how = verdict.rows[0], "OPEN" if verdict.open else "shut"
+        every, how = verdict.rows[0], "OPEN" if verdict.is_open else "shut"
         yield f"  {log:13} {policy:15} {how} off {100 * every.off.value:+.0f} %, skill {every.waited_skill or 1:.2f}"
 
 

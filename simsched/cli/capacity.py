@@ -47,7 +47,7 @@ def capacity(
     wanted = Target.parse(target)
     plan = make_plan(**options, node_price_per_h=node_price, seeds=seeds)
     found = calibrate(plan)
-    groups = range(len(plan.groups)) if found.verdict.open or trust_anyway else ()
+    groups = range(len(plan.groups)) if found.verdict.is_open or trust_anyway else ()
     answers = [find_capacity(found, wanted, group=group) for group in groups]
     paths: list[Path] = []
     if not no_plots:
@@ -95,9 +95,9 @@ def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted:
     drawn = capacity_curve(curves, metric=label, bound=wanted.bound, title=title)
     tables = [_table(answer, target, wanted.metric) for answer in answers]
     words = [*(table.notes[0] for table in tables), said]
-    words = words if verdict.open else [f"{BANNER}.", *words]
+    words = words if verdict.is_open else [f"{BANNER}.", *words]
     marked_tables = [marked(table, verdict) for table in tables]
-    return publish(found.plan, Section("capacity", heading, words, marked_tables, [drawn], verdict.open))
+    return publish(found.plan, Section("capacity", heading, words, marked_tables, [drawn], verdict.is_open))
 
 
 def _table(answer: Answer, target: str, metric: str) -> TextTable:

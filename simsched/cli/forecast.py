@@ -60,7 +60,7 @@ def forecast(
     now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
     queues = [] if queue is None else [read_queue(queue, now_s=now_s)]
     found = calibrate(plan)
-    if not (found.verdict.open or trust_anyway):
+    if not (found.verdict.is_open or trust_anyway):
         paths = [] if no_plots else publish_verdict(found)
         if as_json:
             print_json({"gate": verdict_json(found), "starts": []})
@@ -78,7 +78,7 @@ def forecast(
     said, table = [found.verdict.said(), *said], marked(table, found.verdict)
     if not no_plots:
         publish_verdict(found)
-    path = None if no_plots else _publish(plan, said, table, trusted=found.verdict.open)
+    path = None if no_plots else _publish(plan, said, table, trusted=found.verdict.is_open)
     if as_json:
         print_json({"gate": verdict_json(found), **shown})
         return

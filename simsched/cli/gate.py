@@ -23,7 +23,7 @@ trust_option: Callable[..., Any] = click.option(
 
 def titled(title: str, verdict: Verdict) -> str:
     """Put the banner before a title where the gate is shut."""
-    return title if verdict.open else f"{BANNER}: {title}"
+    return title if verdict.is_open else f"{BANNER}: {title}"
 
 
 def marked(table: TextTable, verdict: Verdict) -> TextTable:
@@ -86,13 +86,15 @@ def publish_verdict(found: Calibration) -> list[Path]:
     title = titled(f"Waits of {plan.folder.name}: recorded, and simulated under {plan.policy}", verdict)
     drawn = wait_comparison(found.jobs, title=title)
     tables = [marked(verdict_table(verdict), verdict)]
-    section = Section("calibrate", "Can these answers be trusted?", verdict_words(found), tables, [drawn], verdict.open)
+    section = Section(
+        "calibrate", "Can these answers be trusted?", verdict_words(found), tables, [drawn], verdict.is_open
+    )
     return publish(plan, section)
 
 
 def verdict_json(found: Calibration) -> dict[str, Any]:
     """Return the verdict for `--json`."""
-    return {**asdict(found.verdict), "open": found.verdict.open, "said": found.verdict.said()}
+    return {**asdict(found.verdict), "open": found.verdict.is_open, "said": found.verdict.said()}
 
 
 def print_verdict(found: Calibration) -> None:

@@ -117,8 +117,8 @@ def _publish(
         for table in (_forecasts(shown, changes), _table(shown, len(effects) - len(shown), changes), _usage(shown))
     ]
     words = [_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])]
-    words = words if verdict.open else [f"{BANNER}.", *words]
-    return publish(plan, Section("what-if", heading, words, tables, [drawn], verdict.open))
+    words = words if verdict.is_open else [f"{BANNER}.", *words]
+    return publish(plan, Section("what-if", heading, words, tables, [drawn], verdict.is_open))
 
 
 def _answer(every: Effect) -> str:

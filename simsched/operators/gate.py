@@ -77,7 +77,7 @@ class Verdict:
     days: float
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether answers may recommend."""
         return not self.reasons
 
@@ -88,7 +88,7 @@ class Verdict:
             "no guess beats" if every.waited_skill is None else f"skill {every.waited_skill:.2f} over the best guess"
         )
         means = f"mean wait {_hours(every.simulated_mean_s.value)} h, recorded {_hours(every.recorded_mean_s.value)} h"
-        what = "The replay may answer" if self.open else "The replay does not answer for this cluster"
+        what = "The replay may answer" if self.is_open else "The replay does not answer for this cluster"
         return f"{what}: {means}; {skill} among {every.waited} jobs that waited ({self.days:.1f} days judged)."
 
 

@@ -22,6 +22,7 @@ from simsched.workload.readers import (
     Limits,
     SlurmCluster,
     SlurmNode,
+    describes_nodes,
     head_of,
     is_log,
     read_log,
@@ -81,7 +82,7 @@ def cluster_groups(path: Path) -> Groups:
     Raises `InputError` for a file without GPUs.
     """
     text = read_text(path)
-    if "NodeName=" in text or "NODELIST" in text:
+    if describes_nodes(text):
         groups = groups_of(read_nodes(path))
         if not groups:
             raise input_error(path, "none of its nodes has GPUs", "give nodes with Gres=gpu:...")
@@ -190,7 +191,7 @@ def policy_settings(
 def slurm_nodes(path: Path) -> SlurmCluster | None:
     """Return the nodes of a Slurm cluster; None for YAML."""
     text = read_text(path)
-    return read_nodes(path) if "NodeName=" in text or "NODELIST" in text else None
+    return read_nodes(path) if describes_nodes(text) else None
 
 
 def total_gpus(groups: Groups) -> int:

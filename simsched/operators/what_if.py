@@ -71,7 +71,7 @@ def what_if(
     experiment rejects.
     """
     found = calibrate(plan, listener=listener)
-    if not (found.verdict.open or trust_anyway):
+    if not (found.verdict.is_open or trust_anyway):
         return Change(found, ())
     planned = replace(found.plan, changes=(*plan.changes, *change))
     after_cell = run_replay(planned, "after", listener=listener).cells[0]

@@ -14,7 +14,7 @@ from simsched.operators.evidence import likely_causes, unknowns
 from simsched.operators.forecast import forecast_mean
 from simsched.operators.gate import DAY_S, judge_replay
 from simsched.operators.live import queue_at
-from simsched.operators.log_input import OperatorLog
+from simsched.operators.log_input import OperatorLog, cluster_groups, slurm_nodes
 from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog
 
 HOUR = 3600.0
@@ -58,14 +58,14 @@ LOG = log_of([{"submit_s": 0, "start_s": 0, "end_s": 3600}] * 40)
 def test_a_replay_that_is_right_opens_the_gate_and_one_that_says_zero_does_not() -> None:
     recorded = [0.0, 2 * HOUR, 4 * HOUR] * 100
     right = judge_replay(jobs_of(recorded, recorded), LOG, NODES, "p")
-    assert right.open
+    assert right.is_open
     assert right.rows[0].skill == right.rows[0].waited_skill == 1.0
     assert right.rows[0].off.value == 0
     zero = judge_replay(jobs_of(recorded, [0.0] * 300), LOG, NODES, "p")
     # Guessing 2 h errs by 4/3 h on average, guessing zero by 2 h; among those that waited, 3 h errs by 1 h, zero by 3.
     assert zero.rows[0].guess in ("median", "hour")
     assert zero.rows[0].waited_skill == pytest.approx(1 - 3.0 / 1.0, abs=0.1)
-    assert not zero.open
+    assert not zero.is_open
     assert any("mean wait 0.00 h in the replay, 2.00 h recorded: -100 %" in reason for reason in zero.reasons)
 
 
@@ -75,7 +75,7 @@ def test_where_most_jobs_wait_for_nothing_zeros_are_no_skill() -> None:
     found = judge_replay(jobs_of(recorded, [0.0] * 500), LOG, NODES, "p")
     assert found.rows[0].guess == "zero"
     assert found.rows[0].skill == 0
-    assert not found.open
+    assert not found.is_open
 
 
 def test_guesses_are_fitted_on_the_first_half() -> None:
@@ -182,6 +182,22 @@ def test_a_queue_is_what_ran_and_waited_at_a_moment() -> None:
     log = log_of([{"submit_s": 0, "start_s": 0, "end_s": 500}, {"submit_s": 50, "start_s": 500, "end_s": 900}])
     assert queue_at(log, 100).jobs["start_s"].tolist() == [0, -1]
     assert queue_at(log, 600).jobs["start_s"].tolist() == [500]
+
+
+def test_nodes_are_read_as_json(tmp_path: Path) -> None:
+    (tmp_path / "nodes.json").write_text(
+        """{"nodes": [{"name": "n1", "gres": "gpu:a100:8(S:0-1)", "cpus": 64, "real_memory": 2048,
+        "partitions": ["q"], "state": ["IDLE", "DRAIN"]}, {"name": "n2", "gres": "gpu:a100:8", "cpus": 64,
+        "real_memory": 2048, "partitions": ["q"], "state": "idle"}]}"""
+    )
+    (group,) = cluster_groups(tmp_path / "nodes.json")
+    assert group == {
+        "nodes": 2, "gpus_per_node": 8, "gpu_type": "a100", "cores_per_node": 64, "memory_gb_per_node": 2.0,
+        "partitions": ["q"],
+    }  # fmt: skip
+    found = slurm_nodes(tmp_path / "nodes.json")
+    assert found is not None
+    assert [one.works for one in found.nodes] == [False, True]
 
 
 def test_squeue_is_read_as_slurm_writes_it(tmp_path: Path) -> None:

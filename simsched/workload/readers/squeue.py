@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.errors import input_error
-from simsched.reading import read_text
+from simsched.reading import read_json
 from simsched.workload.readers.log import ClusterLog
 from simsched.workload.readers.slurm import sacct_rows
 
@@ -38,10 +37,7 @@ def read_squeue(path: str | Path, *, now_s: int | None = None) -> SlurmQueue:
     Raises `InputError` for a file that is none, or holds no job with GPUs.
     """
     place = Path(path)
-    try:
-        data = json.loads(read_text(place))
-    except ValueError as error:
-        raise input_error(place, f"is no JSON: {error}", _REMEDY) from None
+    data = read_json(place, _REMEDY)
     jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(jobs, list) or not all(isinstance(job, dict) and "job_id" in job for job in jobs):
         raise input_error(place, "has no list 'jobs' with a job_id each", _REMEDY)
