@@ -216,14 +216,14 @@ def plot(rows: list[tuple[int, str, Measured]]) -> None:
     figure.savefig(FIGURE, dpi=150, metadata={"Software": None})
 
 
-def page(table: str, curve: str, jobs: int) -> str:
+def page(table: str, curve: str, jobs: int, sizes: list[int]) -> str:
     """Return the page of these tables."""
     python, cores = platform.python_version(), os.cpu_count()
     return f"""# Performance
 
 Measured on one machine ({platform.machine()}, {cores} cores, Python {python}) by
 
-    python benchmarks/compare.py --accasim PYTHON --curve 10000 100000 1000000 --write
+    python benchmarks/compare.py --accasim PYTHON --curve {" ".join(map(str, sizes))} --write
 
 where PYTHON is an interpreter that has AccaSim 1.1.3. Each line is a process of its own, from the start of Python to
 the results on disk, on one core. Times of a shared machine vary; ratios of one run do not.
@@ -274,7 +274,7 @@ def main() -> None:
         if not rows:
             parser.error("--write needs --curve")
         plot(rows)
-        PAGE.write_text(page(table, curve, given.jobs), encoding="utf-8")
+        PAGE.write_text(page(table, curve, given.jobs, given.curve), encoding="utf-8")
 
 
 if __name__ == "__main__":

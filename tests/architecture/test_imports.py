@@ -203,8 +203,8 @@ def test_users_files_are_read_through_one_door():
 @pytest.mark.parametrize(
     ("call", "only"),
     [
-        (r"\.savefig\(", set()),  # figures are written by `write_figure`, which is handed what saves them
-        (r"\.print_(svg|png|pdf|figure)\(", {"report/figures/svg.py"}),
+        (r"\.savefig\(", {"report/figures/lettering.py"}),
+        (r"\.print_(svg|png|pdf|figure)\(", {"report/figures/lettering.py"}),
         (r"\bhtml import escape|\bhtml\.escape\(", {"outlets.py"}),
     ],
 )
