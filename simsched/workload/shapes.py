@@ -42,7 +42,7 @@ _TERMS = ("reservation", "after", "group_limit", "licences", "waited_s")
 
 def shapes_of(table: pd.DataFrame) -> dict[str, list[Any]]:
     """Return `shape` and `terms` of the jobs of a trace's table, those of which any job has one."""
-    made = {"shape": (_shape, _SHAPE), "terms": (_terms, _TERMS)}
+    made: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {"shape": (_shape, _SHAPE), "terms": (_terms, _TERMS)}
     return {
         name: _column(table, make, columns)
         for name, (make, columns) in made.items()
@@ -50,10 +50,10 @@ def shapes_of(table: pd.DataFrame) -> dict[str, list[Any]]:
     }
 
 
-def kinds_of(table: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
+def kinds_of(table: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.DataFrame, npt.NDArray[np.integer[Any]]]:
     """Return the rows that differ in some columns, of those that are there, and which of them each row is like."""
     there = [name for name in columns if name in table]
-    number: npt.NDArray[np.int64] = table.groupby(there, sort=False).ngroup().to_numpy("int64")
+    number = table.groupby(there, sort=False).ngroup().to_numpy()
     return table[there].drop_duplicates(), number
 
 
