@@ -65,11 +65,13 @@ def make_plan(
         ReplayPlan,
         cluster_groups,
         fitted_to,
+        groups_of,
         inferred_groups,
         largest_type,
         policy_settings,
         read_operator_log,
         slurm_nodes,
+        with_partitions,
     )
 
     groups = None if cluster is None else cluster_groups(cluster)
@@ -80,6 +82,9 @@ def make_plan(
     found = read_operator_log(
         log, layout=layout, time_zone=time_zone, gpus=gpus, nodes=names, with_gpus=able, strict=strict
     )
+    if described is not None and found.log is not None:
+        described = with_partitions(described, found.log)
+        groups = groups_of(described)
     guessed = groups is None
     if groups is None:
         if found.log is None:

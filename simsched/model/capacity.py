@@ -213,7 +213,7 @@ class Capacity:
 
     def take(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
         """Mark whole GPUs as held, and what goes with them for a shape."""
-        room = self._counted(shape, allocation, -1)
+        room = self._room if shape is None else self._counted(shape, allocation, -1)
         if room is not None:
             for node, gpus in allocation:
                 places = np.flatnonzero(room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
@@ -223,16 +223,16 @@ class Capacity:
 
     def give_back(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
         """Mark whole GPUs as free, and what goes with them for a shape."""
-        room = self._counted(shape, allocation, 1)
+        room = self._room if shape is None else self._counted(shape, allocation, 1)
         if room is not None:
             for node, gpus in allocation:
                 room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
         self._change(allocation, 1)
 
-    def _counted(self, shape: NodeShape | None, allocation: Allocation, sign: int) -> Room | None:
+    def _counted(self, shape: NodeShape, allocation: Allocation, sign: int) -> Room | None:
         """Take, or give back, cores and memory; return the room, None where only GPUs count."""
         room = self._room
-        if shape is not None and (room is not None or shape.exclusive):
+        if room is not None or shape.exclusive:
             room = room or self._open_room()
             for node, (cpu, memory) in beside_of(self.nodes, shape, allocation):
                 room.cpu_milli[node] += sign * cpu

@@ -13,11 +13,13 @@ from .live import (
 from .log_input import (
     cluster_groups as cluster_groups,
     fitted_to as fitted_to,
+    groups_of as groups_of,
     inferred_groups as inferred_groups,
     largest_type as largest_type,
     policy_settings as policy_settings,
     read_operator_log as read_operator_log,
     slurm_nodes as slurm_nodes,
+    with_partitions as with_partitions,
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan

@@ -83,7 +83,7 @@ def cluster_groups(path: Path) -> Groups:
     """
     text = read_text(path)
     if describes_nodes(text):
-        groups = [_group(make) for make in read_nodes(path).makes()]
+        groups = groups_of(read_nodes(path))
         if not groups:
             raise input_error(path, "none of its nodes has GPUs", "give nodes with Gres=gpu:...")
         return groups
@@ -94,6 +94,22 @@ def cluster_groups(path: Path) -> Groups:
     if isinstance(cluster, dict) and "nodes" in cluster:
         return [{key: cluster[key] for key in ("nodes", "gpus_per_node", "gpu_type") if key in cluster}]
     raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
+
+
+def groups_of(nodes: SlurmCluster) -> Groups:
+    """Return the nodes with GPUs as groups of equal ones."""
+    return [_group(make) for make in nodes.makes()]
+
+
+def with_partitions(nodes: SlurmCluster, log: ClusterLog) -> SlurmCluster:
+    """Return the nodes with their partitions: where none is named, those whose jobs ran on a node."""
+    if any(node.partitions for node in nodes.nodes):
+        return nodes
+    ran: dict[str, set[str]] = {}
+    for queue, names in log.table[["queue", "nodes"]].drop_duplicates().itertuples(index=False, name=None):
+        for name in names.split(",") if queue and names else ():
+            ran.setdefault(name, set()).add(queue)
+    return SlurmCluster(tuple(replace(node, partitions=tuple(sorted(ran.get(node.name, ())))) for node in nodes.nodes))
 
 
 def _group(make: Sequence[SlurmNode]) -> Mapping[str, Any]:

@@ -204,6 +204,7 @@ def test_users_files_are_read_through_one_door():
     ("call", "only"),
     [
         (r"\.savefig\(", {"report/figures/lettering.py"}),
+        (r"\.print_(svg|png|pdf|figure)\(", {"report/figures/lettering.py"}),
         (r"\bhtml import escape|\bhtml\.escape\(", {"outlets.py"}),
     ],
 )

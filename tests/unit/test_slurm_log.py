@@ -10,12 +10,12 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model import Amount, NodeShape, Terms
-from simsched.operators.log_input import read_operator_log, slurm_nodes
+from simsched.operators.log_input import fitted_to, groups_of, read_operator_log, slurm_nodes, with_partitions
 from simsched.workload import make_trace, write_trace_csv
 from simsched.workload.readers import log as log_reader, read_trace
 from simsched.workload.readers.log import LOG_COLUMNS, Limits
 from simsched.workload.readers.slurm import read_sacct
-from simsched.workload.readers.slurm_nodes import expand_nodes, read_nodes
+from simsched.workload.readers.slurm_nodes import SlurmCluster, SlurmNode, expand_nodes, read_nodes
 from simsched.workload.recipes.as_is import specs_of
 
 HEADER = "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|Elapsed|Timelimit|ReqTRES|AllocTRES|State"
@@ -371,3 +371,39 @@ def test_json_says_the_same_as_lines(tmp_path: Path) -> None:
     path.write_text('{"jobs": [{"job_id": 1}]}')
     with pytest.raises(InputError, match="job 1 of the list is not as sacct writes it"):
         read_sacct(path)
+
+
+def test_a_partition_has_the_nodes_on_which_its_jobs_ran_where_nothing_names_them(tmp_path: Path) -> None:
+    nodes = SlurmCluster(tuple(SlurmNode(name, 8, "a100", 64, 1024) for name in ("g1", "g2", "g3")))
+    found = read_sacct(log(tmp_path, line("1", NodeList="g[1-2]"), line("2", NodeList="g2", Partition="debug")))
+    placed = with_partitions(nodes, found)
+    assert [node.partitions for node in placed.nodes] == [("gpu",), ("debug", "gpu"), ()]
+    named = SlurmCluster((SlurmNode("g1", 8, partitions=("x",)), SlurmNode("g2", 8)))
+    assert with_partitions(named, found) == named
+    assert groups_of(placed)[0] == {
+        "nodes": 1, "gpus_per_node": 8, "gpu_type": "a100", "cores_per_node": 64, "memory_gb_per_node": 1.0,
+    }  # fmt: skip
+
+
+def test_a_log_and_a_cluster_are_brought_together_and_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    lines = [
+        f"1|{TIMES}|cpu=8,gres/gpu:A100=8,node=1|cpu=8|g1|||",
+        f"2|{TIMES}|cpu=8,gres/gpu:v100=1,node=1|cpu=8|g1|||",
+        f"3|{TIMES}|cpu=99,gres/gpu:a100=1,node=1|cpu=8|g1|||",
+    ]
+    path.write_text("\n".join([FULL, *lines]) + "\n")
+    groups = [{"nodes": 2, "gpus_per_node": 8, "gpu_type": "a100", "cores_per_node": 64}]
+    found, kept = fitted_to(read_operator_log(path), groups)
+    assert kept == groups
+    jobs = {job.id: job.shape for job in specs_of(found.trace.table)}
+    assert jobs == {
+        "1": NodeShape(1, Amount(8, cpu_milli=8000), ("a100",)),
+        "2": NodeShape(1, Amount(1, cpu_milli=8000)),
+    }
+    assert "1 job on v100, which the cluster lacks, may run on any type" in found.said
+    assert "left out: 1 job with no room on the idle nodes of their partition" in found.said
+    bare, without = fitted_to(read_operator_log(path), [{"nodes": 2, "gpus_per_node": 8, "gpu_type": "a100"}])
+    assert "cpu_milli" not in bare.trace.table
+    assert len(bare.trace) == 3
+    assert without == [{"nodes": 2, "gpus_per_node": 8, "gpu_type": "a100"}]

@@ -112,6 +112,22 @@ def test_every_tested_job_has_a_reservation_and_of_each_user_only_so_many_are_te
     assert starts(one, jobs) == {"runs": 0, "a": 100, "b": 200, "c": 200}
 
 
+def test_a_pass_goes_on_after_others_had_their_turn_where_it_continues() -> None:
+    # slurm.conf, bf_continue. At 30 the first two are looked at, at 32 two more, unless a job came at 31: then "fits"
+    # is looked at only when a cycle is not disturbed, which is at 62.
+    blocked = [asks(f"{i}", 1, 8, 500) for i in range(3)]
+    jobs = [asks("runs", 0, 6, 900), *blocked, asks("fits", 2, 2, 100), asks("comes", 31, 8, 10)]
+
+    def begins(jobs: list[JobSpec], *, continues: bool = False) -> float:
+        options = Backfill("conservative", interval_s=30, jobs_per_yield=2, continues=continues)
+        return starts(SlurmBackfill(options), jobs)["fits"]
+
+    assert begins(jobs[:-1]) == 32
+    assert begins(jobs) == 62
+    assert begins(jobs, continues=True) == 32
+    assert starts(SlurmBackfill(Backfill("conservative", interval_s=30)), jobs)["fits"] == 30
+
+
 def test_times_are_planned_in_steps() -> None:
     # slurm.conf, bf_resolution. "head" could start at 90 and is planned for 120, so that "fits" may run until 119.
     jobs = [asks("runs", 0, 6, 90), asks("head", 1, 8, 60), asks("fits", 2, 2, 100)]

@@ -187,6 +187,10 @@ def _scheduler_parameters(value: str, found: SlurmSettings) -> None:
         if key in _SCHEDULER:
             name, turn = _SCHEDULER[key]
             found.backfill[name] = turn(given)
+        elif key == "bf_yield_interval":
+            found.backfill["yield_s"] = int(given) / 1e6
+        elif key == "bf_continue":
+            found.backfill["continues"] = True
         elif key == "preempt_youngest_first":
             found.preemption["youngest_first"] = True
         else:

@@ -38,6 +38,7 @@ from simsched.policy import (
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import Ints
 from simsched_policies.production.slurm.conditions import Conditions
+from simsched_policies.production.slurm.cycle import Cycle
 from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
 from simsched_policies.production.slurm.longest_run import LongestRun
 from simsched_policies.production.slurm.machines import Machines
@@ -92,11 +93,15 @@ class SlurmBackfill(Policy):
     _reserved: tuple[Reservation, ...] = field(default=(), init=False, repr=False)
     _stops: Preemption = field(init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
+    _cycle: Cycle = field(init=False, repr=False)
+    #: How many jobs backfill looks at in this decision, None where it does not run.
+    _depth: int | None = field(default=None, init=False, repr=False)
     _longest: LongestRun = field(default_factory=LongestRun, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Open the books."""
         accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
+        self._cycle = Cycle(self.backfill)
         self._reserved = self.limits.reservations
         self._usage = Usage(accounts | dict(self.tenants), self.priority.half_life_s)
         self._order = Order(self.priority, self.limits, self._usage)
@@ -131,7 +136,10 @@ class SlurmBackfill(Policy):
             changes.cancel[job_id] = None
         if self._stops.on:
             self._preempt(view, changes)
-        how = self.backfill.kind if self._backfills(now_s) else "none"
+        waiting_jobs = sum([len(pool.waiting.jobs) for pool in self._pools])
+        self._depth = self._cycle.depth(now_s, waiting_jobs, changed=bool(view.arrived or view.finished or view.lost))
+        self._changed = self._depth is None or self.priority.weighs
+        how = self.backfill.kind if self._depth is not None else "none"
         kept = self._stops.keep_back(self._free) if self._stops.on else ()
         for kind, pool in enumerate(self._pools):
             if pool.waiting.jobs and (
@@ -150,13 +158,6 @@ class SlurmBackfill(Policy):
             jobs = {name: Stop(saved=saved) for name in changes.stop if name not in jobs} | jobs
         return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
-    def _backfills(self, now_s: float) -> bool:
-        """Say whether this decision runs backfill, or looks at the head of the queue alone."""
-        interval_s = self.backfill.interval_s
-        due = not interval_s or now_s % interval_s == 0
-        self._changed = not due or self.priority.weighs
-        return due
-
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
         if not (self.backfill.interval_s or self._stops.claims or self._machines is not None or self._longest.any):
@@ -166,6 +167,7 @@ class SlurmBackfill(Policy):
         if any(len(pool.waiting) for pool in self._pools):
             change_s = None if self._machines is None else self._machines.next_change_s(now_s)
             times += [] if change_s is None else [change_s]
+            times += [] if self._cycle.next_s is None else [self._cycle.next_s]
             if self.backfill.interval_s and self._changed:
                 times.append((now_s // self.backfill.interval_s + 1) * self.backfill.interval_s)
         return min(times, default=None)
@@ -323,7 +325,7 @@ class SlurmBackfill(Policy):
         if how == "conservative":
             if options.max_jobs_per_user:
                 order = order[first_of_each(waiting.keys[order], options.max_jobs_per_user)]
-            order = self._tested(pool, order, options.max_jobs)
+            order = self._tested(pool, order, self._depth or 0)
         elif options.interval_s and how == "none":
             order = self._tested(pool, order, options.queue_depth)
         gpus, limits = waiting.gpus[order], waiting.limits[order]
