@@ -62,10 +62,6 @@ class Pass(NamedTuple):
             begun.setdefault(job, []).append((node, gpus))
         return starts, [(job, tuple(at)) for job, at in begun.items()]
 
-    def any_fits(self, kinds: Ints) -> bool:
-        """Say whether any of some wants fits what is free now, reservations aside."""
-        return bool(_any_fits(self.free, self.whole, self.wants, self.masks, np.unique(kinds)))
-
 
 @jit
 def _bad(level: Ints, whole: Ints, node: int, want: Ints) -> bool:
@@ -90,22 +86,6 @@ def _units(level: Ints, node: int, want: Ints) -> int:
     ):
         most -= 1
     return int(max(most, 0))
-
-
-@jit
-def _any_fits(free: Ints, whole: Ints, wants: Ints, masks: Flags, kinds: Ints) -> bool:
-    for i in range(len(kinds)):
-        want, found = wants[kinds[i]], 0
-        for node in range(len(free)):
-            if not masks[want[4], node]:
-                continue
-            if want[0] == 0:
-                found += _units(free, node, want)
-            elif free[node, 0] >= want[1] and free[node, 1] >= want[2] and free[node, 2] >= want[3]:
-                found += 1
-        if found >= (want[1] if want[0] == 0 else want[0]):
-            return True
-    return False
 
 
 @jit
