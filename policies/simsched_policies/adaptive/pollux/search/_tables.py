@@ -111,6 +111,23 @@ def build(problem: AllocationProblem, exponent: float, scale: float) -> Problem:
     )
 
 
+def capacity_choices(problem: Problem, node_gpus: IntArray) -> FloatArray:
+    """[J, W] the largest worth of a job on each number of GPUs, where only node sizes limit it; -inf where none is."""
+    jobs, classes, width = problem.value.shape
+    gpus = np.arange(width)
+    allowed = (gpus >= problem.limits[:, :1]) & (gpus <= problem.limits[:, 1:])
+    choices: FloatArray = np.full((jobs, width), -np.inf)
+    for group in range(classes):
+        most = node_gpus.sum() if group == classes - 1 else (group + 1) * node_gpus.max(initial=0)
+        fitting = allowed & (gpus > group) & (gpus <= most)
+        np.maximum(choices, problem.value[:, group], out=choices, where=fitting)
+    choices[:, 0] = problem.value[:, 0, 0]
+    kept = np.flatnonzero(problem.keep[:, KEPT])
+    place = kept, problem.keep[kept, TOTAL]
+    choices[place] = np.maximum(choices[place], problem.keep_value[kept])
+    return choices
+
+
 def empty_state(problem: Problem, node_gpus: IntArray, random: IntArray) -> State:
     """Return a state in which no job holds a GPU, on nodes of ``node_gpus`` [N] GPUs."""
     largest = int(node_gpus.max(initial=0))
