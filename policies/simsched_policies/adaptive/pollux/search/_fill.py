@@ -6,10 +6,10 @@ import numpy as np
 
 from ._start import load, price_gpus
 from ._tables import build, capacity_choices, empty_state, longest_row, middle, pack_rows, unpack_rows
-from .allocation_problem import AllocationProblem, IntArray, job_values
+from .allocation_problem import AllocationProblem, AnyIntArray, job_values
 
 
-def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.Generator) -> IntArray:
+def fill_idle(problem: AllocationProblem, allocation: AnyIntArray, rng: np.random.Generator) -> AnyIntArray:
     """Return the allocation [J, N] with idle GPUs given to jobs that have none and whose restart factor is 0.
 
     Starting such a job adds nothing to the fitness of this round, hence no search does it, but costs nothing either,
@@ -28,4 +28,4 @@ def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.G
     )
     state = empty_state(tables, problem.node_gpus, rng.integers(1, 2147483000, size=2))
     load(tables, state, pack_rows(after, allocation, longest_row(after)), price)
-    return unpack_rows(state.row, problem.nodes)
+    return unpack_rows(problem, state.row)

@@ -38,11 +38,10 @@ from .result import SearchOptions, SearchResult
 MOVES, MOST_EXTRA, EXTRA = 40, 3000, 400  # moves a job, and in all min(3000, 400 a job) more
 EPOCH, EPOCH_EXTRA = 20, 200  # moves of an epoch: so many a job, and so many more
 DRAWS, JOBS_A_DRAW, MOST_DRAWS = 4, 16, 16  # a choice is among at most 4 jobs, one more for each 16, never over 16
-CLOSE = 5e-6  # what is nothing: a gap to the bound, a gain of an epoch, as a share of the typical term of every job
+CLOSE = 3e-5  # what is nothing: a gap to the bound, a gain of an epoch, as a share of the typical term of every job
 MOST_CELLS = 2**20  # jobs x GPUs x GPUs of a job up to which dynamic programming bounds the value
 WARM, COLD = 0.1, 0.001  # first and last temperature, in typical terms
 PRICES = np.array([0.9, 1.0, 1.1] * 5 + [0.0, 0.5, 2.0])  # mostly near the one found, now and then far off
-MANY_GPUS = 2**15  # of a node; with fewer, populations are kept as 16-bit integers
 LOGS = log((np.arange(1024) + 0.5) / 1024)
 
 
@@ -53,7 +52,7 @@ def search_hybrid(
     random = rng.integers(1, 2147483000, size=2)
     starts: list[AnyIntArray] = [problem.current, *population[: options.starts]]
     unit = middle(problem, current_values(problem), 0.0)
-    found: list[IntArray] = []
+    found: list[AnyIntArray] = []
     counts = np.zeros(2, np.int64)
     exponents = stages(problem.fairness)
     for exponent in exponents:
@@ -64,15 +63,14 @@ def search_hybrid(
     return _result(problem, found, counts, len(exponents))
 
 
-def _result(problem: AllocationProblem, found: list[IntArray], counts: IntArray, runs: int) -> SearchResult:
+def _result(problem: AllocationProblem, found: list[AnyIntArray], counts: IntArray, runs: int) -> SearchResult:
     scores = [fitness(problem, allocation) for allocation in found]
     ranked = sorted(range(len(found)), key=lambda i: (-scores[i], -i))
-    distinct: list[IntArray] = []
+    distinct: list[AnyIntArray] = []
     for i in ranked:
         if not any(np.array_equal(found[i], other) for other in distinct):
             distinct.append(found[i])
-    few = np.int16 if problem.node_gpus.max(initial=0) < MANY_GPUS else np.int64
-    population = np.stack([allocation.astype(few) for allocation in distinct])
+    population = np.stack(distinct) if len(distinct) > 1 else distinct[0][None]
     return SearchResult(distinct[0], scores[ranked[0]], population, runs, int(counts[0]))
 
 
@@ -84,7 +82,7 @@ def _search_exponent(
     random: IntArray,
     options: SearchOptions,
     counts: IntArray,
-) -> IntArray:
+) -> AnyIntArray:
     """Anneal for one exponent from the best of the starts; returns an allocation [J, N]."""
     tables = build(problem, exponent, unit)
     gpus, top = int(problem.node_gpus.sum()), np.zeros(problem.jobs)
@@ -95,7 +93,7 @@ def _search_exponent(
         bound = min(bound, share_gpus(choices, np.zeros(gpus + 1), np.zeros(choices.shape[1], np.int64)))
     state = _start(problem, tables, [_rows(problem, start, tables.keep) for start in starts], price, top, random)
     best = state.row.copy()
-    heat, jobs = _typical(problem, exponent, unit, state), tables.movable.size
+    heat, jobs = _typical(problem, exponent, unit, state), min(tables.movable.size, gpus)
     moves = max(1, int(options.effort * (MOVES * jobs + min(MOST_EXTRA, EXTRA * jobs))))
     epoch = max(1, int(options.effort * (EPOCH * jobs + EPOCH_EXTRA)))
     close = CLOSE * (abs(exponent) or 1.0) * jobs * heat
@@ -113,7 +111,7 @@ def _search_exponent(
         logs=LOGS,
     )
     anneal(tables, state, best, plan, counts)
-    return unpack_rows(best, problem.nodes)
+    return unpack_rows(problem, best)
 
 
 def _start(
@@ -154,4 +152,4 @@ def _typical(problem: AllocationProblem, exponent: float, unit: float, state: St
     speedup = problem.speedup[np.arange(problem.jobs), group, state.row[:, TOTAL]]
     factor = np.where(state.row[:, KEPT] == 1, 1.0, problem.restart_factor)
     values = speedup * problem.weight * factor + problem.floor  # as `job_values`, without the whole allocation
-    return float(np.median(np.abs(worth(values, exponent, unit))))
+    return float(np.sort(np.abs(worth(values, exponent, unit)))[problem.jobs // 2])
