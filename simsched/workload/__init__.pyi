@@ -14,7 +14,7 @@ from .philly_statistics import (
 from .places import located as located
 from .pods import read_nodes as read_nodes, read_pods as read_pods
 from .recipes.recipe import HOUR_S as HOUR_S, MAX_GPU_TIME_S as MAX_GPU_TIME_S, size_class_of as size_class_of
-from .shapes import SHAPE_COLUMNS as SHAPE_COLUMNS, shapes_of as shapes_of
+from .shapes import SHAPE_COLUMNS as SHAPE_COLUMNS, kinds_of as kinds_of, shapes_of as shapes_of
 from .source import (
     GENERATED as GENERATED,
     NAMED_SOURCES as NAMED_SOURCES,

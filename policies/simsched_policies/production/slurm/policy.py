@@ -313,14 +313,19 @@ class SlurmBackfill(Policy):
 
     def _chosen(self, kind: int, pool: TypePool, view: View, how: str) -> _Chosen:
         """Return the places of the jobs that start now, in the order of priority."""
-        waiting, options = pool.waiting, self.backfill
-        state = None if self._machines is None else self._machines.begin(self._free)
-        free = self._free.total_of(kind) if state is None else 0
-        looks = options.max_jobs > 0 and options.queue_depth > 0
-        if state is None and len(waiting.jobs) == 1 and waiting.least_gpus <= free and looks:
-            return [(0, None)]  # nobody else is there to wait for
-        if state is not None and not state.any_fits(waiting.wants):
-            return []
+        waiting, options, machines, state = pool.waiting, self.backfill, self._machines, None
+        alone = len(waiting.jobs) == 1 and options.max_jobs > 0 and options.queue_depth > 0
+        if machines is None:
+            free = self._free.total_of(kind)
+            if alone and waiting.least_gpus <= free:
+                return [(0, None)]  # nobody else is there to wait for
+        elif not self._reserved:
+            places = (machines.place_now(want, self._free) for want in sorted(waiting.kinds))
+            place = next((one for one in places if one is not None), None)
+            if place is None or alone:
+                return [] if place is None else [(0, place)]
+        if machines is not None:
+            state = machines.begin(self._free)
         order, now = self._in_order(pool, view.now_s), math.floor(view.now_s)
         if how == "conservative":
             if options.max_jobs_per_user:

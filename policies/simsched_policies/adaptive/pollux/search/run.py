@@ -79,7 +79,7 @@ def _find(
 
 def _for_all(problem: AllocationProblem, jobs: IntArray, found: SearchResult) -> SearchResult:
     """Extend a result for some jobs to all of them; the others hold nothing."""
-    allocation = np.zeros_like(problem.current)
+    allocation = np.zeros(problem.current.shape, problem.current.dtype)
     allocation[jobs] = found.allocation
     population = np.zeros((found.population.shape[0], *problem.current.shape), found.population.dtype)
     population[:, jobs] = found.population
