@@ -28,5 +28,6 @@ from .source import (
     make_workload as make_workload,
 )
 from .summary import batch_numbers as batch_numbers, describe as describe, trace_statistics as trace_statistics
-from .trace import MOST_SECONDS as MOST_SECONDS, Trace as Trace, make_trace as make_trace
+from .swf import swf_jobs as swf_jobs, write_swf as write_swf
+from .trace import MOST_SECONDS as MOST_SECONDS, Trace as Trace, in_gpus as in_gpus, make_trace as make_trace
 from .write import write_trace_csv as write_trace_csv, write_workload_csv as write_workload_csv
