@@ -33,7 +33,7 @@ def plan_of(folder: Path, log: str = "log.txt", policy: str = "slurm-backfill", 
     """Read the files of a folder as the command does."""
     return make_plan(
         folder / log, policy, folder / "cluster.txt", settings, "auto", "UTC", False, folder / "results", 1,
-        **({"slurm": folder} if policy == "slurm-backfill" else {}),
+        (folder / "slurm.conf", folder / "qos.txt") if policy == "slurm-backfill" else (),
     )  # fmt: skip
 
 
