@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from simsched.cli.run import processors
 from simsched.errors import InputError, Problem, input_error
 from simsched.files import absolute
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="The page. [default: DIR/report.html]")
-def report(folder: Path, out: Path | None) -> None:
+@click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
+def report(folder: Path, out: Path | None, workers: int | None) -> None:
     """Gather results into one HTML page, to read on a phone, at a desk or on paper.
 
     DIR is the folder of a run, or a folder of runs (such as results/). The page needs no other file: it holds tables
@@ -31,7 +33,7 @@ def report(folder: Path, out: Path | None) -> None:
     if path.is_dir():
         raise input_error(path, "is a folder", "name a file with --out")
     try:
-        write_report(parts, title, path)
+        write_report(parts, title, path, workers or processors())
     except OSError as error:
         raise input_error(
             path, f"cannot be written ({error.strerror or error})", "name another file with --out"

@@ -1,5 +1,6 @@
 """What stands on the page of `simsched report`, and what does not."""
 
+import os
 import re
 from collections import Counter
 from html.parser import HTMLParser
@@ -9,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
+from simsched.cli.report import _part
 from simsched.experiment.running.reproduce import reproduction_of
 from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
+from simsched.report.page import html
 from simsched.results.reader import Cell, Run, read_run
 
 TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(12))
@@ -240,3 +243,23 @@ def test_a_file_that_is_not_shipped_but_named_alike_is_given_in_full(tmp_path):
     recipe = reproduction_of(described(str(tmp_path / "mine.yaml")))
     assert (recipe.command, recipe.file_name) == ("simsched run quickstart.yaml", "quickstart.yaml")
     assert "name: fifo" in recipe.file
+
+
+def test_sections_are_the_same_from_several_processes_and_where_one_of_these_ends_early(runs, monkeypatch):
+    parts = [_part(runs / name) for name in "ababab"]
+    alone = html.report_page(parts, "all")
+    answered = []
+    begin = html.start
+
+    def started(serve):
+        process, pipe = begin(serve)
+        answered.append(process.pid)
+        return process, pipe
+
+    monkeypatch.setattr(html, "start", started)
+    assert html.report_page(parts, "all", 2) == alone
+    assert len(answered) == 1
+    monkeypatch.setattr(html, "_serve", os.getpid)  # takes no pipe: the process ends without an answer
+    assert html.report_page(parts, "all", 2) == alone
+    assert html.report_page(parts[:5], "all", 2) == html.report_page(parts[:5], "all")
+    assert len(answered) == 2, "too few sections for another process"
