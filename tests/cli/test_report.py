@@ -3,14 +3,16 @@
 import os
 import re
 from collections import Counter
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from simsched.cli import report
 from simsched.cli.main import cli
-from simsched.cli.report import _part
+from simsched.experiment import running
 from simsched.experiment.running.reproduce import reproduction_of
 from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
@@ -246,20 +248,19 @@ def test_a_file_that_is_not_shipped_but_named_alike_is_given_in_full(tmp_path):
 
 
 def test_sections_are_the_same_from_several_processes_and_where_one_of_these_ends_early(runs, monkeypatch):
-    parts = [_part(runs / name) for name in "ababab"]
+    parts = [report._part(runs / name) for name in "ababab"]
     alone = html.report_page(parts, "all")
-    answered = []
-    begin = html.start
+    begun = []
+    begin = running.start
 
     def started(serve):
-        process, pipe = begin(serve)
-        answered.append(process.pid)
-        return process, pipe
+        begun.append(begin(serve))
+        return begun[-1]
 
-    monkeypatch.setattr(html, "start", started)
-    assert html.report_page(parts, "all", 2) == alone
-    assert len(answered) == 1
-    monkeypatch.setattr(html, "_serve", os.getpid)  # takes no pipe: the process ends without an answer
-    assert html.report_page(parts, "all", 2) == alone
-    assert html.report_page(parts[:5], "all", 2) == html.report_page(parts[:5], "all")
-    assert len(answered) == 2, "too few sections for another process"
+    monkeypatch.setattr(running, "start", started, raising=False)
+    assert html.report_page(parts, "all", partial(report._composed, 2)) == alone
+    assert len(begun) == 1
+    monkeypatch.setattr(report, "_serve", os.getpid)  # takes no pipe: the process ends without an answer
+    assert html.report_page(parts, "all", partial(report._composed, 2)) == alone
+    assert html.report_page(parts[:5], "all", partial(report._composed, 2)) == html.report_page(parts[:5], "all")
+    assert len(begun) == 2, "too few sections for another process"

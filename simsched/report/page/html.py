@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from multiprocessing.connection import Connection
 from pathlib import Path
 
-from simsched.experiment.running import end, start
 from simsched.files import write_text
 from simsched.outlets import html_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
@@ -35,55 +31,35 @@ class Part:
     replicate_over: Collection[str] = ()
 
 
-#: Fewer sections than these take no longer than the start of a process for them.
-_LEAST_EACH = 3
 #: A section to compose: its run, its anchor and its heading.
-_Wanted = tuple[Part, str, str]
+Wanted = tuple[Part, str, str]
+Composed = Callable[[Sequence[Wanted]], list[str]]
 
 
-def write_report(parts: Sequence[Part], title: str, path: Path, workers: int = 1) -> None:
-    """Write the page of these runs, whole or not at all; the same results give the same bytes for any `workers`."""
-    write_text(Path(path), report_page(parts, title, workers))
+def write_report(parts: Sequence[Part], title: str, path: Path, composed: Composed | None = None) -> None:
+    """Write the page of these runs, whole or not at all; the same results give the same bytes.
+
+    `composed` does what `compose` does, perhaps in several processes.
+    """
+    write_text(Path(path), report_page(parts, title, composed))
 
 
-def report_page(parts: Sequence[Part], title: str, workers: int = 1) -> str:
+def report_page(parts: Sequence[Part], title: str, composed: Composed | None = None) -> str:
     """Compose the page: a section for each run and, where there are several, a list of them."""
     alone = len(parts) == 1
     wanted = [
         (part, f"run{number}", "" if alone else f"<h2>{html_text(part.run.name)}</h2>")
         for number, part in enumerate(parts, start=1)
     ]
-    sections = "\n".join(_composed(wanted, min(workers, len(wanted) // _LEAST_EACH) or 1))
+    sections = "\n".join((composed or compose)(wanted))
     script = occupancy_script() if 'class="block occupancy"' in sections else ""
     kind = f"Results of simulated GPU clusters, written by simsched {html_text(_version(parts))}"
     return page_of(title, kind, sections, contents=_contents(parts), script=script)
 
 
-def _composed(wanted: Sequence[_Wanted], workers: int) -> list[str]:
-    """Compose sections, every `workers`-th of them in this process and the others in processes of their own."""
-    begun = [start(_serve) for _ in range(1, workers)]
-    try:
-        for place, (_, pipe) in enumerate(begun, start=1):
-            with suppress(OSError):  # it has ended already
-                pipe.send(wanted[place::workers])
-        found = [""] * len(wanted)
-        found[::workers] = [_section(*one) for one in wanted[::workers]]
-        for place, (_, pipe) in enumerate(begun, start=1):
-            try:
-                found[place::workers] = pipe.recv()
-            except (EOFError, OSError):  # something was raised there, which is raised again here
-                found[place::workers] = [_section(*one) for one in wanted[place::workers]]
-    finally:
-        for process, _ in begun:
-            end(process)
-    return found
-
-
-def _serve(pipe: Connection) -> None:
-    """Compose the sections that the pipe asks for; close it without an answer where anything is raised or warned of."""
-    with suppress(Exception), warnings.catch_warnings():  # whatever it is, the other end meets it again
-        warnings.simplefilter("error")
-        pipe.send([_section(*one) for one in pipe.recv()])
+def compose(wanted: Sequence[Wanted]) -> list[str]:
+    """Compose sections, one after the other."""
+    return [_section(*one) for one in wanted]
 
 
 def _version(parts: Sequence[Part]) -> str:
