@@ -186,12 +186,17 @@ def _usage(shown: Sequence[Effect]) -> TextTable:
 
 
 def _winners(effects: Sequence[Effect]) -> list[str]:
-    """Name the tenants, queues and sizes that gain or lose."""
+    """Name the tenants, queues, sizes and types that are forecast to wait less or more."""
     said = []
-    for verdict, words in (("gains", "Less wait for"), ("loses", "More wait for")):
-        named = [one for one in effects if one.verdict == verdict and one.by != "user" and one.before.group != "all"]
+    for direction in ("less", "more"):
+        named = [
+            f"{one.by} {one.before.group}"
+            for one in effects
+            if one.forecast is not None and one.forecast.direction == direction
+            if one.by != "user" and one.before.group != "all"
+        ]
         if named:
-            said.append(f"{words} {', '.join(f'{one.by} {one.before.group}' for one in named)}.")
+            said.append(f"{direction.capitalize()} wait for {', '.join(named)}.")
     return said
 
 

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from simsched.errors import input_error
@@ -163,9 +165,7 @@ def find_capacity(found: Calibration, target: Target, *, group: int = 0, listene
             points[number] = Point(number, gpus, one, met, cost(number), value, known)
         return refuted | {number: points[number].met for number in new}
 
-    largest = int(plan.log.trace.table["num_gpus"].max())
-    others = [one for place, one in enumerate(groups) if place != group]
-    least = 1 if others and largest_type(others) >= largest else max(1, -(-largest // per_node))
+    least = _least(plan.log.trace.table, groups, group)
     nodes = Search(measure, plan.workers).find(least, max(now, least), max(now, least) * MOST_TIMES)
     tried = tuple(points[number] for number in sorted(points))
     values = [point.value for point in tried]
@@ -173,6 +173,30 @@ def find_capacity(found: Calibration, target: Target, *, group: int = 0, listene
     monotone = all(order(one, other) for one, other in pairwise(values))
     price = None if nodes is None else cost(nodes)
     return Answer(str(groups[group].get("gpu_type", "gpu")), nodes, tried, monotone, price)
+
+
+def _least(table: pd.DataFrame, groups: Sequence[Mapping[str, Any]], group: int) -> int:
+    """Return the fewest nodes of a group with which every job of a trace has room on it or on another group."""
+    per_node = int(groups[group].get("gpus_per_node", 4))
+    others = [one for place, one in enumerate(groups) if place != group]
+    nodes = table.get("num_nodes", 0)
+    least = np.maximum(nodes, np.ceil(table["num_gpus"] / per_node))
+    types = table["gpu_types"] if "gpu_types" in table else pd.Series("", index=table.index)
+    alone = 1
+    for (queue, kinds), largest in least.groupby([table["queue"], types]).max().items():
+        jobs = table[(table["queue"] == queue) & (types == kinds)]
+        room = [one for one in others if _serves(one, others, str(queue), str(kinds))]
+        if not (room and largest_type(room) >= int(jobs["num_gpus"].max())) and _serves(
+            groups[group], groups, str(queue), str(kinds)
+        ):
+            alone = max(alone, int(largest))
+    return alone
+
+
+def _serves(one: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], queue: str, types: str) -> bool:
+    """Say whether jobs of a queue that may run on some types may run on a group; a queue that none names on any."""
+    named = any(queue in other.get("partitions", ()) for other in groups)
+    return (not types or one.get("gpu_type") in types.split("|")) and (not named or queue in one.get("partitions", ()))
 
 
 def _nodes(groups: Sequence[Mapping[str, object]]) -> int:

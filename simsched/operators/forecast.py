@@ -15,6 +15,8 @@ DAY_S = 86400
 _DRAWS, _SEED = 400, 26
 #: Smaller changes of a mean wait, in seconds and as a share, count as none.
 LEAST_CHANGE_S, LEAST_CHANGE = 60.0, 0.05
+#: Changes by a smaller share come about by chance too: a queue is upset by who happens to end when.
+SURE_CHANGE = 0.25
 #: No replay is trusted more than this, as a factor: what the log does not show is not in the misfit either.
 _LEAST_FACTOR = 1.1
 
@@ -23,8 +25,7 @@ _LEAST_FACTOR = 1.1
 class Forecast:
     """The mean wait of a part of the jobs after a change, in seconds, with an interval that includes the misfit.
 
-    `now_s` is the recorded mean. `direction` is `less`, `more`, `as before`, or `cannot tell` where the interval has
-    both.
+    `now_s` is the recorded mean. `direction` is `less`, `more`, `as before`, or `cannot tell`.
     """
 
     now_s: float
@@ -55,17 +56,18 @@ def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Nu
     low, high = np.percentile(ways, (2.5, 97.5))
     low = max(min(low, new[0], middle) / off - WAITED_S, 0.0)
     high = max(high, new[0], middle) * off + WAITED_S
-    return Forecast(
-        float(was[0]), float(middle), float(low), float(high), _direction(was[0], old[0], new[0], low, high)
-    )
+    direction = _direction(float(was[0]), old, new)
+    return Forecast(float(was[0]), float(middle), float(low), float(high), direction)
 
 
-def _direction(now: float, before: float, after: float, low: float, high: float) -> str:
-    least = max(LEAST_CHANGE_S, LEAST_CHANGE * now)
-    if abs(after - before) < max(LEAST_CHANGE_S, LEAST_CHANGE * before):
-        return "as before" if low > now - 5 * least and high < now + 5 * least else "cannot tell"
-    if high < now:
-        return "less"
-    if low > now:
-        return "more"
-    return "cannot tell"
+def _direction(recorded: float, before: Numbers, after: Numbers) -> str:
+    """Say which way waits go: where nearly all resampled days agree, and by more than the replay is off."""
+    change, at_first = float(after[0] - before[0]), float(before[0])
+    low, high = np.percentile(after[1:] - before[1:], (2.5, 97.5))
+    if abs(change) < LEAST_CHANGE * at_first and max(abs(low), abs(high)) < max(
+        LEAST_CHANGE_S, LEAST_CHANGE * at_first
+    ):
+        return "as before"
+    if abs(change) < max(LEAST_CHANGE_S, SURE_CHANGE * at_first, abs(at_first - recorded)) or low <= 0 <= high:
+        return "cannot tell"
+    return "less" if change < 0 else "more"

@@ -16,7 +16,7 @@ from simsched.experiment import ClusterSpec, GroupSpec
 from simsched.model import Capacity
 from simsched.reading import read_text
 from simsched.words import counted
-from simsched.workload import Trace, make_trace, shapes_of
+from simsched.workload import SHAPE_COLUMNS, Trace, kinds_of, make_trace, shapes_of
 from simsched.workload.readers import (
     ClusterLog,
     Limits,
@@ -163,19 +163,21 @@ def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None 
 
 def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
     """Leave out the jobs for whose shape the idle nodes of their queue have no room, and count them."""
-    shapes = shapes_of(table).get("shape")
+    rows, number = kinds_of(table, ("queue", "num_gpus", *SHAPE_COLUMNS))
+    shapes = shapes_of(rows).get("shape")
     if shapes is None:
         return table, 0
     made = [GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups]
     nodes = ClusterSpec(groups=tuple(made)).build().nodes
     named = {name for node in nodes for name in node.partitions}
     fits: dict[tuple[str, Any], bool] = {}
-    rows = list(zip(table["queue"].tolist(), shapes, strict=True))
-    for queue, shape in dict.fromkeys(rows):
-        up = [queue not in named or queue in node.partitions for node in nodes]
-        free = [node.gpus if works else 0 for node, works in zip(nodes, up, strict=True)]
-        fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
-    keep = np.array([fits[row] for row in rows], dtype=bool)
+    for queue, shape in zip(rows["queue"], shapes, strict=True):
+        if (queue, shape) not in fits:
+            up = [queue not in named or queue in node.partitions for node in nodes]
+            free = [node.gpus if works else 0 for node, works in zip(nodes, up, strict=True)]
+            fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
+    fit = np.array([fits[one] for one in zip(rows["queue"], shapes, strict=True)], dtype=bool)
+    keep = fit[number]
     return (table if keep.all() else table[keep].reset_index(drop=True)), int((~keep).sum())
 
 

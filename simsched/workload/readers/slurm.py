@@ -338,7 +338,7 @@ def _is_json(lines: Sequence[str]) -> bool:
 
 def _matches(head: Head) -> bool:
     names = head.line.split("|")
-    if _is_json([head.line]):
+    if _is_json([head.line]) and (head.line.strip() == "{" or '"jobs"' in head.line or '"meta"' in head.line):
         return True
     return len(names) > 1 and all(name in names for name in _REQUIRED)
 

@@ -135,7 +135,7 @@ def _one_group(problem: AllocationProblem, columns: Columns, rows: _Rows, mine: 
     held = problem.current[columns.job[kept]]
     here = held[:, mine]
     rows.add([(items, sizes), (gpus, 1.0), (kept, here.sum(axis=1))], size * many)
-    rows.add([(items, (sizes * 2 > size).astype(np.float64)), (kept, (here * 2 > size).sum(axis=1))], many)
+    rows.add([(items, (sizes * 2 > size).astype(np.float64)), (kept, (here > size - here).sum(axis=1))], many)
     for i in range(parts):
         rows.add([(gpus[i : i + 1], 1.0), (touched[i : i + 1], -float(size))], 0.0)
         rows.add([(gpus[i : i + 1], -1.0), (touched[i : i + 1], 1.0)], 0.0)
