@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from simsched.cli.run import processors
 from simsched.errors import InputError, Problem, input_error
 from simsched.files import absolute
 
 if TYPE_CHECKING:
-    from simsched.report.page import Part
+    from multiprocessing.connection import Connection
+
+    from simsched.report.page import Part, Wanted
+
+#: Fewer sections than these take no longer than the start of a process for them.
+_LEAST_EACH = 3
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="The page. [default: DIR/report.html]")
-def report(folder: Path, out: Path | None) -> None:
+@click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
+def report(folder: Path, out: Path | None, workers: int | None) -> None:
     """Gather results into one HTML page, to read on a phone, at a desk or on paper.
 
     DIR is the folder of a run, or a folder of runs (such as results/). The page needs no other file: it holds tables
@@ -31,7 +42,7 @@ def report(folder: Path, out: Path | None) -> None:
     if path.is_dir():
         raise input_error(path, "is a folder", "name a file with --out")
     try:
-        write_report(parts, title, path)
+        write_report(parts, title, path, partial(_composed, workers or processors()))
     except OSError as error:
         raise input_error(
             path, f"cannot be written ({error.strerror or error})", "name another file with --out"
@@ -73,3 +84,36 @@ def _part(folder: Path) -> Part:
 
     run = read_run(folder)
     return Part(run, reproduction_of(run), run.replicated_over)
+
+
+def _composed(workers: int, wanted: Sequence[Wanted]) -> list[str]:
+    """Compose the sections of a page, some in this process and the others in processes of their own."""
+    from simsched.experiment.running import end, start
+    from simsched.report.page import compose
+
+    each = max(min(workers, len(wanted) // _LEAST_EACH), 1)
+    begun = [start(_serve) for _ in range(1, each)]
+    try:
+        for place, (_, pipe) in enumerate(begun, start=1):
+            with suppress(OSError):  # it has ended already
+                pipe.send(wanted[place::each])
+        found = [""] * len(wanted)
+        found[::each] = compose(wanted[::each])
+        for place, (_, pipe) in enumerate(begun, start=1):
+            try:
+                found[place::each] = pipe.recv()
+            except (EOFError, OSError):  # something was raised there, which is raised again here
+                found[place::each] = compose(wanted[place::each])
+    finally:
+        for process, _ in begun:
+            end(process)
+    return found
+
+
+def _serve(pipe: Connection) -> None:
+    """Compose the sections that the pipe asks for; end without an answer where anything is raised or warned of."""
+    from simsched.report.page import compose
+
+    with suppress(Exception), warnings.catch_warnings():  # whatever it is, the other end meets it again
+        warnings.simplefilter("error")
+        pipe.send(compose(pipe.recv()))

@@ -22,7 +22,8 @@ _FAILED = 1
 _LARGE_ERROR = 0.01
 
 
-def _processors() -> int:
+def processors() -> int:
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -115,7 +116,7 @@ def run(
 
         click.echo(profiled(grid), err=True)
 
-    processes = 1 if in_process else workers or _processors()
+    processes = 1 if in_process else workers or processors()
     with progress_listener() as listener:
         result = run_with_fairness(
             grid, Path(out), processes, listener, dask=dask, limits=limits, in_process=in_process

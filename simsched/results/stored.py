@@ -228,7 +228,7 @@ def faults(value: object, kind: Any, place: str = "") -> Iterator[tuple[str, str
     """Return where a value is not of a kind (a place like `cells[0].seed`) and what is wrong there."""
     if kind is Any:
         return
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, inner = _parts(kind)
     if origin is Annotated:
         found = list(faults(value, inner[0], place))
         yield from found or _beyond(value, inner[1], place)
@@ -278,7 +278,7 @@ def _leads_below(path: str) -> bool:
 
 def _is(value: object, kind: Any) -> bool:
     if kind is str:  # half a pair is no text: no file and no table could hold it
-        return isinstance(value, str) and not any("\ud800" <= sign <= "\udfff" for sign in value)
+        return isinstance(value, str) and (value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value))
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     if kind is float:
@@ -289,6 +289,11 @@ def _is(value: object, kind: Any) -> bool:
     if isinstance(kind, type) and issubclass(kind, tuple):
         return isinstance(value, list)
     return isinstance(value, kind)
+
+
+@cache
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(kind), get_args(kind)
 
 
 @cache

@@ -1,17 +1,22 @@
 """What stands on the page of `simsched report`, and what does not."""
 
+import os
 import re
 from collections import Counter
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from simsched.cli import report
 from simsched.cli.main import cli
+from simsched.experiment import running
 from simsched.experiment.running.reproduce import reproduction_of
 from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
+from simsched.report.page import html
 from simsched.results.reader import Cell, Run, read_run
 
 TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(12))
@@ -240,3 +245,22 @@ def test_a_file_that_is_not_shipped_but_named_alike_is_given_in_full(tmp_path):
     recipe = reproduction_of(described(str(tmp_path / "mine.yaml")))
     assert (recipe.command, recipe.file_name) == ("simsched run quickstart.yaml", "quickstart.yaml")
     assert "name: fifo" in recipe.file
+
+
+def test_sections_are_the_same_from_several_processes_and_where_one_of_these_ends_early(runs, monkeypatch):
+    parts = [report._part(runs / name) for name in "ababab"]
+    alone = html.report_page(parts, "all")
+    begun = []
+    begin = running.start
+
+    def started(serve):
+        begun.append(begin(serve))
+        return begun[-1]
+
+    monkeypatch.setattr(running, "start", started, raising=False)
+    assert html.report_page(parts, "all", partial(report._composed, 2)) == alone
+    assert len(begun) == 1
+    monkeypatch.setattr(report, "_serve", os.getpid)  # takes no pipe: the process ends without an answer
+    assert html.report_page(parts, "all", partial(report._composed, 2)) == alone
+    assert html.report_page(parts[:5], "all", partial(report._composed, 2)) == html.report_page(parts[:5], "all")
+    assert len(begun) == 2, "too few sections for another process"

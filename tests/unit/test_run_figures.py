@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from simsched.engine.records import DecisionRecord, JobRecord
-from simsched.report.figures.draw import draw_run, run_figures
+from simsched.report.figures.draw import draw_run, figure_names, run_figures
 from simsched.report.figures.evaluation import curves_of
 from simsched.results.compare import comparison
 from simsched.results.reader import read_run
@@ -120,3 +120,16 @@ def test_a_run_that_recorded_jobs_only_still_gets_what_they_allow(tmp_path):
         (cell.folder / "allocations.parquet").unlink()
     paths = draw_run(run, tmp_path / "figures", formats=["svg"])
     assert {path.stem for path in paths} == {"bars", "jct-cdf"}
+
+
+def test_an_occupancy_is_left_out_where_jobs_are_placed_too_often_for_a_page(tmp_path):
+    """Two jobs that start once and are restarted r times are placed 2 (1 + r) times; 5,000 bars fit."""
+    run = make_run(tmp_path / "run")
+
+    def restarted(times):
+        cells = [replace(cell, summary={**cell.summary, "restarts_per_job": times}) for cell in run.cells]
+        return figure_names(replace(run, cells=tuple(cells)))
+
+    assert "occupancy" in restarted(2499.0)
+    assert "occupancy" not in restarted(2500.0)
+    assert "queue-over-time" in restarted(2500.0)

@@ -57,6 +57,12 @@ def test_the_command_begins_with_next_to_nothing_and_validate_loads_only_what_re
     assert read == "0 sources", "keys need the sources, a check needs no keys"
 
 
+def test_a_list_of_policies_loads_them_without_their_solvers_and_kernels():
+    script = "import sys; from simsched.cli.main import cli; cli(['list', 'policies', '--json'], standalone_mode=False)"
+    last = loaded_by(f"{script}; print(sorted(set(sys.argv[1:]) & set(sys.modules)))", *HEAVY, "pyarrow")[-1]
+    assert last == "[]"
+
+
 def imports_of(name):
     tree = ast.parse((RESULTS / f"{name}.py").read_text())
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

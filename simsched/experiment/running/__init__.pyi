@@ -13,4 +13,4 @@ from .runner import (
     run_grid as run_grid,
 )
 from .store import Store as Store
-from .worker import LONGEST_MESSAGE as LONGEST_MESSAGE, begin_loading as begin_loading, start as start
+from .worker import LONGEST_MESSAGE as LONGEST_MESSAGE, begin_loading as begin_loading, end as end, start as start

@@ -161,6 +161,11 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
     yield from ((name, partial(_already, figure)) for name, figure in drawn)
 
 
+def placements(cell: Cell) -> float:
+    """Return how often the jobs of a cell were placed, each of which is a bar at least."""
+    return cell.summary.get("finished_jobs", 0) * (1 + cell.summary.get("restarts_per_job", 0))
+
+
 def _already(drawn: Drawn) -> Drawn:
     return drawn
 
@@ -175,7 +180,7 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
     if all(cell.has("allocations") for cell in run.cells):
         yield "over-time", partial(_over_time, run, rows, styles)
         cells = [row.cells[0] for row in rows]
-        if len(rows) <= _MOST_PANELS and all(cell.summary.get("finished_jobs", 0) <= _MOST_BARS for cell in cells):
+        if len(rows) <= _MOST_PANELS and all(placements(cell) <= _MOST_BARS for cell in cells):
             yield "occupancy", partial(_occupancy, run, rows)
         if any(cell.summary.get("queueing_mean_s", 0) > 0 for cell in cells) and len(rows) <= _MOST_PANELS:
             yield "queue-over-time", partial(_queue, run, rows)

@@ -1,2 +1,2 @@
 from .answers import Section as Section, write_answer as write_answer
-from .html import Part as Part, write_report as write_report
+from .html import Part as Part, Wanted as Wanted, compose as compose, write_report as write_report

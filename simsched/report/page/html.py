@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -31,21 +31,35 @@ class Part:
     replicate_over: Collection[str] = ()
 
 
-def write_report(parts: Sequence[Part], title: str, path: Path) -> None:
-    """Write the page of these runs, whole or not at all; the same results give the same bytes."""
-    write_text(Path(path), report_page(parts, title))
+#: A section to compose: its run, its anchor and its heading.
+Wanted = tuple[Part, str, str]
+Composed = Callable[[Sequence[Wanted]], list[str]]
 
 
-def report_page(parts: Sequence[Part], title: str) -> str:
+def write_report(parts: Sequence[Part], title: str, path: Path, composed: Composed | None = None) -> None:
+    """Write the page of these runs, whole or not at all; the same results give the same bytes.
+
+    `composed` does what `compose` does, perhaps in several processes.
+    """
+    write_text(Path(path), report_page(parts, title, composed))
+
+
+def report_page(parts: Sequence[Part], title: str, composed: Composed | None = None) -> str:
     """Compose the page: a section for each run and, where there are several, a list of them."""
     alone = len(parts) == 1
-    sections = "\n".join(
-        _section(part, f"run{number}", "" if alone else f"<h2>{html_text(part.run.name)}</h2>")
+    wanted = [
+        (part, f"run{number}", "" if alone else f"<h2>{html_text(part.run.name)}</h2>")
         for number, part in enumerate(parts, start=1)
-    )
+    ]
+    sections = "\n".join((composed or compose)(wanted))
     script = occupancy_script() if 'class="block occupancy"' in sections else ""
     kind = f"Results of simulated GPU clusters, written by simsched {html_text(_version(parts))}"
     return page_of(title, kind, sections, contents=_contents(parts), script=script)
+
+
+def compose(wanted: Sequence[Wanted]) -> list[str]:
+    """Compose sections, one after the other."""
+    return [_section(*one) for one in wanted]
 
 
 def _version(parts: Sequence[Part]) -> str:

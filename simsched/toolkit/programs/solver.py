@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-import highspy
 import numpy as np
 
 from simsched.arithmetic import times
@@ -56,8 +55,6 @@ _USUAL: Mapping[str, Any] = MappingProxyType({"presolve": "choose", "simplex_sca
 #: How HiGHS numbers the variants of the simplex method.
 _DUAL, _PRIMAL = 1, 4
 
-_OPTIMAL = highspy.HighsModelStatus.kOptimal
-
 
 class Optimum(NamedTuple):
     """A solution, its objective, and the price of each row (at least 0)."""
@@ -90,6 +87,8 @@ class Program:
     def load(self, rows: Rows, bound: Floats, method: Method = "auto") -> Program:
         """Replace the rows and return the program; objectives come with `maximise`."""
         if self._solver is None:
+            import highspy  # slow to load
+
             self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
             self._set(_OPTIONS)
         if method == "auto":
@@ -107,21 +106,26 @@ class Program:
 
     def maximise(self, objective: Floats) -> Optimum | None:
         """Return the best x for this objective, None where nothing satisfies the rows."""
+        from highspy import HighsModelStatus  # slow to load
+
         solver = self._solver
         solver.changeColsCost(len(self._columns), self._columns, -objective)
         if not self._small:
             solver.clearSolver()
         solver.run()
         # An optimum reached from the previous solution may violate rows.
-        exact = solver.getModelStatus() == _OPTIMAL and solver.getInfo().max_primal_infeasibility <= _TOLERANCE
+        exact = (
+            solver.getModelStatus() == HighsModelStatus.kOptimal
+            and solver.getInfo().max_primal_infeasibility <= _TOLERANCE
+        )
         if self._small and not exact:
             self._set(_USUAL)
             solver.clearSolver()
             solver.run()
         status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
+        if status == HighsModelStatus.kInfeasible:
             return None
-        if status != _OPTIMAL:
+        if status != HighsModelStatus.kOptimal:
             raise SolverError(solver.modelStatusToString(status))
         found = solver.getSolution()
         return Optimum(np.array(found.col_value), -float(solver.getObjectiveValue()), -np.array(found.row_dual))
@@ -148,6 +152,8 @@ def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "aut
 
 def _model(rows: Rows, bound: Floats) -> Any:
     """Return `rows @ x <= bound` and x >= 0 as highspy takes it, with no costs."""
+    import highspy  # slow to load
+
     if _dense(rows):
         row, index = np.nonzero(rows)
         start, entries = np.searchsorted(row, np.arange(len(bound) + 1)), rows[row, index]
