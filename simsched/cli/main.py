@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from simsched.cli.application import application
+from simsched.cli.bound import bound
 from simsched.cli.calibrate import calibrate
 from simsched.cli.capacity import capacity
 from simsched.cli.check import check
@@ -130,7 +131,7 @@ def cli(debug: bool) -> None:
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, export, trace,
     workload, application, check, new, clean, verify, calibrate, capacity, what_if, forecast,
-    pack,
+    pack, bound,
 ):  # fmt: skip
     cli.add_command(command)
 

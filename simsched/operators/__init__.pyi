@@ -1,3 +1,10 @@
+from .bound import (
+    Bound as Bound,
+    Distance as Distance,
+    bounds_of as bounds_of,
+    distances as distances,
+    grid_of as grid_of,
+)
 from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
 from .forecast import Forecast as Forecast

@@ -314,16 +314,17 @@ class SlurmBackfill(Policy):
     def _chosen(self, kind: int, pool: TypePool, view: View, how: str) -> _Chosen:
         """Return the places of the jobs that start now, in the order of priority."""
         waiting, options, machines, state = pool.waiting, self.backfill, self._machines, None
+        fitting: list[int] = []
         alone = len(waiting.jobs) == 1 and options.max_jobs > 0 and options.queue_depth > 0
         if machines is None:
             free = self._free.total_of(kind)
             if alone and waiting.least_gpus <= free:
                 return [(0, None)]  # nobody else is there to wait for
         elif not self._reserved:
-            places = (machines.place_now(want, self._free) for want in sorted(waiting.kinds))
-            place = next((one for one in places if one is not None), None)
-            if place is None or alone:
-                return [] if place is None else [(0, place)]
+            places = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
+            fitting = [want for want, place in places.items() if place is not None]
+            if alone or not fitting:
+                return [(0, places[want]) for want in fitting]
         if machines is not None:
             state = machines.begin(self._free)
         order, now = self._in_order(pool, view.now_s), math.floor(view.now_s)
@@ -335,6 +336,9 @@ class SlurmBackfill(Policy):
             order = self._tested(pool, order, options.queue_depth)
         gpus, limits = waiting.gpus[order], waiting.limits[order]
         if state is not None:
+            if not self._reserved:  # who comes behind the last that fits cannot start now, whatever is planned
+                order = order[: np.flatnonzero(np.append(True, np.isin(waiting.wants[order], fitting)))[-1]]
+                limits = waiting.limits[order]
             horizon = now + options.window_s
             _, begun = state.plan(now, waiting.wants[order], limits, horizon, _HOW[how], options.resolution_s)
             return [(int(order[job]), at) for job, at in begun]

@@ -35,6 +35,7 @@ from ._tables import (
 from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
+# Of jobs there are no more than GPUs here, as the others must wait in any case.
 MOVES, MOST_EXTRA, EXTRA = 40, 3000, 400  # moves a job, and in all min(3000, 400 a job) more
 EPOCH, EPOCH_EXTRA = 20, 200  # moves of an epoch: so many a job, and so many more
 DRAWS, JOBS_A_DRAW, MOST_DRAWS = 4, 16, 16  # a choice is among at most 4 jobs, one more for each 16, never over 16
