@@ -171,3 +171,17 @@ def test_the_line_of_sql_reads_all_runs_of_a_folder(simsched, folder):
     assert [(row[0], row[1], row[3], row[4]) for row in rows] == [
         *[(run, policy, 1, 10) for run, policy in (("tiny", "fifo"), ("tiny", "tiresias")) for _ in range(3)]
     ]
+
+
+def test_gpus_are_numbered_through_all_nodes_and_shared_ones_have_one_number(tmp_path):
+    class Shared(Made):
+        def table(self, name, columns=None):
+            jobs = [job("wide", 3, 0, 0, 50), job("late", 1, 0, 50, 90), job("guest", 2, 0, 10, 40)]
+            allocations = [held("wide", 0, 50, "0:2 1:1"), held("guest", 10, 40, "0:2"), held("late", 50, 90, "1:1")]
+            table = pd.DataFrame({"jobs": jobs, "allocations": allocations}[name])
+            return table if columns is None else table[list(columns)]
+
+    manifest = {"cluster": [{"nodes": 1, "gpus_per_node": 2}, {"nodes": 1, "gpus_per_node": 4}]}
+    rows = [line.split(",") for line in batsim_jobs(Shared(tmp_path, manifest, {})).splitlines()]
+    place = rows[0].index("allocated_resources")
+    assert [(row[0], row[place]) for row in rows[1:]] == [("wide", "0-2"), ("late", "2"), ("guest", "0-1")]
