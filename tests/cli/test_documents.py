@@ -132,9 +132,15 @@ def _quick(words: list[str]) -> list[str]:
     if words[0] in {"check", "new", "trace"} and "info" not in words:
         extra = {"check": ["--seeds", "1"], "new": ["--force"], "trace": ["--force"]}[words[0]]
         return [*words, *extra]
-    if words[0] in {"plot", "report", "show", "compare", "compare-runs", "validate-run"} and "first" not in " ".join(
-        words
-    ):
+    if words[0] in {
+        "plot",
+        "report",
+        "export",
+        "show",
+        "compare",
+        "compare-runs",
+        "validate-run",
+    } and "first" not in " ".join(words):
         return [words[0], "--help"]  # of a run that takes long; the commands themselves have tests of their own
     return words
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -12,6 +17,9 @@ from simsched.report import batsim_jobs, write_perfetto
 from simsched.results import Cell
 from simsched.workload.readers import read_trace
 
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "exports.md").read_text(encoding="utf-8")
+#: Names of metrics that MLflow takes, by its documentation of `log_metric`.
+MLFLOW_NAME = re.compile(r"[/\w.\- ]{1,250}")
 RUN = ("run", "tiny.yaml", "-o", "seeds=1", "-j", "1", "--no-plots")
 
 
@@ -138,3 +146,42 @@ def test_only_what_is_asked_for_is_written_and_wrong_names_are_refused(simsched,
         assert wrong[1] in done.output
     (folder / "file").write_text("")
     assert simsched("export", str(run), "--to", "swf", "--out", "file").exit_code == 2
+
+
+def test_the_page_hands_every_metric_to_mlflow_under_a_name_that_it_takes(simsched, folder, monkeypatch):
+    assert simsched(*RUN, "--name", "first").exit_code == 0
+    logged, parameters = [], []
+    mlflow = SimpleNamespace(
+        start_run=lambda run_name: nullcontext(), log_params=parameters.append, log_metrics=logged.append
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "exports.md", "exec"), {})
+    assert parameters == [{"policy": "fifo", "seed": 1}, {"policy": "tiresias", "seed": 1}]
+    assert all(MLFLOW_NAME.fullmatch(name) for metrics in logged for name in metrics)
+    assert all(metrics["finished_jobs"] == 10 and "jct_mean_s/fixed-duration" in metrics for metrics in logged)
+
+
+def test_the_line_of_sql_reads_all_runs_of_a_folder(simsched, folder):
+    duckdb = pytest.importorskip("duckdb", reason="needs the package duckdb")
+    assert simsched(*RUN, "-o", "sweep={cluster.nodes: [2, 3]}", "--name", "first").exit_code == 0
+    assert simsched(*RUN, "--name", "second").exit_code == 0
+    (line,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    rows = duckdb.sql(line).fetchall()
+    assert [(row[0], row[1], row[3], row[4]) for row in rows] == [
+        *[(run, policy, 1, 10) for run, policy in (("tiny", "fifo"), ("tiny", "tiresias")) for _ in range(3)]
+    ]
+
+
+def test_gpus_are_numbered_through_all_nodes_and_shared_ones_have_one_number(tmp_path):
+    class Shared(Made):
+        def table(self, name, columns=None):
+            jobs = [job("wide", 3, 0, 0, 50), job("late", 1, 0, 50, 90), job("guest", 2, 0, 10, 40)]
+            allocations = [held("wide", 0, 50, "0:2 1:1"), held("guest", 10, 40, "0:2"), held("late", 50, 90, "1:1")]
+            table = pd.DataFrame({"jobs": jobs, "allocations": allocations}[name])
+            return table if columns is None else table[list(columns)]
+
+    manifest = {"cluster": [{"nodes": 1, "gpus_per_node": 2}, {"nodes": 1, "gpus_per_node": 4}]}
+    rows = [line.split(",") for line in batsim_jobs(Shared(tmp_path, manifest, {})).splitlines()]
+    place = rows[0].index("allocated_resources")
+    assert [(row[0], row[place]) for row in rows[1:]] == [("wide", "0-2"), ("late", "2"), ("guest", "0-1")]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,10 +13,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error
-from simsched.workload.trace import EPOCH
+from simsched.workload.trace import EPOCH, MOST_SECONDS
 
 _OFFSET = r"(?:[Zz]|[+-]\d\d:?\d\d|:\d\d(?:\.\d+)?\s?[+-]\d\d?)$"
 _ZONED, _NAIVE, _COUNTED = "says its offset from UTC", "says no offset from UTC", "is a count of seconds"
+_YEAR_LAST = r"\d{1,2}[/.]\d{1,2}[/.]\d{4}\b"
+#: Parts of a second in which times since 1970 are written, and the earliest second that one is taken for (1973).
+_UNITS: Mapping[str, int] = MappingProxyType(
+    {"milliseconds": 1000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
+)
+_EARLIEST_S = 100_000_000
 _REMEDY = "write all times with an offset, or all without one"
 
 
@@ -37,9 +46,15 @@ class Clock:
     def seconds(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the seconds of timestamps, NaN where there is none such as Unknown.
 
-        `lines` are those of the file on which they stand. Raises `InputError` naming two times of different kinds.
+        `lines` are those of the file on which they stand. Raises `InputError` naming two times of different kinds, and
+        a date that does not begin with its year.
         """
         text = text.str.strip()
+        found = self._stamps(text, lines)
+        self._ask_which_is_the_month(text, np.isnan(found), lines)
+        return found
+
+    def _stamps(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         stamps = _parsed(text)
         if stamps is not None and stamps.dt.tz is None:  # the usual case
             found = self._local(stamps)
@@ -61,13 +76,43 @@ class Clock:
 
     def seconds_or_counts(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return whole seconds of a column of timestamps, or of one of plain numbers, which count seconds already."""
-        found = pd.to_numeric(text, errors="coerce").to_numpy("float64", copy=True)
+        found = self.counts(text, lines)
         stamps = np.isnan(found)
         self._note(_COUNTED, ~stamps, text, lines)
         if stamps.any():
             found[stamps] = self.seconds(text[stamps], lines[stamps])
         whole: npt.NDArray[np.float64] = np.floor(found)
         return whole
+
+    def counts(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return a column of plain numbers, NaN where there is none.
+
+        Raises `InputError` for one that can only be a time since 1970 in a smaller unit than seconds.
+        """
+        found = pd.to_numeric(text, errors="coerce").to_numpy("float64", copy=True)
+        with np.errstate(invalid="ignore"):
+            late = np.flatnonzero((found > MOST_SECONDS) & np.isfinite(found))
+        if len(late):
+            first = int(late[0])
+            for unit, parts in _UNITS.items():
+                if _EARLIEST_S <= found[first] / parts <= MOST_SECONDS:
+                    message = f"the time '{text.iat[first]:.40}' looks like {unit} since 1970"
+                    remedy = f"are they? then divide the times by {parts:,}, or write timestamps"
+                    raise input_error(self._path, message, remedy, line=int(lines[first]))
+        return found
+
+    def _ask_which_is_the_month(
+        self, text: pd.Series, unread: npt.NDArray[np.bool_], lines: npt.NDArray[np.int64]
+    ) -> None:
+        """Raise `InputError` for a date such as 05/06/2024, which is in May to some and in June to others."""
+        dates = np.flatnonzero(unread & text.str.match(_YEAR_LAST).to_numpy("bool"))
+        if len(dates):
+            said, line = str(text.iat[dates[0]]), int(lines[dates[0]])
+            first, second, year = (part.zfill(2) for part in re.split(r"\D", said)[:3])
+            meant = dict.fromkeys((month, day) for month, day in ((first, second), (second, first)) if month <= "12")
+            either = " or ".join(f"{year}-{month}-{day}" for month, day in meant)
+            message = f"the time '{said:.40}' does not begin with its year, so that day and month may be confused"
+            raise input_error(self._path, message, f"write it as {either or 'year-month-day'}", line=line)
 
     def _local(self, stamps: pd.Series) -> npt.NDArray[np.float64]:
         twice = np.ones(len(stamps), dtype=bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from simsched.errors import Problem, nearest
+from simsched.workload.readers.clock import Clock
 from simsched.workload.readers.format import Format, Jobs, check_version
 from simsched.workload.readers.sheet import Sheet, open_sheet
 from simsched.workload.shapes import SHAPE_COLUMNS
@@ -95,8 +97,13 @@ def blame_unknown_columns(sheet: Sheet, known: tuple[str, ...]) -> None:
 def _submission(sheet: Sheet) -> tuple[Any, datetime | None]:
     """Read `submit_time` as seconds, or as timestamps if the first one is no number."""
     first = str(sheet.cells["submit_time"].iat[0])
-    if not sheet.missing("submit_time")[0] and pd.isna(pd.to_numeric(first, errors="coerce")) and "-" in first[1:]:
+    if (
+        not sheet.missing("submit_time")[0]
+        and pd.isna(pd.to_numeric(first, errors="coerce"))
+        and re.search(r"-|\d?[/.]\d+[/.]", first[1:])
+    ):
         return sheet.moment("submit_time"), EPOCH
+    Clock(sheet.path).counts(sheet.cells["submit_time"], sheet.first_line + sheet.rows)
     return sheet.number("submit_time", least=0, most=MOST_SECONDS).round(), None
 
 
