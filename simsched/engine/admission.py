@@ -47,9 +47,10 @@ def check_jobs(
             found.append(("the jobs are not sorted by submit time", "sort them"))
         seen.add(spec.id)
         before = max(before, spec.submit_time_s)
-        problems += [_problem(spec, fault) for fault in found]
-        if len(problems) >= _MOST_PROBLEMS:
-            break
+        if found:
+            problems += [_problem(spec, fault) for fault in found]
+            if len(problems) >= _MOST_PROBLEMS:
+                break
     if problems:
         raise InputError(*problems)
 
@@ -91,7 +92,7 @@ def _faults(
         message = f"it is submitted at {spec.submit_time_s} s, before the workload starts"
         faults.append((message, "count seconds from the first submission"))
     app = None if spec.application == FIXED_DURATION else applications.for_job(spec.request, spec.truth)
-    room = _room_for(app, cluster)
+    room = cluster.gpus_by_type if app is None else _room_for(app, cluster)
     most = max(room.values())
     without = spec.num_gpus == 0 and spec.shape is not None and spec.shape.nodes > 0
     if spec.num_gpus < 1 and not without:
@@ -120,9 +121,9 @@ def _misfit(shape: NodeShape, cluster: Cluster, *, rigid: bool) -> str:
     return f"it asks for {shape.said}, for which the empty cluster has no room"
 
 
-def _room_for(app: Application | None, cluster: Cluster) -> Mapping[str, int]:
+def _room_for(app: Application, cluster: Cluster) -> Mapping[str, int]:
     """Count the usable GPUs by type; all types where the application is known to run on none."""
-    types = None if app is None else app.gpu_types
+    types = app.gpu_types
     counts = {kind: gpus for kind, gpus in cluster.gpus_by_type.items() if types is None or kind in types}
     return counts or cluster.gpus_by_type
 

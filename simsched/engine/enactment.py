@@ -63,7 +63,8 @@ class Enactment:
                 self._active[job_id].guaranteed = action.guaranteed
         try:
             moves = self._move(changes)
-            self._ledger.set_speeds()
+            if self._ledger.neighbourhood is not None:
+                self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
         if decision.nodes is not None:

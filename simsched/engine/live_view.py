@@ -108,8 +108,9 @@ class Delta:
 
     def go(self, job_id: str) -> None:
         """Add a finished job and drop its other changes."""
-        self._reached.pop(job_id, None)
-        self._lost.pop(job_id, None)
+        if self._reached or self._lost:
+            self._reached.pop(job_id, None)
+            self._lost.pop(job_id, None)
         self._gone.append(job_id)
 
     def reach(self, job: JobState) -> None:

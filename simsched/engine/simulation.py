@@ -34,7 +34,7 @@ from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
 from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, facts_of
 from simsched.model.colocation import ConstantSharing, GuaranteedFirst
-from simsched.policy import Decision, JobView, Policy, View, no_decision
+from simsched.policy import SERVICE_HISTORY, Decision, JobView, Policy, View, no_decision
 from simsched.threads import one_thread, spared_by_the_collector
 
 _PROGRESS_EVERY = 50  # decisions
@@ -143,7 +143,8 @@ class Simulation:
             ledger.tell(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         coming = (self._next_arrival_s, self._coming_jobs)
-        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, seed)
+        outages = failures.outages if failures is not None else ()
+        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, outages, seed)
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
@@ -202,7 +203,7 @@ class Simulation:
         changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
         self._stage = _FAILED  # until it succeeds
         self._clock.stopped = False
-        moves = NO_MOVES if decision == _NO_CHANGE else self._enactment.carry_out(changes, decision)
+        moves = NO_MOVES if changes is NO_CHANGES else self._enactment.carry_out(changes, decision)
         cluster, stranded = self._cluster, NONE_STRANDED
         if self._stranded is not None:
             stranded = self._stranded.stranded(cluster.free, self._active)
@@ -345,7 +346,8 @@ class Simulation:
         del self._active[job_id], self._views[job_id]
         self._delta.go(job_id)
         self._finished += 1
-        self._history_gpu_s.append(record.attained_gpu_s)
+        if SERVICE_HISTORY in self._granted.view:  # a list that grows with the trace
+            self._history_gpu_s.append(record.attained_gpu_s)
         del job.view  # breaks a reference cycle with the job
         if self._on_finish is not None:
             self._expect(self._on_finish(record))

@@ -89,9 +89,9 @@ class ClusterState:
             self.free[node] -= gpus
             self.allocated_gpus += gpus
 
-    def count_beside(self, shape: NodeShape | None, allocation: Allocation, sign: int) -> None:
+    def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
         """Take, or with a `sign` of -1 give back, the cores and memory that go with GPUs."""
-        if shape is None or (self.beside is None and not shape.exclusive):
+        if self.beside is None and not shape.exclusive:
             return
         if self.beside is None:
             self.beside = [(0, 0)] * len(self.up)

@@ -88,7 +88,8 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
     Evidently possible are plain GPUs, as many as asked for and of one type, for jobs that get others than they hold.
     None sends a decision to the checks that know all cases and say what is wrong.
     """
-    if decision.rest != "stays" or decision.nodes is not None or cluster.occupancy is not None:
+    plain = cluster.occupancy is None and cluster.beside is None
+    if not plain or decision.rest != "stays" or decision.nodes is not None:
         return None
     up, balance = cluster.up, dict[int, int]()
     for job_id, new in decision.jobs.items():
@@ -106,8 +107,6 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
         if missing or (len(new) > 1 and _malformed(new, cluster, 1)):
             return None
     free = cluster.free
-    if cluster.beside is not None:
-        return None
     for node, gpus in balance.items():
         if free[node] + gpus < 0:
             return None

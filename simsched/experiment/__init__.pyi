@@ -1,11 +1,14 @@
 from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
+from .physics import colocation_of as colocation_of
 from .policy_params import full_params as full_params, make_policy as make_policy
 from .promises import with_deadlines as with_deadlines
 from .results_name import results_name as results_name
+from .sharing import SharingSpec as SharingSpec
 from .shipped import find_experiment as find_experiment, shipped_experiments as shipped_experiments
 from .spec import ExperimentSpec as ExperimentSpec, json_schema as json_schema
+from .task import Task as Task
 from .validation import (
     check_experiment as check_experiment,
     check_workload as check_workload,

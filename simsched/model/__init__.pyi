@@ -44,6 +44,7 @@ from .measured import (
     TrainingCurve as TrainingCurve,
 )
 from .outages import (
+    PLANNED as PLANNED,
     AttemptPlan as AttemptPlan,
     JobFailures as JobFailures,
     Outage as Outage,

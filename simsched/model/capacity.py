@@ -213,7 +213,7 @@ class Capacity:
 
     def take(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
         """Mark whole GPUs as held, and what goes with them for a shape."""
-        room = self._counted(shape, allocation, -1)
+        room = self._room if shape is None else self._counted(shape, allocation, -1)
         if room is not None:
             for node, gpus in allocation:
                 places = np.flatnonzero(room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
@@ -223,16 +223,16 @@ class Capacity:
 
     def give_back(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
         """Mark whole GPUs as free, and what goes with them for a shape."""
-        room = self._counted(shape, allocation, 1)
+        room = self._room if shape is None else self._counted(shape, allocation, 1)
         if room is not None:
             for node, gpus in allocation:
                 room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
         self._change(allocation, 1)
 
-    def _counted(self, shape: NodeShape | None, allocation: Allocation, sign: int) -> Room | None:
+    def _counted(self, shape: NodeShape, allocation: Allocation, sign: int) -> Room | None:
         """Take, or give back, cores and memory; return the room, None where only GPUs count."""
         room = self._room
-        if shape is not None and (room is not None or shape.exclusive):
+        if room is not None or shape.exclusive:
             room = room or self._open_room()
             for node, (cpu, memory) in beside_of(self.nodes, shape, allocation):
                 room.cpu_milli[node] += sign * cpu
@@ -255,9 +255,9 @@ class Capacity:
         named = shape.gpu_types
         return (pool for kind, pool in zip(self.types, self._pools, strict=True) if named is None or kind in named)
 
-    def place_of(self, shape: NodeShape) -> Allocation | None:
-        """Return whole GPUs for a shape, None where it does not fit; changes nothing."""
-        found = (self._shaped(pool, shape) for pool in self._pools_of(shape))
+    def place_of(self, shape: NodeShape, among: int = -1) -> Allocation | None:
+        """Return whole GPUs for a shape on nodes with a bit in `among`, None where it does not fit; changes nothing."""
+        found = (self._shaped(pool, shape, among) for pool in self._pools_of(shape))
         return next((one for one in found if one is not None), None)
 
     def hold(self, claim: Claim) -> None:
@@ -295,14 +295,14 @@ class Capacity:
                 later.give_back(held)
         return time_s if fits(shape) is not None else None
 
-    def _shaped(self, pool: Pool, shape: NodeShape) -> Allocation | None:
+    def _shaped(self, pool: Pool, shape: NodeShape, among: int = -1) -> Allocation | None:
         """Choose whole GPUs for a shape, as `fit` does; with no number of nodes, on the least free that have any."""
         if shape.nodes:
-            nodes = self._nodes_for(pool, shape)
+            nodes = self._nodes_for(pool, shape, among)
             return None if nodes is None else tuple((node, shape.each.gpus) for node in nodes)
         for domain in pool.domains_at(shape.within):
             picked, missing = list[tuple[int, int]](), shape.each.gpus
-            for node, free in pool.least_free(domain):
+            for node, free in pool.least_free(domain & among):
                 most = next((n for n in range(min(free, missing), 0, -1) if self._room_beside(node, n, shape)), 0)
                 if most:
                     picked.append((node, most))
@@ -311,9 +311,9 @@ class Capacity:
                     return tuple(picked)
         return None
 
-    def _nodes_for(self, pool: Pool, shape: NodeShape) -> list[int] | None:
+    def _nodes_for(self, pool: Pool, shape: NodeShape, among: int = -1) -> list[int] | None:
         """Choose as many nodes as a shape has, None where there are not so many."""
-        found = (self._with_room(pool, domain, shape) for domain in pool.domains_at(shape.within))
+        found = (self._with_room(pool, domain & among, shape) for domain in pool.domains_at(shape.within))
         return next((nodes for nodes in found if len(nodes) == shape.nodes), None)
 
     def _with_room(self, pool: Pool, domain: int, shape: NodeShape) -> list[int]:

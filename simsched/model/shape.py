@@ -70,10 +70,12 @@ class NodeShape(NamedTuple):
 class Terms(NamedTuple):
     """What binds the start of a job beside room: the reservation that it is for, jobs that must have ended before it.
 
-    Of its group (a job array) at most `group_limit` jobs run at once (0: all); `licences` are names and counts.
+    Of its group (a job array) at most `group_limit` jobs run at once (0: all); `licences` are names and counts. It had
+    waited `waited_s` seconds when it came.
     """
 
     reservation: str = ""
     after: tuple[str, ...] = ()
     group_limit: int = 0
     licences: tuple[tuple[str, int], ...] = ()
+    waited_s: int = 0

@@ -16,16 +16,18 @@ from simsched.experiment import ClusterSpec, GroupSpec
 from simsched.model import Capacity
 from simsched.reading import read_text
 from simsched.words import counted
-from simsched.workload import Trace, make_trace, shapes_of
+from simsched.workload import SHAPE_COLUMNS, Trace, kinds_of, make_trace, shapes_of
 from simsched.workload.readers import (
     ClusterLog,
     Limits,
     SlurmCluster,
     SlurmNode,
+    describes_nodes,
     head_of,
     is_log,
     read_log,
     read_nodes,
+    read_settings,
     read_trace,
 )
 
@@ -80,8 +82,8 @@ def cluster_groups(path: Path) -> Groups:
     Raises `InputError` for a file without GPUs.
     """
     text = read_text(path)
-    if "NodeName=" in text or "NODELIST" in text:
-        groups = [_group(make) for make in read_nodes(path).makes()]
+    if describes_nodes(text):
+        groups = groups_of(read_nodes(path))
         if not groups:
             raise input_error(path, "none of its nodes has GPUs", "give nodes with Gres=gpu:...")
         return groups
@@ -92,6 +94,22 @@ def cluster_groups(path: Path) -> Groups:
     if isinstance(cluster, dict) and "nodes" in cluster:
         return [{key: cluster[key] for key in ("nodes", "gpus_per_node", "gpu_type") if key in cluster}]
     raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
+
+
+def groups_of(nodes: SlurmCluster) -> Groups:
+    """Return the nodes with GPUs as groups of equal ones."""
+    return [_group(make) for make in nodes.makes()]
+
+
+def with_partitions(nodes: SlurmCluster, log: ClusterLog) -> SlurmCluster:
+    """Return the nodes with their partitions: where none is named, those whose jobs ran on a node."""
+    if any(node.partitions for node in nodes.nodes):
+        return nodes
+    ran: dict[str, set[str]] = {}
+    for queue, names in log.table[["queue", "nodes"]].drop_duplicates().itertuples(index=False, name=None):
+        for name in names.split(",") if queue and names else ():
+            ran.setdefault(name, set()).add(queue)
+    return SlurmCluster(tuple(replace(node, partitions=tuple(sorted(ran.get(node.name, ())))) for node in nodes.nodes))
 
 
 def _group(make: Sequence[SlurmNode]) -> Mapping[str, Any]:
@@ -145,25 +163,37 @@ def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None 
 
 def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
     """Leave out the jobs for whose shape the idle nodes of their queue have no room, and count them."""
-    shapes = shapes_of(table).get("shape")
+    rows, number = kinds_of(table, ("queue", "num_gpus", *SHAPE_COLUMNS))
+    shapes = shapes_of(rows).get("shape")
     if shapes is None:
         return table, 0
-    nodes = ClusterSpec(groups=tuple(GroupSpec(**one) for one in groups)).build().nodes
+    made = [GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups]
+    nodes = ClusterSpec(groups=tuple(made)).build().nodes
     named = {name for node in nodes for name in node.partitions}
     fits: dict[tuple[str, Any], bool] = {}
-    rows = list(zip(table["queue"].tolist(), shapes, strict=True))
-    for queue, shape in dict.fromkeys(rows):
-        up = [queue not in named or queue in node.partitions for node in nodes]
-        free = [node.gpus if works else 0 for node, works in zip(nodes, up, strict=True)]
-        fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
-    keep = np.array([fits[row] for row in rows], dtype=bool)
+    for queue, shape in zip(rows["queue"], shapes, strict=True):
+        if (queue, shape) not in fits:
+            up = [queue not in named or queue in node.partitions for node in nodes]
+            free = [node.gpus if works else 0 for node, works in zip(nodes, up, strict=True)]
+            fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
+    fit = np.array([fits[one] for one in zip(rows["queue"], shapes, strict=True)], dtype=bool)
+    keep = fit[number]
     return (table if keep.all() else table[keep].reset_index(drop=True)), int((~keep).sum())
+
+
+def policy_settings(
+    paths: Sequence[Path], found: OperatorLog, nodes: SlurmCluster | None, *, time_zone: str = "UTC"
+) -> tuple[dict[str, Any], str]:
+    """Return the parameters of `slurm-backfill` that an administrator's files say, and what they say besides."""
+    settings = read_settings(paths)
+    names = [one.name for make in nodes.makes() for one in make] if nodes is not None else []
+    return settings.params_from(found.trace.origin, names, time_zone), settings.said()
 
 
 def slurm_nodes(path: Path) -> SlurmCluster | None:
     """Return the nodes of a Slurm cluster; None for YAML."""
     text = read_text(path)
-    return read_nodes(path) if "NodeName=" in text or "NODELIST" in text else None
+    return read_nodes(path) if describes_nodes(text) else None
 
 
 def total_gpus(groups: Groups) -> int:

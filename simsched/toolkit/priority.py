@@ -135,7 +135,7 @@ class PriorityScheduler:
         about to lose their GPUs.
         """
         self._fresh_key = fresh_key
-        changes = self._changes = Changes({}, [])
+        changes = self._changes = tuple.__new__(Changes, ({}, []))  # half the time of a call of the class
         waiting = len(self._entries)
         for on in self._running:
             waiting -= len(on.items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
@@ -188,6 +188,23 @@ def make_trace(
     start_s = first if origin is None else 0
     kept = {column: table[column] for column in COLUMNS if column in table}
     return Trace(name, source, kept, start, _frozen(dropped), _frozen(adjusted), start_s, examples, unused)
+
+
+_PROCESSORS = "whose processors are no whole number of GPUs; more than one GPU is rounded up"
+
+
+def in_gpus(trace: Trace, processors: int) -> Trace:
+    """Count so many processors, which a trace has for GPUs, as one GPU.
+
+    Less than one GPU is a part of one; more, but no whole number, is rounded up, and how many jobs that meets is told.
+    """
+    if processors == 1:
+        return trace
+    gpus = trace.column("num_gpus") * trace.column("gpu_share") / processors
+    whole = np.maximum(np.ceil(gpus), 1)
+    columns = {"num_gpus": whole.astype(np.int64), "gpu_share": np.minimum(gpus, 1.0)}
+    uneven = {_PROCESSORS: int((gpus != np.ceil(gpus)).sum())}
+    return replace(trace, columns={**trace.columns, **columns}, adjusted=_frozen({**trace.adjusted, **uneven}))
 
 
 #: The longest time that a trace may name: three hundred years.

@@ -72,9 +72,16 @@ def _shortest(values: pd.Series[float]) -> pd.Series[float] | pd.Series[int]:
 
 
 def _write(table: pd.DataFrame, path: Path, kind: str) -> None:
-    """Write beside the target and rename, so that nobody ever sees half a file."""
     head = f"{version_line(kind)}\n" if kind else ""
-    data = (head + table.to_csv(index=False, lineterminator="\n")).encode()
+    write_whole(path, head + table.to_csv(index=False, lineterminator="\n"))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write beside the target and rename, so that nobody ever sees half a file; .gz is compressed.
+
+    Raises `InputError` where the file cannot be written.
+    """
+    data = text.encode()
     try:
         # Without a time stamp in it, a compressed file depends on its content alone.
         with written_aside(path) as aside:

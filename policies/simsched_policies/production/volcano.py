@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity, Tenant, gpus_of
 from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName, available_gpus
@@ -30,11 +31,11 @@ def deserved(weights: Mapping[str, float], wanted: Mapping[str, int], total: int
     found = dict.fromkeys(wanted, 0.0)
     left, hungry = float(total), [name for name in sorted(wanted) if weights[name] > 0 and wanted[name] > 0]
     while hungry and left > 1e-9:
-        weight = sum(weights[name] for name in hungry)
+        weight = ordered_sum(weights[name] for name in hungry)
         parts = {name: min(left * weights[name] / weight, wanted[name] - found[name]) for name in hungry}
         for name, part in parts.items():
             found[name] += part
-        left -= sum(parts.values())
+        left -= ordered_sum(parts.values())
         full = [name for name in hungry if wanted[name] - found[name] <= 1e-9]
         if not full:
             break

@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from simsched.agent import Agent, fixed_agent
+from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, NodeShape, gpus_of
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View, Wants
@@ -82,7 +83,7 @@ class YarnCs(Policy):
 
     def __post_init__(self) -> None:
         """Open the queues; refuse invalid shares."""
-        rest = 1 - sum(self.capacities.values())
+        rest = 1 - ordered_sum(self.capacities.values())
         if rest < -1e-9 or any(not 0 < share <= 1 for share in self.capacities.values()):
             message = f"capacities must be above 0 and at most 1 in all, not {dict(self.capacities)}"
             raise ValueError(message)

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
@@ -144,7 +143,7 @@ class ShownFigure(Figure):
         """Return the picture as PNG, which notebooks ask for."""
         held = BytesIO()
         with styled():
-            write_figure(self, partial(self.savefig, held), format="png", metadata=_NO_DATES["png"])
+            write_figure(self, held, format="png", metadata=_NO_DATES["png"])
         return held.getvalue()
 
 
@@ -263,7 +262,7 @@ def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: S
         for kind in formats:
             paths.append(folder / f"{name}.{kind}")
             with written_aside(paths[-1]) as aside:
-                write_figure(figure, partial(figure.savefig, aside), format=kind, metadata=_NO_DATES.get(kind))
+                write_figure(figure, aside, format=kind, metadata=_NO_DATES.get(kind))
     paths.append(folder / f"{name}.csv")
     with written_aside(paths[-1]) as aside:
         data.map(csv_cell).rename(columns=csv_cell).to_csv(aside, index=False, lineterminator="\n")

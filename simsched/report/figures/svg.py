@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import dataclass
-from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from simsched.report.figures.lettering import write_figure
+from simsched.report.figures.lettering import write_texts
 from simsched.report.figures.style import styled, take_words
 
 #: Verdana is as wide as the font that the figures are laid out with; elsewhere any font without serifs will do.
@@ -39,17 +37,10 @@ def inline_svg(figure: Figure, prefix: str) -> Picture:
     Text stays text, and nothing refers to anything outside. Ids begin with `prefix`: several drawings fit on one page.
     """
     words = take_words(figure)
-    written: list[bytes] = []
-
-    def save(**how: Any) -> None:  # `Figure.savefig` would draw twice, once for the layout alone
-        content = io.BytesIO()
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(content, **how)
-        written.append(content.getvalue())
-
+    written = io.BytesIO()
     with styled(), mpl.rc_context({"svg.fonttype": "none"}):
-        write_figure(figure, save, glyphs=False, metadata={"Date": None})
-    root = ElementTree.fromstring(written[-1])
+        write_texts(figure, written)
+    root = ElementTree.fromstring(written.getvalue())
     _plain_names(root)
     _own_ids(root, prefix)
     _shorten(root)

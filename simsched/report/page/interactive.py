@@ -7,9 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 from simsched.outlets import html_data, html_text
-from simsched.report.figures.draw import node_sizes
 from simsched.report.figures.style import PALETTE
-from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, stays
+from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, node_sizes, stays
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8
@@ -34,7 +33,9 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     if not cells or not all(cell.has("allocations") for cell in cells.values()):
         return ""
     first = next(iter(cells.values()))
-    nodes = node_sizes(first, [cell.table("allocations", HELD_COLUMNS) for cell in cells.values()])[:_MOST_NODES]
+    nodes = node_sizes(
+        first.manifest.get("cluster"), [cell.table("allocations", HELD_COLUMNS) for cell in cells.values()]
+    )[:_MOST_NODES]
     by, groups = colour_groups(first.table("jobs", OCCUPANCY_COLUMNS), len(PALETTE) - 1)
     names = sorted(set(groups.values()))
     places = {job: names.index(group) for job, group in groups.items()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -85,7 +86,8 @@ class ClusterLog:
     `table` has the columns of `LOG_COLUMNS`, and of `LOG_SHAPES` those of which the log says anything, where times that
     are not `dated` count from an unnamed day; `adjusted` counts jobs whose figures were mended, by what was done, and
     `ignored` lines that are no jobs of their own, such as steps; `examples` are the first mended jobs of a kind, and
-    `unused` the columns that are not read.
+    `unused` the columns that are not read. `still` has the jobs, not in `table`, that ran or waited when the log ended:
+    what is not known of them, `end_s` and the `start_s` of those that waited, is -1.
     """
 
     name: str
@@ -97,10 +99,22 @@ class ClusterLog:
     examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     dated: bool = True
     unused: tuple[str, ...] = ()
+    still: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(LOG_COLUMNS)))
 
     def __len__(self) -> int:
         """Count the jobs."""
         return len(self.table)
+
+    @cached_property
+    def every(self) -> pd.DataFrame:
+        """The jobs of `table`, and those that `still` ran or waited when the log ended."""
+        return joined(self.table, self.still)
+
+    @property
+    def last_s(self) -> int:
+        """Return the last time that the log names: what came after is not known."""
+        names = ("submit_s", "start_s", "end_s")
+        return int(max(table[name].max() for table in (self.table, self.still) if len(table) for name in names))
 
     @property
     def waits_s(self) -> npt.NDArray[np.int64]:
@@ -159,6 +173,15 @@ class ClusterLog:
         left_out = {entry.reason: entry.count for entry in self.left_out} | dict(self.ignored)
         examples = {**self.examples, **{entry.reason: entry.examples for entry in self.left_out}}
         return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted, examples, self.unused)
+
+
+def joined(*tables: pd.DataFrame) -> pd.DataFrame:
+    """Put tables of jobs together, the first one's line by line before the next one's."""
+    there = [one for one in tables if len(one)]
+    if len(there) < 2:
+        return there[0] if there else tables[0]
+    whole = pd.concat(there, ignore_index=True)
+    return whole.fillna({name: column.idle for name, column in SHAPE_COLUMNS.items() if name in whole})
 
 
 @dataclass(frozen=True)
@@ -220,7 +243,9 @@ def finish(
     sieve.drop(sieve.table["gpus"].isna(), "GPUs are not a number")
     sieve.drop((sieve.table["gpus"] <= 0) & ~_beside_gpus(sieve.table, limits), "used no GPU")
     sieve.drop(sieve.table["submit_s"].isna(), "submission is not recorded")
+    still = _still(sieve.table)
     sieve.drop(sieve.table["start_s"].isna(), "never started")
+    sieve.drop(sieve.table["line"].isin(still["line"]), _STILL)
     sieve.drop(sieve.table["end_s"].isna(), "end is not recorded")
     sieve.drop(sieve.table["end_s"] < sieve.table["start_s"], "end before their start")
     sieve.drop(sieve.table["start_s"] < sieve.table["submit_s"], "start before their submission")
@@ -229,10 +254,11 @@ def finish(
         sieve.drop(~known.to_numpy("bool"), "ran on a node that the cluster does not have")
     if limits.gpus:
         sieve.drop(sieve.table["gpus"] > limits.gpus, f"asked for more than the {limits.gpus} GPUs of the cluster")
+        still = still[still["gpus"] <= limits.gpus]
     if strict and any(entry.reason not in HARMLESS for entry in sieve.left_out):
         problems = [entry for entry in sieve.left_out if entry.reason not in HARMLESS]
         raise InputError(*(Problem(str(sieve.path), str(entry), line=entry.examples[0][0]) for entry in problems))
-    if sieve.table.empty:
+    if sieve.table.empty and still.empty:
         said = "; ".join(str(entry) for entry in sieve.left_out)
         raise input_error(
             sieve.path, "holds no job that can be replayed", f"left out: {said}" if said else "give one job"
@@ -243,11 +269,28 @@ def finish(
     counts = {**(adjusted or {}), **{what: len(jobs) for what, jobs in sieve.mended.items()}}
     examples = {what: tuple(jobs[:EXAMPLES]) for what, jobs in sieve.mended.items()}
     reasons = tuple(sieve.left_out)
-    return ClusterLog(str(sieve.path), source, table, reasons, _nonzero(counts), _nonzero(ignored), examples)
+    log = ClusterLog(str(sieve.path), source, table, reasons, _nonzero(counts), _nonzero(ignored), examples)
+    return replace(log, still=_typed(still)) if len(still) else log
 
 
+_STILL = "still ran when the log ended"
 #: Reasons that say nothing against a log: jobs that are simply not for the simulator.
-HARMLESS: Collection[str] = frozenset({"used no GPU", "never started"})
+HARMLESS: Collection[str] = frozenset({"used no GPU", "never started", _STILL})
+
+
+def _still(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the jobs that ran or waited when the log ended; one past its time limit had ended, unrecorded."""
+    times = [table[name].to_numpy("float64") for name in ("submit_s", "start_s", "end_s")]
+    last = np.nanmax(np.concatenate([*times, [0.0]]))
+    limit = table["time_limit_s"].to_numpy("float64") if "time_limit_s" in table else np.zeros(len(table))
+    runs_on = ~(times[1] + np.where(limit > 0, limit, np.inf) < last - _LAX_S)
+    goes_on = np.isnan(times[2]) & ((table["state"] == "").to_numpy() if "state" in table else True)
+    part: pd.DataFrame = table[goes_on & (np.isnan(times[1]) | (times[1] <= last) & runs_on)]
+    return part.assign(end_s=-1.0, start_s=part["start_s"].fillna(-1.0), duration_s=0.0)
+
+
+#: Slurm lets jobs run past their limit for a while (OverTimeLimit, KillWait).
+_LAX_S = 3600
 
 
 #: The most that a column of a log may say, up or down; times count from 1970.
@@ -290,7 +333,7 @@ def _typed(table: pd.DataFrame) -> pd.DataFrame:
         table["duration_s"] = table["end_s"] - table["start_s"]
     eligible = table["eligible_s"] if "eligible_s" in table else table["submit_s"]
     held = eligible.fillna(table["submit_s"]).clip(lower=table["submit_s"])
-    table["eligible_s"] = held.clip(upper=table["start_s"])
+    table["eligible_s"] = held.clip(upper=table["start_s"].where(table["start_s"] >= 0, np.inf))
     counts = [name for name in LOG_SHAPES if name in table and SHAPE_COLUMNS[name].idle == 0]
     for column in ("submit_s", "eligible_s", "start_s", "end_s", "attempts", "line", *counts):
         table[column] = table[column].astype("int64")

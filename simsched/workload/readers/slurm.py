@@ -7,7 +7,7 @@ Eligible, ElapsedRaw or Elapsed, TimelimitRaw or Timelimit, Partition, QOS, Acco
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error, nearest
-from simsched.reading import unused
+from simsched.reading import first_lines, unused
 from simsched.workload.readers.clock import Clock
 from simsched.workload.readers.format import Format, Head
 from simsched.workload.readers.log import LOG_COLUMNS, LOG_SHAPES, ClusterLog, Limits, Sieve, finish, frame, read_lines
+from simsched.workload.readers.slurm_json import HEADER, rows_of
 from simsched.workload.readers.slurm_nodes import expand_nodes
 
 Numbers = npt.NDArray[np.float64]
@@ -28,7 +29,7 @@ Numbers = npt.NDArray[np.float64]
 _REQUIRED = ("JobID", "Submit", "Start", "End", "State")
 _TRES = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 #: What else is used where it is there; of each pair the first.
-_CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"))
+_CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"), ("NNodes", "AllocNodes"), ("NCPUS", "AllocCPUS"))
 _OPTIONAL = (
     "Eligible", "Partition", "QOS", "Account", "User", "Priority", "NodeList", "Reservation", "Licenses", "SubmitLine",
 )  # fmt: skip
@@ -62,6 +63,7 @@ _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3, "": 1}
 #: A slice of a GPU, such as 3g.20gb: so many sevenths of it.
 _SLICE = re.compile(r"(?:^|_)(\d)g\.\d+gb", re.IGNORECASE)
 _EXCLUSIVE = re.compile(r"(?:^|\s)--exclusive(?:=user|=exclusive)?(?=\s|$)")
+_TASKS_AT_ONCE = re.compile(r"(?:^|\s)(?:-a|--array)[= ]?[^\s%]+%(\d+)")
 _AFTER = re.compile(r"(?:^|\s)(?:-d|--dependency)[= ]?(\S+)")
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
 #: Clocks are changed by multiples of a quarter of an hour, at most this many seconds.
@@ -76,13 +78,26 @@ _REUSED = "job numbers occur for several jobs; all but the first got a suffix"
 def read_sacct(
     path: str | Path, *, time_zone: str = "UTC", limits: Limits | None = None, strict: bool = False
 ) -> ClusterLog:
-    """Read the output of `sacct -P`.
+    """Read the output of `sacct -P`, or of `sacct --json`.
 
     `time_zone` is that of timestamps without an offset. Jobs that make no sense are left out with reason and line, see
     `finish`; `strict` makes them an error. Raises `InputError` for a file that cannot be read or lacks columns.
     """
     place = Path(path)
-    header, rows = read_lines(place, "|")
+    header, rows = (list(HEADER), rows_of(place)) if _is_json(first_lines(place)) else read_lines(place, "|")
+    return sacct_rows(place, header, rows, time_zone=time_zone, limits=limits, strict=strict)
+
+
+def sacct_rows(
+    place: Path,
+    header: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[str]]],
+    *,
+    time_zone: str = "UTC",
+    limits: Limits | None = None,
+    strict: bool = False,
+) -> ClusterLog:
+    """Make a log of the fields of sacct, each row with its line."""
     if header[-1] == "":  # sacct -p, unlike -P, ends every line with a separator
         header, rows = header[:-1], ((i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows)
     _require(place, header)
@@ -120,7 +135,7 @@ class _Blocks:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tres: dict[tuple[str, ...], _Tres] = {}
-        self._lines: dict[str, tuple[int, str]] = {}
+        self._lines: dict[str, tuple[int, str, int]] = {}
         self._nodes: dict[str, str] = {}
         self.steps = 0
 
@@ -164,6 +179,11 @@ class _Blocks:
         for i, column in enumerate(("gpus", "gpu_type", "num_nodes", "cpu_milli", "memory_mib")):
             values = [one[i] for one in found]
             table[column] = pd.Series(values, dtype=str) if column == "gpu_type" else np.array(values, dtype=np.float64)
+        for column, pair, unit in (("num_nodes", _CHOICES[2], 1), ("cpu_milli", _CHOICES[3], 1000)):
+            name = _chosen(table.columns, pair)
+            if name:
+                counted = unit * pd.to_numeric(table[name], errors="coerce").fillna(0)
+                table[column] = table[column].where(table[column] > 0, counted)
         given = [name for name in names if name.startswith("Alloc")]
         if given:
             nothing = (table[given] == "").all(axis=1) & (table["start_s"] == table["end_s"])
@@ -180,9 +200,11 @@ class _Blocks:
                 if line not in self._lines:
                     after = _AFTER.search(line)
                     ids = re.findall(r"[:,?](\d+)", f":{after[1]}") if after is not None else []
-                    self._lines[line] = int(_EXCLUSIVE.search(line) is not None), " ".join(ids)
-            table["exclusive"] = table["SubmitLine"].map({line: one[0] for line, one in self._lines.items()})
-            table["after"] = table["SubmitLine"].map({line: one[1] for line, one in self._lines.items()})
+                    tasks = _TASKS_AT_ONCE.search(line)
+                    alone, at_once = int(_EXCLUSIVE.search(line) is not None), int(tasks[1]) if tasks is not None else 0
+                    self._lines[line] = alone, " ".join(ids), at_once
+            for i, column in enumerate(("exclusive", "after", "group_limit")):
+                table[column] = table["SubmitLine"].map({line: one[i] for line, one in self._lines.items()})
 
 
 #: GPUs, their type, nodes, thousandths of cores, MiB.
@@ -310,8 +332,14 @@ def _added(rows: pd.DataFrame, first: npt.NDArray[np.int64], number: npt.NDArray
     return found
 
 
+def _is_json(lines: Sequence[str]) -> bool:
+    return next((line for line in lines if line.strip()), "").lstrip().startswith("{")
+
+
 def _matches(head: Head) -> bool:
     names = head.line.split("|")
+    if _is_json([head.line]) and (head.line.strip() == "{" or '"jobs"' in head.line or '"meta"' in head.line):
+        return True
     return len(names) > 1 and all(name in names for name in _REQUIRED)
 
 

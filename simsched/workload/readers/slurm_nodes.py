@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.reading import read_text
+from simsched.reading import parse_json, read_text
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _RANGE = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
@@ -74,15 +75,21 @@ class SlurmCluster:
         return tuple((nodes, gpus, kind) for (kind, gpus), nodes in sorted(count.items()))
 
 
+def describes_nodes(text: str) -> bool:
+    """Return whether a text may be what `read_nodes` reads."""
+    return "NodeName=" in text or "NODELIST" in text or (text.lstrip().startswith("{") and '"nodes"' in text)
+
+
 def read_nodes(path: str | Path) -> SlurmCluster:
-    """Read `scontrol show node`, or `sinfo -N` with a header that has NODELIST and GRES.
+    """Read `scontrol show node`, plain or with `--json`, or `sinfo -N` with a header that has NODELIST and GRES.
 
     A node listed in several partitions is one node. Raises `InputError` for a file that is neither or names no node,
     and where two lines about a node contradict each other.
     """
     place = Path(path)
     text = read_text(place)
-    found = list(_scontrol(text) if "NodeName=" in text else _sinfo(place, text))
+    reads = _scontrol if "NodeName=" in text else partial(_json if text.lstrip().startswith("{") else _sinfo, place)
+    found = list(reads(text))
     nodes: dict[str, SlurmNode] = {}
     for line, node in found:
         if node.gpus > _MOST_GPUS:
@@ -102,24 +109,45 @@ def read_nodes(path: str | Path) -> SlurmCluster:
 
 def _scontrol(text: str) -> Iterator[tuple[int, SlurmNode]]:
     begins = [match.start() for match in re.finditer(r"NodeName=", text)]
+    partitions = _partitions_of(text)
     for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
-        fields = dict(_FIELD.findall(text[begin:end]))
+        fields = dict(_FIELD.findall(text[begin:end].split("PartitionName=")[0]))
         gpus, kind = _gres(fields.get("Gres", ""))
         if not gpus:
             gpus, kind = _gres(fields.get("CfgTRES", "").replace("gres/", ""))
-        partitions = tuple(name for name in fields.get("Partitions", "").split(",") if name)
-        yield (
-            text.count("\n", 0, begin) + 1,
-            SlurmNode(
-                fields["NodeName"],
-                gpus,
-                kind,
-                _whole(fields.get("CPUTot", "")),
-                _whole(fields.get("RealMemory", "")),
-                partitions,
-                fields.get("State", "").lower(),
-            ),
-        )
+        named = {name for name in fields.get("Partitions", "").split(",") if name}
+        cpus = _whole(fields.get("CPUTot", "") or fields.get("CPUs", ""))
+        state = fields.get("State", "").lower().replace("unknown", "")  # of slurm.conf: as it is found
+        line, memory = text.count("\n", 0, begin) + 1, _whole(fields.get("RealMemory", ""))
+        for name in expand_nodes(fields["NodeName"]) if fields["NodeName"] != "DEFAULT" else ():
+            inside = tuple(sorted(named | partitions.get(name, set())))
+            yield line, SlurmNode(name, gpus, kind, cpus, memory, inside, state)
+
+
+def _json(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:
+    try:
+        nodes = parse_json(text, path)["nodes"]
+        for i, node in enumerate(nodes, 1):
+            gpus, kind = _gres(node.get("gres", ""))
+            state, memory = node.get("state", ""), node.get("real_memory", 0)
+            words = " ".join(state) if isinstance(state, list) else str(state)
+            partitions = tuple(sorted(node.get("partitions", ())))
+            yield (
+                i,
+                SlurmNode(node["name"], gpus, kind, int(node.get("cpus", 0)), int(memory), partitions, words.lower()),
+            )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise input_error(path, f"does not describe nodes ({error})", "give `scontrol show node --json`") from None
+
+
+def _partitions_of(text: str) -> dict[str, set[str]]:
+    """Return the partitions of each node by lines such as PartitionName=gpu Nodes=g[1-4], as slurm.conf has them."""
+    found: dict[str, set[str]] = {}
+    for line in re.findall(r"(?m)^\s*PartitionName=.*$", text):
+        fields = dict(_FIELD.findall(line))
+        for name in expand_nodes(fields.get("Nodes", "")):
+            found.setdefault(name, set()).add(fields["PartitionName"])
+    return found
 
 
 def _sinfo(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:

@@ -8,6 +8,7 @@ at once, unless a quality of service gives one. Source: Slurm, "Resource Limits"
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ class Book:
         for name, tenant in tenants.items():
             known = self._accounts.get(name, Account(parent=tenant.parent))
             group = known.group if known.group.gpus is not None else known.group.with_gpus(tenant.max_gpus)
-            self._accounts[name] = Account(known.parent or tenant.parent, group, known.per_user, known.per_job)
+            self._accounts[name] = replace(known, parent=known.parent or tenant.parent, group=group)
         #: Whether there are limits of amounts, and of run times.
         self.any = bool(limits.qos or limits.users or self._accounts)
         timed = [limits.max_time_h, *(one.max_time_h for one in limits.partitions.values())]

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import Amount, Capacity, Node, NodeShape, Room, beside_of
+from simsched.model import Allocation, Amount, Capacity, Node, NodeShape, Room, beside_of
 from simsched.policy import JobView
 from simsched_policies.production.slurm.backfill import Releases
 from simsched_policies.production.slurm.nodes import Pass
@@ -39,6 +39,8 @@ class Machines:
         self._masks: dict[tuple[bool, ...], int] = {}
         self._tables: tuple[Ints, npt.NDArray[np.bool_]] | None = None
         self._releases = Releases(width=4)
+        #: Of each want its shape, and the bits of the nodes allowed.
+        self._shapes: list[tuple[NodeShape, int]] = []
         self._choices: dict[Hashable, list[tuple[int, str, int]]] = {}
         #: GPUs asked for by jobs of several nodes that wait or run, by the type that each is bound to.
         self._demand: dict[str, int] = {}
@@ -89,9 +91,18 @@ class Machines:
 
     def _number(self, shape: NodeShape, allowed: Sequence[bool], reserved: int) -> int:
         mask, each = self._masks.setdefault(tuple(allowed), len(self._masks)), shape.each
+        bits = sum(1 << node.index for node, may in zip(self._nodes, allowed, strict=True) if may)
         row = (shape.nodes, each.gpus, each.cpu_milli, each.memory_mib, mask, int(shape.exclusive), reserved)
         self._tables = None
-        return self._wants.setdefault(row, len(self._wants))
+        number = self._wants.setdefault(row, len(self._wants))
+        if number == len(self._shapes):
+            self._shapes.append((shape._replace(gpu_types=None), bits))
+        return number
+
+    def place_now(self, want: int, free: Capacity) -> Allocation | None:
+        """Return the nodes that a job would get now, reservations and those that wait aside; None without room."""
+        shape, among = self._shapes[want]
+        return free.place_of(shape, among)
 
     @property
     def amounts(self) -> Ints:

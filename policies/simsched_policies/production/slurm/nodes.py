@@ -62,10 +62,6 @@ class Pass(NamedTuple):
             begun.setdefault(job, []).append((node, gpus))
         return starts, [(job, tuple(at)) for job, at in begun.items()]
 
-    def any_fits(self, kinds: Ints) -> bool:
-        """Say whether any of some wants fits what is free now, reservations aside."""
-        return bool(_any_fits(self.free, self.whole, self.wants, self.masks, np.unique(kinds)))
-
 
 @jit
 def _bad(level: Ints, whole: Ints, node: int, want: Ints) -> bool:
@@ -90,22 +86,6 @@ def _units(level: Ints, node: int, want: Ints) -> int:
     ):
         most -= 1
     return int(max(most, 0))
-
-
-@jit
-def _any_fits(free: Ints, whole: Ints, wants: Ints, masks: Flags, kinds: Ints) -> bool:
-    for i in range(len(kinds)):
-        want, found = wants[kinds[i]], 0
-        for node in range(len(free)):
-            if not masks[want[4], node]:
-                continue
-            if want[0] == 0:
-                found += _units(free, node, want)
-            elif free[node, 0] >= want[1] and free[node, 1] >= want[2] and free[node, 2] >= want[3]:
-                found += 1
-        if found >= (want[1] if want[0] == 0 else want[0]):
-            return True
-    return False
 
 
 @jit
@@ -164,7 +144,7 @@ def _plan(
                 levels[i, blocks[b, 0], 3] = blocks[b, 3]
     used = count
     bounds = np.zeros((len(wants), 2), dtype=np.int64)
-    waits = np.zeros(len(masks), dtype=np.bool_)
+    waits, failed = np.zeros(len(masks), dtype=np.bool_), np.zeros(len(wants), dtype=np.int64)
     chosen, written = np.empty((len(free), 2), dtype=np.int64), 0
     for job in range(len(kinds)):
         kind, limit = kinds[job], limits[job]
@@ -172,10 +152,15 @@ def _plan(
         if how == 0 and waits[want[4]]:
             continue
         last = 0 if how == 0 or (how == 1 and waits[want[4]]) else count - 1
+        if last == 0 and failed[kind] > 0 and limit >= failed[kind]:
+            waits[want[4]] = True
+            continue  # one like it and no longer could not start
         known = bounds[kind, 1] > 0 and limit >= bounds[kind, 1]
         begin = np.searchsorted(times[:count], bounds[kind, 0]) if known else 0
         place = _earliest(times, order, levels, count, whole, want, masks[want[4]], limit, begin, last, chosen)
         waits[want[4]] = waits[want[4]] or place != 0
+        if place != 0 and (failed[kind] == 0 or limit < failed[kind]):
+            failed[kind] = limit
         if how == 2 and (known or bounds[kind, 1] == 0):
             bounds[kind, 0], bounds[kind, 1] = times[place] if place >= 0 else np.iinfo(np.int64).max, limit
         if place < 0 or times[place] > horizon:
@@ -220,12 +205,20 @@ def _earliest(
     bad_at = np.full(len(mask), -1, dtype=np.int64)
     seen = begin
     for place in range(begin, last + 1):
-        while seen < count and (seen == place or times[seen] < times[place] + limit):
-            for node in range(len(mask)):
-                if mask[node] and _bad(levels[order[seen]], whole, node, want):
-                    bad_at[node] = seen
-            seen += 1
-        if _choose(levels, order, place, seen, want, mask, bad_at, chosen):
+        until, enough = place + 1, True
+        while enough and until <= count:
+            while seen < until:
+                for node in range(len(mask)):
+                    if mask[node] and _bad(levels[order[seen]], whole, node, want):
+                        bad_at[node] = seen
+                seen += 1
+            enough = np.sum(mask & (bad_at < place)) >= max(want[0], 1)
+            if until == count or times[until] >= times[place] + limit:
+                break
+            until += 1
+        if not enough:
+            continue
+        if _choose(levels, order, place, until, want, mask, bad_at, chosen):
             return place
     return -1
 

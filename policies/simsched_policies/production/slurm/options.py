@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S
@@ -26,6 +27,8 @@ class Backfill:
     without a time limit as `default_limit_s` long. The tasks of a job array count as one job for `max_jobs`
     (bf_max_job_test) and `queue_depth`; of each user at most `max_jobs_per_user` are looked at (bf_max_job_user; 0:
     all).
+    With `jobs_per_yield` (0: a pass takes no time) a pass of backfill is broken off after so many jobs and goes on
+    `yield_s` later (bf_yield_interval), if no job came or went or it `continues` all the same (bf_continue).
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -36,6 +39,9 @@ class Backfill:
     interval_s: float = 0.0
     queue_depth: int = 100
     max_jobs_per_user: int = 0
+    jobs_per_yield: int = 0
+    yield_s: float = 2.0
+    continues: bool = False
     resolution_s: int = 1
     default_limit_s: float = 7 * 86400.0
 
@@ -74,7 +80,7 @@ class Priority:
         if self.max_age_s <= 0:
             raise ValueError("max_age_s must be above 0")
 
-    @property
+    @cached_property
     def weighs(self) -> bool:
         """Return whether any factor counts."""
         return bool(self.age or self.fair_share or self.size or self.partition or self.qos)
@@ -177,11 +183,12 @@ class Qos:
 
 @dataclass(frozen=True)
 class Account:
-    """An account: the one above it, and the limits of all its jobs together, of each of its users, and of each job."""
+    """An account: the one above it, its shares, and limits of all its jobs, of each of its users, and of each job."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     parent: str = ""
+    shares: float = 1.0
     group: Caps = field(default_factory=Caps)
     per_user: Caps = field(default_factory=Caps)
     per_job: Caps = field(default_factory=Caps)
@@ -207,7 +214,8 @@ class Limits:
     """What partitions and qualities of service there are, who may hold how much, and for how long.
 
     With `max_time_h` no job runs longer at a time, whatever it asked for; those that would are cancelled then. `users`
-    have limits of their own, by `account/user` or by user; `licences` are how many there are of each.
+    have limits of their own, by `account/user` or by user; `licences` are how many there are of each. With `drains`,
+    outages of the kind maintenance are known beforehand, and nothing starts on a node that would not end by then.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -219,6 +227,7 @@ class Limits:
     users: Mapping[str, Caps] = field(default_factory=dict)
     licences: Mapping[str, int] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
+    drains: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what lets no job run."""

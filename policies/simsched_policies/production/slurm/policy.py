@@ -21,6 +21,7 @@ import numpy as np
 from simsched.model import Allocation, Capacity, JobRequest, Tenant
 from simsched.policy import (
     CANCEL,
+    PLANNED_OUTAGES,
     TIME_LIMITS,
     Action,
     Becomes,
@@ -28,6 +29,7 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
+    Signal,
     Stop,
     Traits,
     View,
@@ -36,11 +38,12 @@ from simsched.policy import (
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import Ints
 from simsched_policies.production.slurm.conditions import Conditions
+from simsched_policies.production.slurm.cycle import Cycle
 from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
 from simsched_policies.production.slurm.longest_run import LongestRun
 from simsched_policies.production.slurm.machines import Machines
 from simsched_policies.production.slurm.nodes import EASY, EVERYBODY, STRICT
-from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority
+from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
 from simsched_policies.production.slurm.order import Order
 from simsched_policies.production.slurm.preemption import Changes, Claim, Preemption, Running
 from simsched_policies.production.slurm.usage import Usage
@@ -87,13 +90,20 @@ class SlurmBackfill(Policy):
     #: Job arrays by number; jobs of none have negative ones.
     _units: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _alone: int = field(default=0, init=False, repr=False)
+    _reserved: tuple[Reservation, ...] = field(default=(), init=False, repr=False)
     _stops: Preemption = field(init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
+    _cycle: Cycle = field(init=False, repr=False)
+    #: How many jobs backfill looks at in this decision, None where it does not run.
+    _depth: int | None = field(default=None, init=False, repr=False)
     _longest: LongestRun = field(default_factory=LongestRun, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Open the books."""
-        self._usage = Usage(self.tenants, self.priority.half_life_s)
+        accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
+        self._cycle = Cycle(self.backfill)
+        self._reserved = self.limits.reservations
+        self._usage = Usage(accounts | dict(self.tenants), self.priority.half_life_s)
         self._order = Order(self.priority, self.limits, self._usage)
         self._book = Book(self.limits, self.tenants)
         self._conditions = Conditions(self.limits.licences)
@@ -108,7 +118,12 @@ class SlurmBackfill(Policy):
     @property
     def forgets(self) -> bool:
         """Return whether no usage is remembered, and no reservation has a time of its own."""
-        return not (self.priority.fair_share or self.limits.reservations)
+        return not (self.priority.fair_share or self.limits.reservations or self.limits.drains)
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Return the outages that are announced, where nodes are drained for them."""
+        return frozenset((PLANNED_OUTAGES,)) if self.limits.drains else frozenset()
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
@@ -121,7 +136,10 @@ class SlurmBackfill(Policy):
             changes.cancel[job_id] = None
         if self._stops.on:
             self._preempt(view, changes)
-        how = self.backfill.kind if self._backfills(now_s) else "none"
+        waiting_jobs = sum([len(pool.waiting.jobs) for pool in self._pools])
+        self._depth = self._cycle.depth(now_s, waiting_jobs, changed=bool(view.arrived or view.finished or view.lost))
+        self._changed = self._depth is None or self.priority.weighs
+        how = self.backfill.kind if self._depth is not None else "none"
         kept = self._stops.keep_back(self._free) if self._stops.on else ()
         for kind, pool in enumerate(self._pools):
             if pool.waiting.jobs and (
@@ -140,13 +158,6 @@ class SlurmBackfill(Policy):
             jobs = {name: Stop(saved=saved) for name in changes.stop if name not in jobs} | jobs
         return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
-    def _backfills(self, now_s: float) -> bool:
-        """Say whether this decision runs backfill, or looks at the head of the queue alone."""
-        interval_s = self.backfill.interval_s
-        due = not interval_s or now_s % interval_s == 0
-        self._changed = not due or self.priority.weighs
-        return due
-
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
         if not (self.backfill.interval_s or self._stops.claims or self._machines is not None or self._longest.any):
@@ -156,6 +167,7 @@ class SlurmBackfill(Policy):
         if any(len(pool.waiting) for pool in self._pools):
             change_s = None if self._machines is None else self._machines.next_change_s(now_s)
             times += [] if change_s is None else [change_s]
+            times += [] if self._cycle.next_s is None else [self._cycle.next_s]
             if self.backfill.interval_s and self._changed:
                 times.append((now_s // self.backfill.interval_s + 1) * self.backfill.interval_s)
         return min(times, default=None)
@@ -295,29 +307,38 @@ class SlurmBackfill(Policy):
 
     def _tested(self, pool: TypePool, order: Ints, most: int) -> Ints:
         """Return the first of an order, as many jobs as a pass looks at, an array counting as one."""
-        if self.backfill.max_jobs_per_user:
-            order = order[first_of_each(pool.waiting.keys[order], self.backfill.max_jobs_per_user)]
         if not self._units:
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
 
     def _chosen(self, kind: int, pool: TypePool, view: View, how: str) -> _Chosen:
         """Return the places of the jobs that start now, in the order of priority."""
-        waiting, options = pool.waiting, self.backfill
-        state = None if self._machines is None else self._machines.begin(self._free)
-        free = self._free.total_of(kind) if state is None else 0
-        looks = options.max_jobs > 0 and options.queue_depth > 0
-        if state is None and len(waiting.jobs) == 1 and waiting.least_gpus <= free and looks:
-            return [(0, None)]  # nobody else is there to wait for
-        if state is not None and not state.any_fits(waiting.wants):
-            return []
+        waiting, options, machines, state = pool.waiting, self.backfill, self._machines, None
+        fitting: list[int] = []
+        alone = len(waiting.jobs) == 1 and options.max_jobs > 0 and options.queue_depth > 0
+        if machines is None:
+            free = self._free.total_of(kind)
+            if alone and waiting.least_gpus <= free:
+                return [(0, None)]  # nobody else is there to wait for
+        elif not self._reserved:
+            places = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
+            fitting = [want for want, place in places.items() if place is not None]
+            if alone or not fitting:
+                return [(0, places[want]) for want in fitting]
+        if machines is not None:
+            state = machines.begin(self._free)
         order, now = self._in_order(pool, view.now_s), math.floor(view.now_s)
         if how == "conservative":
-            order = self._tested(pool, order, options.max_jobs)
+            if options.max_jobs_per_user:
+                order = order[first_of_each(waiting.keys[order], options.max_jobs_per_user)]
+            order = self._tested(pool, order, self._depth or 0)
         elif options.interval_s and how == "none":
             order = self._tested(pool, order, options.queue_depth)
         gpus, limits = waiting.gpus[order], waiting.limits[order]
         if state is not None:
+            if not self._reserved:  # who comes behind the last that fits cannot start now, whatever is planned
+                order = order[: np.flatnonzero(np.append(True, np.isin(waiting.wants[order], fitting)))[-1]]
+                limits = waiting.limits[order]
             horizon = now + options.window_s
             _, begun = state.plan(now, waiting.wants[order], limits, horizon, _HOW[how], options.resolution_s)
             return [(int(order[job]), at) for job, at in begun]
@@ -381,13 +402,18 @@ class SlurmBackfill(Policy):
             by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
         self._pools = [TypePool(gpus) for gpus in by_type.values()]
         self._total = sum(by_type.values())
-        if view.beside is not None or self.limits.reservations or any(node.partitions for node in view.nodes):
+        if self.limits.drains:
+            ahead = (
+                Reservation(math.floor(one.down_s), math.ceil(one.up_s), (one.node,)) for one in view[PLANNED_OUTAGES]
+            )
+            self._reserved += tuple(ahead)
+        if view.beside is not None or self._reserved or any(node.partitions for node in view.nodes):
             self._plan_nodes(view)
 
     def _plan_nodes(self, view: View) -> None:
         """Plan on nodes from now on: put the jobs of all pools into one."""
         waiting = [job_id for pool in self._pools for job_id in (one.id for one in pool.waiting.jobs)]
-        self._machines = Machines(view.nodes, self.limits.reservations)
+        self._machines = Machines(view.nodes, self._reserved)
         self._pools = [TypePool(self._total)]
         for job_id, held in self._held.items():
             self._held[job_id] = held._replace(pool=0)
@@ -411,7 +437,8 @@ class SlurmBackfill(Policy):
         user = self._usage.number(request.tenant, request.user)
         tier = _PREEMPTS * self._stops.may(self._rank_of(request)) + self._order.tier(request)
         number, unit = self._book.class_of(request) if self._book.any else 0, self._unit(request)
-        fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s
+        waited_s = request.terms.waited_s if request.terms is not None else 0
+        fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s - waited_s
         one = WaitingJob(job.id, request.num_gpus, limit, user, number, submit_s, fixed, tier, unit, want)
         pool.waiting.add(one)
         pool.demand += request.num_gpus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from simsched.model import Allocation, Capacity, NodeShape
@@ -58,7 +59,7 @@ class Preemption:
             message = f"preemption '{self.mode}' needs 'limits.qos', as in {{urgent: {{preempts: [normal]}}}}"
             raise ValueError(message)
 
-    @property
+    @cached_property
     def on(self) -> bool:
         """Return whether jobs may stop others."""
         return self.mode != "off"

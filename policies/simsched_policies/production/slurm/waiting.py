@@ -55,8 +55,8 @@ class Waiting:
     def __init__(self) -> None:
         """Begin with no job."""
         self.jobs: list[WaitingJob] = []
-        #: How many jobs ask for so many GPUs.
-        self._sizes: dict[int, int] = {}
+        #: How many jobs ask for so many GPUs, and for the same of nodes.
+        self._sizes: dict[tuple[int, int], int] = {}
         #: A row for each property: the values of one lie side by side.
         self._whole = np.empty((7, 64), dtype=np.int64)
         self._real = np.empty((2, 64), dtype=np.float64)
@@ -76,7 +76,7 @@ class Waiting:
         whole[3, place], whole[4, place], whole[5, place], whole[6, place] = number, tier, unit, want
         real[0, place], real[1, place] = submit_s, fixed
         self.jobs.append(job)
-        self._sizes[gpus] = self._sizes.get(gpus, 0) + 1
+        self._sizes[gpus, want] = self._sizes.get((gpus, want), 0) + 1
 
     def remove(self, places: Sequence[int]) -> None:
         """Take jobs out by their places."""
@@ -87,15 +87,21 @@ class Waiting:
             return
         _close_gaps(self._whole, self._real, len(self.jobs), np.array(gone, dtype=np.int64))
         for place in reversed(gone):
-            gpus = self.jobs.pop(place).gpus
-            self._sizes[gpus] -= 1
-            if not self._sizes[gpus]:
-                del self._sizes[gpus]
+            job = self.jobs.pop(place)
+            size = job.gpus, job.want
+            self._sizes[size] -= 1
+            if not self._sizes[size]:
+                del self._sizes[size]
 
     @property
     def least_gpus(self) -> int:
         """The fewest GPUs that any asks for; raises `ValueError` without jobs."""
-        return min(self._sizes)
+        return min(self._sizes)[0]
+
+    @property
+    def kinds(self) -> set[int]:
+        """The numbers of what they ask of nodes."""
+        return {want for _, want in self._sizes}
 
     def _column(self, place: int) -> Ints:
         return self._whole[place, : len(self.jobs)]

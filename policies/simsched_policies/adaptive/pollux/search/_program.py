@@ -7,8 +7,6 @@ size; and GPUs and nodes used there by distributed jobs that change, together or
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from .allocation_problem import AllocationProblem, BoolArray, FloatArray, IntArray
 
@@ -74,6 +72,9 @@ def program_bound(
         whole: choices are whole, and busy nodes have constraints of their own; otherwise the linear relaxation.
         split: follow how each distributed job spreads over the nodes, instead of all of them together.
     """
+    from scipy import sparse  # slow to load
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to load
+
     rows = _constraints(problem, columns, _node_groups(problem, columns, whole, split), split)
     matrix = sparse.csr_array((rows.value, (rows.row, rows.column)), shape=(len(rows.low), rows.width))
     cost, upper = np.zeros(rows.width), np.full(rows.width, np.inf)

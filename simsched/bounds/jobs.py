@@ -1,0 +1,133 @@
+"""Jobs as a bound sees them: releases, work, and what progress costs in GPU time, all in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: Parts of a tick in which work of jobs with several speeds is counted, and parts of GPU time in which it is paid.
+_PARTS = 1 << 20
+_COST_PARTS = 1 << 40
+#: Above so many units it is not asked how far fixed widths fill them.
+_MOST_UNITS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """How fast a job may run: by GPUs held (in units of the capacity), the most progress per tick.
+
+    `points` are (GPUs, speed), both above 0. A job may mix them over time, so its speed is at most their concave
+    envelope, and it falls in proportion below the first.
+    """
+
+    points: tuple[tuple[int, float], ...]
+
+    @property
+    def fastest(self) -> float:
+        """Return the largest speed."""
+        return max(speed for _, speed in self.points)
+
+    def segments(self) -> list[tuple[int, float]]:
+        """Return the concave envelope as (further GPUs, further speed), steepest first."""
+        hull: list[tuple[int, float]] = [(0, 0.0)]
+        top = 0.0
+        for gpus, speed in sorted(self.points):
+            if speed <= top:
+                continue
+            while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], (gpus, speed)):
+                hull.pop()
+            if hull[-1][0] == gpus:
+                hull.pop()
+            hull.append((gpus, speed))
+            top = speed
+        return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(hull)]
+
+
+def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
+    return (high[1] - low[1]) / (high[0] - low[0]) if high[0] > low[0] else float("inf")
+
+
+@dataclass(frozen=True, eq=False)
+class RelaxedJobs:
+    """Jobs in order of release, on `capacity` of the `units` that the GPUs make; times count ticks.
+
+    Job j makes up to `rates[j, i]` progress a tick in its i-th way, each unit of it for `costs[j, i]` /
+    `cost_parts` unit-ticks, until it has made `work[j]`; a rate of 0 is no way. Rates are rounded up, work and costs
+    down, so that each schedule of the real jobs remains one of these. `capacity` is the most that jobs can fill where
+    each holds a fixed number of units or none. `places` are the jobs' in the list that they were made from.
+    """
+
+    release: Ints
+    work: Ints
+    rates: Ints
+    costs: Ints
+    units: int
+    capacity: int
+    cost_parts: int = 1
+    places: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.release)
+
+    @cached_property
+    def shortest(self) -> Floats:
+        """The ticks that each job takes at its full speed."""
+        return np.asarray(self.work / self.rates.sum(axis=1))
+
+    @cached_property
+    def area(self) -> Floats:
+        """The least unit-ticks that each job takes of the capacity."""
+        cheapest = np.where(self.rates > 0, self.costs, np.iinfo(np.int64).max).min(axis=1)
+        return np.asarray(self.work * (cheapest / self.cost_parts))
+
+
+def relaxed_jobs(release: Sequence[int], work: Sequence[float], speeds: Sequence[Speeds], units: int) -> RelaxedJobs:
+    """Return jobs of `work` progress at `speeds`, released at whole ticks, on so many units of GPUs.
+
+    Where every job has one speed, and takes a whole number of ticks at it, work is counted in ticks, else in parts of
+    them. Raises `ValueError` for a job without work.
+    """
+    if any(amount <= 0 for amount in work):
+        raise ValueError("a job without work cannot be bounded")
+    envelopes = {one: one.segments() for one in set(speeds)}
+    most = max(map(len, envelopes.values()), default=1)
+    durations = [amount / one.fastest for amount, one in zip(work, speeds, strict=True)]
+    whole = most == 1 and all(duration == int(duration) for duration in durations)
+    parts, cost_parts = (1, 1) if whole else (_PARTS, _COST_PARTS)
+    ways = {one: _ways(one, steps, parts, cost_parts) for one, steps in envelopes.items()}
+    rates, costs = (np.zeros((len(work), most), dtype=np.int64) for _ in range(2))
+    for place, one in enumerate(speeds):
+        for way, (rate, cost) in enumerate(ways[one]):
+            rates[place, way], costs[place, way] = rate, cost
+    amounts = np.array([floor(duration * parts) for duration in durations], dtype=np.int64)
+    order = np.lexsort((np.arange(len(work)), np.asarray(release, dtype=np.int64)))
+    released = np.asarray(release, dtype=np.int64)[order]
+    filled = _filled(units, ways) if whole and units <= _MOST_UNITS else units
+    return RelaxedJobs(released, amounts[order], rates[order], costs[order], units, filled, cost_parts, order)
+
+
+def _ways(one: Speeds, steps: Sequence[tuple[int, float]], parts: int, cost_parts: int) -> list[tuple[int, int]]:
+    """Return (rate, cost) of each segment; a float's rounding is far below the one part by which rates grow."""
+    if parts == 1:
+        return [(1, steps[0][0])]
+    rates = [int(speed / one.fastest * parts) + 1 for _, speed in steps]
+    return [(rate, gpus * cost_parts // rate) for (gpus, _), rate in zip(steps, rates, strict=True)]
+
+
+def _filled(units: int, ways: Mapping[Speeds, Sequence[tuple[int, int]]]) -> int:
+    """Return the most units that jobs of these widths can hold together."""
+    reach = np.zeros(units + 1, dtype=bool)
+    reach[0] = True
+    for width in sorted({cost for found in ways.values() for _, cost in found}):
+        for total in range(width, units + 1):
+            reach[total] |= reach[total - width]
+    return int(np.flatnonzero(reach)[-1])

@@ -1,0 +1,163 @@
+"""The best that any scheduler could do: bounds of an experiment's cells, and how far a run's policies are from them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from simsched.bounds import lower_bound
+from simsched.documents import yaml_lines, yaml_text
+from simsched.errors import InputError, input_error
+from simsched.experiment import Grid, GridCell, Task
+from simsched.experiment.running import prepare_grid
+from simsched.operators.relaxed import relaxed
+from simsched.results import Cell, Run
+
+#: The policy from which the way to the bound is measured.
+_FIRST_COME = "fifo"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What no schedule of a cell's jobs can go below, in seconds.
+
+    `mean_wait_s` is None where waits have no bound of their own. `relaxed` names what was left out of the physics, and
+    `refused` why there is no bound. `certificate` is what `simsched.bounds.problem_of` checks; its times count
+    `unit_s` seconds.
+    """
+
+    point: Mapping[str, Any]
+    seed: int
+    workload: str
+    policies: tuple[str, ...]
+    jobs: int = 0
+    mean_jct_s: float = 0.0
+    makespan_s: float = 0.0
+    mean_wait_s: float | None = None
+    unit_s: float = 1.0
+    relaxed: tuple[str, ...] = ()
+    refused: str = ""
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far one cell's policy is above the bound, as shares of it; None where that is not known.
+
+    `way` is the part of the distance from FIFO's mean JCT to the bound that the policy covers.
+    """
+
+    policy: str
+    bound: Bound
+    mean_jct_s: float
+    jct: float | None = None
+    makespan: float | None = None
+    wait: float | None = None
+    way: float | None = None
+    unknown: str = ""
+
+
+def bounds_of(grid: Grid) -> list[Bound]:
+    """Return the bounds of an experiment's cells, those of equal jobs and physics once.
+
+    A cell whose physics nothing bounds says so in `refused`.
+    """
+    solved: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, ...], tuple[GridCell, dict[str, Any], list[str]]] = {}
+    for cell in grid.wanted:
+        what = _physics(cell.task)
+        if what not in solved:
+            solved[what] = _solve(cell.task)
+        place = (repr(dict(cell.point)), f"{cell.seed}", _workload(cell), what)
+        found.setdefault(place, (cell, solved[what], []))[2].append(cell.label)
+    return [
+        Bound(dict(cell.point), cell.seed, _workload(cell), tuple(labels), **values)
+        for cell, values, labels in found.values()
+    ]
+
+
+def _physics(task: Task) -> str:
+    shared = id(task.jobs), id(task.cluster)  # the same objects for equal ones of a grid
+    parts = task.engine, task.applications, task.sharing, task.failures, sorted(task.gpu_speed.items())
+    return repr((shared, parts, task.tuning, task.cuts is None))
+
+
+def _solve(task: Task) -> dict[str, Any]:
+    try:
+        without = relaxed(task)
+    except InputError as error:
+        return {"refused": "; ".join(f"{one.where} {one.message}" for one in error.problems), "jobs": len(task.jobs)}
+    proved = lower_bound(without.jobs)
+    flow_s = max(0.0, proved.flow_sum * without.unit_s - without.ahead_s)
+    wait_s = None if without.served_s is None else max(0.0, flow_s - without.served_s) / without.count
+    return {
+        "jobs": without.count,
+        "mean_jct_s": flow_s / without.count,
+        "makespan_s": proved.makespan * without.unit_s,
+        "mean_wait_s": wait_s,
+        "unit_s": without.unit_s,
+        "relaxed": without.said,
+        "certificate": proved.to_json(),
+    }
+
+
+def _workload(cell: GridCell) -> str:
+    return str(cell.task.about["workload"]["name"])
+
+
+def grid_of(run: Run) -> Grid:
+    """Return the grid of a run, from the specification in its results; `InputError` if it cannot be read any more."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{run.name}.yaml"
+        file.write_text(yaml_text(dict(run.experiment)), encoding="utf-8")
+        return prepare_grid(yaml_lines.load(file), [], name=run.name)
+
+
+def distances(run: Run, bounds: Sequence[Bound]) -> list[Distance]:
+    """Set a run's cells against the bounds of their jobs; `InputError` if none belongs to a cell."""
+    by_place = {(label, repr(dict(one.point)), one.seed, one.workload): one for one in bounds for label in one.policies}
+    means: dict[tuple[str, int, str], float] = {}
+    found = []
+    for cell in run.cells:
+        place = (repr(dict(cell.point)), cell.seed, cell.workload_name)
+        bound = by_place.get((cell.policy, *place))
+        if bound is None:
+            raise input_error(cell.folder, "is no cell of the experiment that its run names", "run it again")
+        one = _distance(cell, bound)
+        found.append(one)
+        if cell.policy_name == _FIRST_COME:
+            means[place] = one.mean_jct_s
+    return [_with_way(one, means) for one in found]
+
+
+def _distance(cell: Cell, bound: Bound) -> Distance:
+    jobs = cell.jobs
+    mean_s = float(jobs["jct_s"].mean())
+    if bound.refused:
+        return Distance(cell.policy, bound, mean_s, unknown=bound.refused)
+    if len(jobs) != bound.jobs or (jobs["status"] == "Cancelled").any():
+        return Distance(cell.policy, bound, mean_s, unknown="it did not run all jobs to their end")
+    wait_s = float(jobs["queueing_s"].mean())
+    return Distance(
+        cell.policy,
+        bound,
+        mean_s,
+        jct=_above(mean_s, bound.mean_jct_s),
+        makespan=_above(float(jobs["end_time_s"].max()), bound.makespan_s),
+        wait=_above(wait_s, bound.mean_wait_s),
+    )
+
+
+def _above(value: float, least: float | None) -> float | None:
+    return value / least - 1 if least else None
+
+
+def _with_way(one: Distance, means: Mapping[tuple[str, int, str], float]) -> Distance:
+    first_s = means.get((repr(dict(one.bound.point)), one.bound.seed, one.bound.workload))
+    if first_s is None or one.jct is None or first_s <= one.bound.mean_jct_s:
+        return one
+    way = (first_s - one.mean_jct_s) / (first_s - one.bound.mean_jct_s)
+    return replace(one, way=way)

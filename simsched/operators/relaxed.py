@@ -1,0 +1,217 @@
+"""What a bound leaves out of an experiment's physics: a task's jobs, relaxed, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+
+from simsched.applications import catalogue, with_speeds
+from simsched.bounds import RelaxedJobs, Speeds, relaxed_jobs
+from simsched.errors import input_error
+from simsched.experiment import SharingSpec, Task, colocation_of
+from simsched.model import (
+    NO_BATCH,
+    Application,
+    Cluster,
+    FixedDuration,
+    JobSpec,
+    Site,
+    StagedJob,
+    TabulatedJob,
+    TensorModelJob,
+    consolidated_shape,
+)
+from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
+
+#: Parts of a GPU in which widths are counted where GPUs differ or are given out in parts.
+_PARTS = 1000
+#: Seconds in which times are counted where they are not whole.
+_FINE_S = 1e-3
+#: Numbers of GPUs above the first are taken together, up to the second's ratio, at the speed of the largest.
+_EACH_COUNT, _RATIO = 8, 1.25
+
+#: The speed, in progress a second, on so many GPUs of a type.
+_Points = Mapping[tuple[str, int], float]
+
+_ALWAYS = "starting, moving and stopping cost nothing, nodes never fail, and all GPUs of a type serve a job alike"
+_TYPES = "a GPU of a type counts as a fixed part of the best one's, in which the capacity is one sum"
+_ELASTIC = "a job's speed is the concave envelope over all numbers of GPUs on their best placement, with no delay"
+_SHARING = "GPUs together do {sum:g} times the work that they do unshared, the most that sharing jobs do on one"
+_SHORTER = "jobs are shorter by half a tick for each epoch, as completions are rounded to ticks"
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """Jobs without what a bound leaves out, in units of `unit_s` seconds; `said` names that.
+
+    `count` is of all jobs, `ahead_s` what rounding down their releases adds to flow times in all, and `served_s` the
+    seconds for which they hold GPUs at least, where all hold the same GPUs at the same speed under every scheduler.
+    """
+
+    jobs: RelaxedJobs
+    unit_s: float
+    count: int
+    ahead_s: float
+    served_s: float | None
+    said: tuple[str, ...]
+
+
+def relaxed(task: Task) -> Relaxed:
+    """Return the relaxed jobs of a task; `InputError` says why where nothing bounds them."""
+    _refuse(task)
+    source = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+    applications = [source.for_job(job.request, job.truth) for job in task.jobs]
+    known: dict[tuple[object, ...], _Points] = {}
+    points = [_points(app, job, task.cluster, known) for app, job in zip(applications, task.jobs, strict=True)]
+    types, sharing = task.cluster.gpu_types, task.sharing if task.engine.max_jobs_per_gpu > 1 else None
+    parts = task.engine.gpu_shares and sharing is not None
+    worth = _worth(points, types) if len(types) > 1 else {types[0]: _PARTS if parts else 1}
+    gained, fastest = _sharing(sharing, task.engine.max_jobs_per_gpu)
+    elastic = any(len({count for _, count in found}) > 1 for found in known.values())
+    steady = len(types) == 1 and not task.gpu_speed and sharing is None and not task.engine.interference
+    exact = steady and _on_ticks(task, applications)
+    if task.engine.kill_at_time_limit and not (steady and not elastic) and any(job.time_limit_s for job in task.jobs):
+        message = "has no bound, as what a job has done by then depends on its GPUs"
+        raise input_error("engine.kill_at_time_limit", message, "set it to false")
+    unit_s = 1.0 if exact else _FINE_S
+    released, work, speeds, ahead_s, served_s = [], [], [], 0.0, 0.0
+    envelopes: dict[tuple[int, float], Speeds] = {}
+    for app, job, found in zip(applications, task.jobs, points, strict=True):
+        share = job.gpu_share if parts else 1.0
+        key = id(found), share
+        if key not in envelopes:
+            best = max(found.values())
+            envelopes[key] = Speeds(
+                tuple((max(1, floor(worth[kind] * count * share * more)), speed / best * more)
+                      for (kind, count), speed in sorted(found.items()) for more in fastest)
+            )  # fmt: skip
+        seconds = app.epoch_end(app.epochs - 1) / max(found.values())
+        if task.engine.kill_at_time_limit and job.time_limit_s is not None:
+            seconds = min(seconds, job.time_limit_s)
+        if not exact:
+            seconds -= task.engine.tick_s / 2 * app.epochs
+        units = floor(seconds / unit_s) if len(envelopes[key].points) == 1 else seconds / unit_s
+        release = floor(job.submit_time_s / unit_s)
+        ahead_s += job.submit_time_s - release * unit_s
+        served_s += max(0, units) * unit_s
+        if units > 0:
+            released.append(release)
+            work.append(units)
+            speeds.append(envelopes[key])
+    gpus = {kind: sum(node.gpus for node in task.cluster.nodes if node.gpu_type == kind) for kind in types}
+    units_in_all = ceil(sum(worth[kind] * count for kind, count in gpus.items()) * gained)
+    told = {
+        _ALWAYS: True,
+        _TYPES: len(types) > 1,
+        _ELASTIC: elastic,
+        _SHARING.format(sum=gained): sharing is not None,
+        _SHORTER: not exact and task.engine.tick_s > 0,
+    }
+    return Relaxed(
+        jobs=relaxed_jobs(released, work, speeds, units_in_all),
+        unit_s=unit_s,
+        count=len(task.jobs),
+        ahead_s=ahead_s,
+        served_s=served_s if steady and not elastic else None,
+        said=tuple(words for words, holds in told.items() if holds),
+    )
+
+
+def _refuse(task: Task) -> None:
+    """Raise `InputError` where what runs, or for how long, follows from the schedule."""
+    if task.tuning is not None:
+        raise input_error("tuning", "has no bound, as trials follow from the results of others", "bound a list of jobs")
+    if task.failures is not None and task.failures.jobs != "never":
+        raise input_error("failures.jobs", "has no bound, as failing changes how long a job runs", "set it to never")
+    if task.cuts is not None:
+        raise input_error("shards", "have no bound, as jobs of different shards share no GPUs", "set shards.parts=1")
+    if not task.jobs:
+        raise input_error("workload", "has no jobs, so there is nothing to bound")
+
+
+def _on_ticks(task: Task, applications: Sequence[Application]) -> bool:
+    """Return whether submissions, runs and pauses are all whole ticks, so that no completion is rounded."""
+    if task.engine.tick_s != 1 or task.failures is not None:
+        return False
+    if not all(isinstance(app, FixedDuration) and app.only_gpus is not None for app in applications):
+        return False
+    times = [(job.submit_time_s, job.duration_s, job.time_limit_s or 0) for job in task.jobs]
+    return all(time == int(time) for row in [*times, (task.engine.restart_delay_s,)] for time in row)
+
+
+def _points(app: Application, job: JobSpec, cluster: Cluster, known: dict[tuple[object, ...], _Points]) -> _Points:
+    """Return a job's speeds by type and number of GPUs; raises `InputError` where these are not known as a whole."""
+    if isinstance(app, TabulatedJob):
+        key: tuple[object, ...] = (app.model, app.asked)
+    else:
+        key = (type(app), app.name, job.num_gpus, job.speedup, job.profile)
+    if key not in known:
+        found = _tabulated(app, cluster) if isinstance(app, TabulatedJob) else _by_count(app, job, cluster)
+        if not found:
+            raise input_error(f"job '{job.id}'", "runs on no GPUs of the cluster, so nothing bounds it")
+        known[key] = found
+    return known[key]
+
+
+def _tabulated(app: TabulatedJob, cluster: Cluster) -> _Points:
+    found: dict[tuple[str, int], float] = {}
+    own = app.asked.batch_size
+    for kind in cluster.gpu_types:
+        for (batch, count), rate in app.model.rates.get(kind, {}).items():
+            speed = rate * (batch / own if own and batch else 1.0)
+            found[kind, count] = max(speed, found.get((kind, count), 0.0))
+    return {place: speed for place, speed in found.items() if speed > 0}
+
+
+def _by_count(app: Application, job: JobSpec, cluster: Cluster) -> _Points:
+    """Return the speeds of a job that does not gain by being spread over nodes."""
+    if not isinstance(app, FixedDuration | TensorModelJob | StagedJob):
+        message = "has no bound, as its speed is a model of placements and batches with no known largest value"
+        raise input_error(f"application '{app.name}'", message, "bound jobs known by durations, profiles or rates")
+    found: dict[tuple[str, int], float] = {}
+    for kind in cluster.gpu_types:
+        nodes = [node.gpus for node in cluster.nodes if node.gpu_type == kind]
+        for least, most in _counts(app, job, sum(nodes)):
+            site = Site(consolidated_shape(most, max(nodes)), kind)
+            found[kind, least] = app.run(site, NO_BATCH, 0).rate
+    return found
+
+
+def _counts(app: Application, job: JobSpec, gpus: int) -> list[tuple[int, int]]:
+    """Return ranges of numbers of GPUs: a job is no faster on any of one than on the most of it."""
+    only = getattr(app, "only_gpus", None)
+    if only is not None:
+        return [(only, only)]
+    ranges, least = [], 1
+    while least <= gpus:
+        most = least if least <= _EACH_COUNT else min(gpus, int(least * _RATIO))
+        ranges.append((least, most))
+        least = most + 1
+    return ranges
+
+
+def _worth(points: Sequence[_Points], types: Sequence[str]) -> Mapping[str, int]:
+    """Weigh types by the mean speed of a job on a GPU, relative to its best; any positive weights give a bound."""
+    sums, jobs = dict.fromkeys(types, 0.0), dict.fromkeys(types, 0)
+    for found in points:
+        each = {kind: max(v / n for (k, n), v in found.items() if k == kind) for kind in {k for k, _ in found}}
+        for kind, speed in each.items():
+            sums[kind] += speed / max(each.values())
+            jobs[kind] += 1
+    return {kind: max(1, round(_PARTS * sums[kind] / max(1, jobs[kind]))) for kind in types}
+
+
+def _sharing(spec: SharingSpec | None, most: int) -> tuple[float, tuple[float, ...]]:
+    """Return the largest sum of speeds on a GPU, and by what factors a job may be faster than alone, 1 the first."""
+    model = colocation_of(spec)
+    if model is None or isinstance(model, TimeSlicing):
+        return 1.0, (1.0,)
+    if isinstance(model, ConstantSharing):
+        alike = [1.0, *(1.0 if model.factor is None else jobs * model.factor for jobs in range(2, most + 1))]
+        return max(alike), (1.0,)
+    if isinstance(model, PairTable):
+        pairs = [*model.pairs.values(), *([(model.default, model.default)] if model.default else [])]
+        fastest = max(max(pair) for pair in pairs)
+        return max(1.0, *(sum(pair) for pair in pairs)), (1.0, fastest) if fastest > 1 else (1.0,)
+    return float(most), (1.0,)  # each at most as fast as alone
