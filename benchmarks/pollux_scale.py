@@ -111,7 +111,7 @@ def draw(rows: list[tuple[int, int, float]], method: str, path: Path) -> None:
     cells = np.array([gpus // NODE_GPUS * jobs for gpus, jobs, _ in rows], dtype=float)
     times = np.array([taken for *_, taken in rows])
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    axes.loglog(cells, times, "o-", label=f"{method} search")
+    axes.loglog(cells, times, "o", label=f"{method} search")
     axes.loglog(cells, times[0] * cells / cells[0], ":", color="grey", label="proportional to jobs x nodes")
     for (gpus, jobs, taken), x in zip(rows, cells, strict=True):
         axes.annotate(f"{gpus} GPUs\n{jobs} jobs", (x, taken), textcoords="offset points", xytext=(4, -18), fontsize=7)
