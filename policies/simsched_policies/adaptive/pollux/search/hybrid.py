@@ -23,7 +23,6 @@ from ._state import COUNT, KEPT, TOTAL, FloatArray, IntArray, Problem, State
 from ._tables import (
     build,
     capacity_choices,
-    current_values,
     empty_state,
     longest_row,
     middle,
@@ -52,7 +51,7 @@ def search_hybrid(
     """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)
     starts: list[AnyIntArray] = [problem.current, *population[: options.starts]]
-    unit = middle(problem, current_values(problem), 0.0)
+    unit = middle(problem, problem.current_values, 0.0)
     found: list[AnyIntArray] = []
     counts = np.zeros(2, np.int64)
     exponents = stages(problem.fairness)
