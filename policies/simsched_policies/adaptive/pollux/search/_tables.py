@@ -5,7 +5,7 @@ import numpy as np
 from simsched.arithmetic import exp, log
 
 from ._state import BLOCK, COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
-from .allocation_problem import AllocationProblem, AnyIntArray, BoolArray, places_of, power_mean
+from .allocation_problem import AllocationProblem, AnyIntArray, places_of, power_mean
 
 STEEPEST = 600.0  # largest exponent of e in a table; beyond it all that is bad is equally bad
 GENTLE = 12.0  # exponents up to here are searched directly
@@ -53,43 +53,15 @@ def unpack_rows(problem: AllocationProblem, rows: IntArray) -> AnyIntArray:
     return allocation
 
 
-def keepable(problem: AllocationProblem) -> BoolArray:
-    """[J] jobs whose current row, looked at alone, is allowed; always true of pinned jobs."""
-    total = problem.current_gpus
-    job, node, gpus = problem.places
-    fits = np.ones(problem.jobs, np.bool_)
-    fits[job[gpus > problem.node_gpus[node]]] = False
-    allowed: BoolArray = fits & (total <= problem.max_gpus) & (total >= problem.lowest)
-    return allowed | problem.held
-
-
-def current_values(problem: AllocationProblem) -> FloatArray:
-    """[J] scaled speedup plus floor of the current rows; the floor where a row may not be kept."""
-    total = np.where(keepable(problem), problem.current_gpus, 0)
-    group = np.clip(problem.current_nodes, 1, problem.speedup.shape[1]) - 1
-    values: FloatArray = problem.scaled[np.arange(problem.jobs), group, total]
-    return values
-
-
 def longest_row(problem: AllocationProblem) -> int:
     """Return the most nodes that a row may touch."""
     now = int(problem.current_nodes.max(initial=1))
     return max(1, now, min(problem.nodes, int(problem.max_gpus.max(initial=1))))
 
 
-def attainable(problem: AllocationProblem) -> FloatArray:
-    """[J] an upper bound of the scaled speedup plus floor that each job alone could reach."""
-    gpus = np.arange(problem.speedup.shape[2])
-    most = np.minimum(problem.max_gpus, problem.node_gpus.sum())
-    allowed = (gpus >= problem.lowest[:, None]) & (gpus <= most[:, None]) & ~problem.held[:, None]
-    changed = np.where(allowed[:, None, :], problem.scaled_after_restart, problem.floor)
-    best: FloatArray = np.maximum(changed.max(axis=(1, 2)), current_values(problem))
-    return best
-
-
 def middle(problem: AllocationProblem, values: FloatArray, exponent: float) -> float:
     """Return the power mean of values [J] without jobs that no allocation could serve: a unit for the tables."""
-    served = attainable(problem) > problem.floor * (1 + 1e-9)
+    served = problem.attainable > problem.floor * (1 + 1e-9)
     return power_mean(values[served], exponent) if served.any() else problem.floor
 
 
@@ -99,12 +71,12 @@ def build(problem: AllocationProblem, exponent: float, scale: float) -> Problem:
     A job's worth counts from the best that it could reach: with a negative exponent, jobs that cannot be served would
     otherwise drown all others.
     """
-    best = worth(attainable(problem), exponent, scale)
+    best = worth(problem.attainable, exponent, scale)
     keep = pack_rows(problem, problem.current, longest_row(problem))
-    keep[:, KEPT] = keepable(problem) & (keep[:, TOTAL] > 0)
+    keep[:, KEPT] = problem.keepable & (keep[:, TOTAL] > 0)
     return Problem(
         value=worth(problem.scaled_after_restart, exponent, scale) - best[:, None, None],
-        keep_value=worth(current_values(problem), exponent, scale) - best,
+        keep_value=worth(problem.current_values, exponent, scale) - best,
         limits=np.stack([problem.lowest, problem.max_gpus], axis=1),
         keep=keep,
         movable=np.flatnonzero(~problem.held),

@@ -124,6 +124,31 @@ class AllocationProblem:
         """[J, K, W] ``speedup * weight * restart_factor + floor``: what a changed row is worth."""
         return self.speedup * self._weights() * self.restart_factor[:, None, None] + self.floor
 
+    @cached_property
+    def keepable(self) -> BoolArray:
+        """[J] jobs whose current row, looked at alone, is allowed; always true of pinned jobs."""
+        job, node, gpus = self.places
+        fits = np.ones(self.jobs, np.bool_)
+        fits[job[gpus > self.node_gpus[node]]] = False
+        total = self.current_gpus
+        return np.asarray((fits & (total <= self.max_gpus) & (total >= self.lowest)) | self.held)
+
+    @cached_property
+    def current_values(self) -> FloatArray:
+        """[J] scaled speedup plus floor of the current rows; the floor where a row may not be kept."""
+        total = np.where(self.keepable, self.current_gpus, 0)
+        group = np.clip(self.current_nodes, 1, self.speedup.shape[1]) - 1
+        return np.asarray(self.scaled[np.arange(self.jobs), group, total])
+
+    @cached_property
+    def attainable(self) -> FloatArray:
+        """[J] an upper bound of the scaled speedup plus floor that each job alone could reach."""
+        gpus = np.arange(self.speedup.shape[2])
+        most = np.minimum(self.max_gpus, self.node_gpus.sum())
+        allowed = (gpus >= self.lowest[:, None]) & (gpus <= most[:, None]) & ~self.held[:, None]
+        changed = np.where(allowed[:, None, :], self.scaled_after_restart, self.floor)
+        return np.asarray(np.maximum(changed.max(axis=(1, 2)), self.current_values))
+
     def _weights(self) -> FloatArray:
         return np.broadcast_to(np.asarray(self.weight, dtype=np.float64), (self.jobs,))[:, None, None]
 

@@ -13,7 +13,7 @@ import numpy as np
 from simsched.arithmetic import exp, log
 
 from ._program import CURRENT, NOTHING, Columns, program_bound
-from ._tables import current_values, keepable, worth
+from ._tables import worth
 from .allocation_problem import AllocationProblem, AnyIntArray, FloatArray, IntArray, fitness, is_feasible
 
 SAFETY = 1e-6  # the solver's tolerances, as a share of the sum of terms
@@ -63,14 +63,14 @@ def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocati
 def _columns(problem: AllocationProblem, reached: float) -> Columns:
     """List the configurations that some allocation at least as fit as ``reached`` could use."""
     changed = problem.scaled_after_restart
-    current = current_values(problem)
+    current = problem.current_values
     usable = np.flatnonzero(problem.node_gpus > 0).size
     biggest = int(problem.node_gpus.max(initial=0))
     counts = np.arange(changed.shape[2])
     parts: list[tuple[IntArray, IntArray, IntArray, FloatArray]] = []
     movable = np.flatnonzero(~problem.held)
     parts.append((movable, np.full(movable.size, NOTHING), np.zeros(movable.size, np.int64), changed[movable, 0, 0]))
-    stay = np.flatnonzero(keepable(problem) & ((problem.current.sum(axis=1) > 0) | problem.held))
+    stay = np.flatnonzero(problem.keepable & ((problem.current.sum(axis=1) > 0) | problem.held))
     parts.append((stay, np.full(stay.size, CURRENT), problem.current[stay].sum(axis=1), current[stay]))
     for k in range(changed.shape[1] if usable else 0):
         most = biggest if k == 0 else problem.node_gpus.sum()
@@ -90,7 +90,7 @@ def _columns(problem: AllocationProblem, reached: float) -> Columns:
 
 def _scale(problem: AllocationProblem, reached: float) -> float:
     if problem.fairness > 0:
-        return max(float(problem.scaled_after_restart.max()), float(current_values(problem).max()))
+        return max(float(problem.scaled_after_restart.max()), float(problem.current_values.max()))
     return reached
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ._genetic import UNIT, Breeding, Genes, breed, settle, survive
 from ._state import KEPT, IntArray, Problem
-from ._tables import build, current_values, middle, stages
+from ._tables import build, middle, stages
 from .allocation_problem import AllocationProblem, AnyIntArray, FloatArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
@@ -34,7 +34,7 @@ def search_genetic(
     first = [problem.current, *population][: options.population_size]
     genes = np.zeros((2 * options.population_size, problem.jobs, problem.nodes), np.int16)
     genes[: len(first)] = np.clip(np.stack(first), 0, problem.node_gpus)
-    size, unit = len(first), middle(problem, current_values(problem), 0.0)
+    size, unit = len(first), middle(problem, problem.current_values, 0.0)
     generations = evaluations = 0
     for exponent in stages(problem.fairness):
         tables = build(problem, exponent, unit)

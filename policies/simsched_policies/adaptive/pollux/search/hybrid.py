@@ -23,7 +23,6 @@ from ._state import COUNT, KEPT, TOTAL, FloatArray, IntArray, Problem, State
 from ._tables import (
     build,
     capacity_choices,
-    current_values,
     empty_state,
     longest_row,
     middle,
@@ -36,8 +35,8 @@ from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_val
 from .result import SearchOptions, SearchResult
 
 # Of jobs there are no more than GPUs here, as the others must wait in any case.
-MOVES, MOST_EXTRA, EXTRA = 40, 3000, 400  # moves a job, and in all min(3000, 400 a job) more
-EPOCH, EPOCH_EXTRA = 20, 200  # moves of an epoch: so many a job, and so many more
+MOVES, MOST_EXTRA, EXTRA = 30, 8000, 150  # moves a job, and in all min(8000, 150 a job) more
+EPOCH, EPOCH_EXTRA = 20, 200  # least moves of an epoch: so many a job, and so many more
 DRAWS, JOBS_A_DRAW, MOST_DRAWS = 4, 16, 16  # a choice is among at most 4 jobs, one more for each 16, never over 16
 CLOSE = 3e-5  # what is nothing: a gap to the bound, a gain of an epoch, as a share of the typical term of every job
 MOST_CELLS = 2**20  # jobs x GPUs x GPUs of a job up to which dynamic programming bounds the value
@@ -52,7 +51,7 @@ def search_hybrid(
     """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)
     starts: list[AnyIntArray] = [problem.current, *population[: options.starts]]
-    unit = middle(problem, current_values(problem), 0.0)
+    unit = middle(problem, problem.current_values, 0.0)
     found: list[AnyIntArray] = []
     counts = np.zeros(2, np.int64)
     exponents = stages(problem.fairness)
@@ -96,13 +95,13 @@ def _search_exponent(
     best = state.row.copy()
     heat, jobs = _typical(problem, exponent, unit, state), min(tables.movable.size, gpus)
     moves = max(1, int(options.effort * (MOVES * jobs + min(MOST_EXTRA, EXTRA * jobs))))
-    epoch = max(1, int(options.effort * (EPOCH * jobs + EPOCH_EXTRA)))
+    epoch = moves // max(1, moves // max(1, int(options.effort * (EPOCH * jobs + EPOCH_EXTRA))))
     close = CLOSE * (abs(exponent) or 1.0) * jobs * heat
     plan = Plan(
         moves=moves,
         epoch=epoch,
         warm=WARM * heat,
-        cooling=(COLD / WARM) ** (1.0 / min(epoch, moves)),
+        cooling=(COLD / WARM) ** (1.0 / epoch),
         enough=bound - close,
         gain=close,
         price=price,
